@@ -88,7 +88,12 @@ def columns(grid_rows: Sequence[Sequence[str]], left: int) -> Iterator[Whole]:
 
 
 class Described:
-    """A value that Python prints in words, `in_words`, above its `code`, where it has any; a notebook folds that."""
+    """A value that Python prints in words, `in_words`; a notebook shows them above its `code`, where it has any.
+
+    `prints_code`: Python prints the code too, as its command does.
+    """
+
+    prints_code = False
 
     @property
     def in_words(self) -> Iterable[str]:
@@ -96,7 +101,7 @@ class Described:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        code = getattr(self, "code", None)
+        code = getattr(self, "code", None) if self.prints_code else None
         return "\n".join([*self.in_words, *(("", code) if code else ())])
 
     def __repr__(self) -> str:

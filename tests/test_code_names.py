@@ -136,14 +136,14 @@ def test_a_name_that_cuda_declares_is_refused_where_it_would_not_compile(name):
 
 
 USES = (
-    "namespace {} {{ inline void f() {{}} }}",
+    "namespace {} {{ __device__ inline void f() {{}} }}",
     "struct own {{}}; struct {} {{}};",
     "__device__ void {}(float (&x)[4]) {{}}",
 )
 
 
 def test_what_nvrtc_declares_for_every_program_is_known():
-    """Its own functions, without a header: of these words those that break a use are refused, and the others are not."""
+    """Its own functions, without a header: of these words those that break a use are refused."""
     lib = nvrtc.library()
     for name in ("min", "max", "printf", "clock", "sinf", "atomicAdd", "memcpy", "row0", "seq", "warp_sum", "apply"):
         uses = [nvrtc.compile_cuda(lib, use.format(name), "-arch=compute_90")[0] for use in USES]

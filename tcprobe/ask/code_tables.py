@@ -108,36 +108,36 @@ def _offsets(copied_bytes: Copied) -> Offsets:
     return Offsets((matrix % BYTES)[order], of_writers is not None)
 
 
-def _numbered(seen: Numbered, arch: Arch, layers: Layers) -> Offsets | str:
+def _numbered(numbered: Numbered, arch: Arch, layers: Layers) -> Offsets | str:
     """By lane, of a kernel that stores lane * s + i of register i < s; if it stores lane alone, what that shows.
 
     UnreadError where its numbers are not those of the lanes that store them.
     """
     for dtype in NUMBER_TYPES:
         size = np.dtype(dtype).itemsize
-        each, rest = divmod(len(seen.to), WARP * size)
-        whole = not rest and (seen.to.reshape(-1, size) == seen.to[::size, None] + np.arange(size)).all()
-        if not whole or (seen.lane.reshape(-1, size) != seen.lane[::size, None]).any():
+        each, rest = divmod(len(numbered.to), WARP * size)
+        whole = not rest and (numbered.to.reshape(-1, size) == numbered.to[::size, None] + np.arange(size)).all()
+        if not whole or (numbered.lane.reshape(-1, size) != numbered.lane[::size, None]).any():
             continue
-        numbers, lanes = np.ascontiguousarray(seen.content).view(dtype).astype(np.float64), seen.lane[::size]
+        numbers, lanes = np.ascontiguousarray(numbered.content).view(dtype).astype(np.float64), numbered.lane[::size]
         if (np.bincount(lanes, minlength=WARP) != each).any():
             continue
         order = np.lexsort((numbers, lanes))
         by_lane = numbers[order].reshape(WARP, each)
         stride = by_lane[1, 0]
         if stride >= each and (by_lane == np.arange(WARP)[:, None] * stride + np.arange(each)).all():
-            return Offsets((seen.to % BYTES).reshape(-1, size)[order].reshape(WARP, each * size), False)
+            return Offsets((numbered.to % BYTES).reshape(-1, size)[order].reshape(WARP, each * size), False)
         if (numbers == lanes).all():
-            return _lanes_alone(seen.to[::size] % BYTES // size, lanes, each * size, arch, layers)
+            return _lanes_alone(numbered.to[::size] % BYTES // size, lanes, each * size, arch, layers)
     raise UnreadError(
         "the numbers that it stores are computed, and not lane * s + i of register i < s, which shows every slot"
     )
 
 
-def _lanes_alone(elements: Ints, lanes: Ints, lane_bytes: int, arch: Arch, layers: Layers) -> str:
+def _lanes_alone(offsets: Ints, lanes: Ints, lane_bytes: int, arch: Arch, layers: Layers) -> str:
     """What numbers of lanes show: whose lanes hold the same elements, but not in which of their registers."""
     alike: list[str] = []
-    owner = dict(zip(elements.tolist(), lanes.tolist(), strict=True))
+    owner = dict(zip(offsets.tolist(), lanes.tolist(), strict=True))
     for cell, by_row in _candidates(Offsets(np.zeros((WARP, lane_bytes), np.int64), False), arch, layers):
         major, minor = _numbers(cell, by_row)
         held = np.arange(cell.table.points) // cell.table.elements

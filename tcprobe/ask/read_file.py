@@ -129,7 +129,7 @@ class Compiled(NamedTuple):
 class Reader:
     """Reads files; what cannot be read of one is told to `complaints`, another compiler that was needed to `notes`.
 
-    With `others`, PTX that is newer than the ptxas of `tools` is assembled by the first that knows it.
+    With `try_others`, PTX that is newer than the ptxas of `tools` is assembled by the first that knows it.
     """
 
     def __init__(
@@ -138,10 +138,10 @@ class Reader:
         origins: Origins,
         archs: Sequence[str] = (),
         tables_of: Layers | None = None,
-        others: bool = False,
+        try_others: bool = False,
     ) -> None:
         self._tools, self._origins, self._archs, self._tables_of = tools, origins, tuple(archs), tables_of
-        self._others = others
+        self._others = try_others
         self.complaints: list[str] = []
         self.notes: list[str] = []
 

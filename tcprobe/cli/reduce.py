@@ -77,8 +77,8 @@ def reduce(
     code.
 
     With --mask and --fill, the code changes elements by their row and col instead. Other names in a condition, as in
-    'row + row0 >= col + col0', become arguments. With -o, or where the output is not a terminal, the code is a complete header, which may be
-    included twice, and the explanation goes to stderr.
+    'row + row0 >= col + col0', become arguments. With -o, or where the output is not a terminal, the code is a
+    complete header, which may be included twice, and the explanation goes to stderr.
     """
     from tcprobe.code.cuda import once
     from tcprobe.code.scope import in_namespace
@@ -87,7 +87,7 @@ def reduce(
 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
-    if over is None and (beside := given("mask", "fill", "called", "namespace", "name", "folder", "only")):
+    if over is None and (beside := given("mask", "fill", "output", "called", "namespace", "name", "folder", "only")):
         raise UsageError(f"{', '.join(beside.values())} needs --over.")
     cell, note = find_cell(fragment, request["name"], request["layers"])
     print_notes(note)

@@ -57,7 +57,7 @@ def is_ptx(raw: bytes) -> bool:
     return b".version" in raw[:65536] and b".target" in raw[:65536] and b"\0" not in raw[:65536].rstrip(b"\0")
 
 
-class Packed(NamedTuple):
+class PackedEntry(NamedTuple):
     """An entry of a fatbin as it is in the file; `full` is the size that it states for what it unpacks to."""
 
     kind: str
@@ -77,13 +77,13 @@ def _bounded_entries(raw: bytes) -> Iterator[FatbinEntry]:
     """All entries, unpacked; DataError before more is unpacked than the bounds allow, also of damaged entries."""
     unpacked = 0
     for number, entry in enumerate(_entries(raw)):
-        unpacked += entry.cost if isinstance(entry, Packed) else 0
+        unpacked += entry.cost if isinstance(entry, PackedEntry) else 0
         if number >= MOST_IMAGES or unpacked > MOST_UNPACKED:
             raise DataError(f"more than {MOST_IMAGES} entries, or {MOST_UNPACKED >> 20} MB of them unpacked.")
-        yield _unpack(entry) if isinstance(entry, Packed) else entry
+        yield _unpack(entry) if isinstance(entry, PackedEntry) else entry
 
 
-def _entries(raw: bytes) -> Iterator[Packed | FatbinEntry]:
+def _entries(raw: bytes) -> Iterator[PackedEntry | FatbinEntry]:
     """The entries of all fatbins; one that ends outside its fatbin is the last of that."""
     start = raw.find(MAGIC)
     while start >= 0:
@@ -94,7 +94,7 @@ def _entries(raw: bytes) -> Iterator[Packed | FatbinEntry]:
         start = raw.find(MAGIC, end if end <= len(raw) else start + len(MAGIC))
 
 
-def _entries_of(raw: bytes, position: int, end: int) -> Iterator[Packed | FatbinEntry]:
+def _entries_of(raw: bytes, position: int, end: int) -> Iterator[PackedEntry | FatbinEntry]:
     if end > len(raw):
         yield FatbinEntry("fatbin", None, f"a fatbin ends {end - len(raw)} bytes after the file; truncated?")
         return
@@ -105,11 +105,11 @@ def _entries_of(raw: bytes, position: int, end: int) -> Iterator[Packed | Fatbin
             yield FatbinEntry("fatbin", None, "an entry ends outside its fatbin; damaged?")
             return
         if kind in KINDS:
-            yield Packed(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
+            yield PackedEntry(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
         position = begin + size
 
 
-def _unpack(entry: Packed) -> FatbinEntry:
+def _unpack(entry: PackedEntry) -> FatbinEntry:
     kind, data, flags, full = entry
     try:
         if flags & (LZ4 | ZSTD):
