@@ -332,7 +332,7 @@ def read(
 ) -> list[FunctionReading]:
     """The matrix instructions of each function in a cubin, PTX, library or executable, or in a folder of such files.
 
-    With `with_tables` functions that only load and store fragments are run and show what each lane holds. DataError where
+    `with_tables` runs functions that only load and store fragments, and shows what each lane holds. DataError where
     part of a file cannot be read; `api.Reader` reads the rest.
     """
     from tcprobe.ask.opcode_origins import Origins
