@@ -31,7 +31,8 @@ TypeName = object  # of elements: PTX's name, or a type of NumPy, PyTorch or ml_
 MOST_ITEMS = 1 << 20  # of a list
 MOST_TYPE = 100  # characters of a type's name
 MOST_PATH, MOST_PART = 4096, 255  # characters of a path, and of a name in it
-Arguments, Answer = ParamSpec("Arguments"), TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
 def checked(answering: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:

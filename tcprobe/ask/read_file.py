@@ -191,7 +191,7 @@ class Reader:
         name = name or f"sm_{target[2]}"
         row = next((row for row in ARCHS if row.name == name), None)
         to = own(row, target[1]) if row else name
-        refused = []
+        refused: list[str] = []
         for ptxas in self._compilers():
             raw, words = self._assembled(ptxas, to, text)
             if raw:

@@ -129,9 +129,9 @@ def _converted(source: str) -> Computation:
         Narrow sources are the low bits of a register (cvt: PTX ISA 9.1, section 9.7.9.21).
         """
         if source in INTEGERS_64:
-            return a.read64().view(INTEGERS_64[source]).astype(np.float64)
+            return np.asarray(a.read64().view(INTEGERS_64[source]), np.float64)
         low = np.ascontiguousarray(a.read()).view(INTEGERS[source])
-        return low[:: len(low) // a.machine.lanes].astype(np.float64)
+        return np.asarray(low[:: len(low) // a.machine.lanes], np.float64)
 
     return converted
 

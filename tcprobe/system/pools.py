@@ -12,7 +12,8 @@ from concurrent.futures import TimeoutError as Late
 from typing import Any, ParamSpec, TypeVar
 
 LOOK = 0.5  # seconds between looks at the threads
-Arguments, Answer = ParamSpec("Arguments"), TypeVar("Answer")
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
 
 
 class WatchedFuture(Future[Any]):
