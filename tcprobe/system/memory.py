@@ -23,7 +23,7 @@ def prepare() -> None:
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.meta_path.insert(0, _Room())
-    threading.Thread.start = _start  # type: ignore[method-assign] # of pools and timers, too
+    threading.Thread.start = _start  # type: ignore[method-assign, assignment] # of pools and timers, too
 
 
 _START = threading.Thread.start
