@@ -16,7 +16,19 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
 if TYPE_CHECKING:
-    from .api.functions import arch, compare, convert, cost, fragment, instruction, reduce
+    from .api.functions import (
+        arch,
+        compare,
+        convert,
+        cost,
+        fragment,
+        instruction,
+        lower,
+        read,
+        reduce,
+        repack,
+        scales,
+    )
     from .api.shared_memory import banks, descriptor, path, swizzle, tensormap
 
 __version__ = "0.1.0"
@@ -30,9 +42,13 @@ __all__ = [
     "fragment",
     "instruction",
     "kernel",
+    "lower",
     "numerics",
     "path",
+    "read",
     "reduce",
+    "repack",
+    "scales",
     "swizzle",
     "tensormap",
 ]

@@ -88,7 +88,12 @@ def columns(grid_rows: Sequence[Sequence[str]], left: int) -> Iterator[Whole]:
 
 
 class Described:
-    """A value that Python prints in words, `in_words`; a notebook shows them above its `code`, where it has any."""
+    """A value that Python prints in words, `in_words`; a notebook shows them above its `code`, where it has any.
+
+    `prints_code`: Python prints the code too, as its command does.
+    """
+
+    prints_code = False
 
     @property
     def in_words(self) -> Iterable[str]:
@@ -96,7 +101,8 @@ class Described:
         raise NotImplementedError
 
     def __str__(self) -> str:
-        return "\n".join(self.in_words)
+        code = getattr(self, "code", None) if self.prints_code else None
+        return "\n".join([*self.in_words, *(("", code) if code else ())])
 
     def __repr__(self) -> str:
         return f"<{next(iter(self.in_words))}>"
@@ -106,4 +112,5 @@ class Described:
 
         code = getattr(self, "code", None)
         folded = f"<details><summary>code</summary><pre>{escape(code)}</pre></details>" if code else ""
-        return f"<pre>{escape(str(self))}</pre>{folded}"
+        words = "\n".join(self.in_words)
+        return f"<pre>{escape(words)}</pre>{folded}"

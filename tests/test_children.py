@@ -172,3 +172,92 @@ def test_a_worker_that_goes_wrong_otherwise_shows_it(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=600)
     assert (children.exit_code(done.returncode), done.stdout) == (1, b"['a', 'b'] __main__\n")
     assert b"KeyError" in done.stderr
+
+
+STARTS = """
+import threading, _thread
+from tcprobe.system import memory
+memory.prepare()
+real = _thread.start_new_thread
+def stillborn(function, arguments):
+    return real(lambda: None, ())
+{patch}
+from concurrent.futures import ThreadPoolExecutor
+try:
+    {start}
+    print("begun")
+except MemoryError as error:
+    print("noticed:", error)
+import os; import sys; sys.stdout.flush(); os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "threading.Thread(target=print).start()",
+        "threading.Timer(0.1, print).start()",
+        "ThreadPoolExecutor(1).submit(int).result()",
+    ],
+)
+@pytest.mark.parametrize("born", [True, False])
+def test_a_thread_that_ends_before_it_begins_is_noticed(start, born):
+    """As one does that gets no memory for its first frame: `Thread.start`, of pools and timers too, waited forever."""
+    names = ("_start_new_thread", "_start_joinable_thread")
+    patch = (
+        ""
+        if born
+        else "\n".join(
+            f"if hasattr(threading, {name!r}): threading.{name} = lambda function, *a, **k: stillborn(function, ())"
+            for name in names
+        )
+    )
+    code = STARTS.format(patch=patch, start=start)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=True)
+    assert done.stdout.split(":")[0].split()[-1] == ("begun" if born else "noticed")
+
+
+def test_a_listener_that_ended_is_not_waited_for(monkeypatch):
+    """The thread that hears a worker may end without a word; the session says so long before the worker's limit."""
+    from types import SimpleNamespace
+
+    from tcprobe.run.runner import Session
+
+    monkeypatch.setattr("tcprobe.run.runner.LAST_BREATH", 0.01)
+    monkeypatch.setattr(Session, "_listen", lambda self: None)
+    silent = SimpleNamespace(kill=lambda: None, wait=lambda: 0)
+    session = Session(SimpleNamespace(limit=1e6), silent)
+    with pytest.raises(StarvedError):
+        _ = session.devices
+
+
+@pytest.mark.parametrize("how", ["takes no work", "dies at work"])
+def test_work_of_a_thread_that_is_gone_is_not_waited_for(monkeypatch, how):
+    """A thread of a pool that ended without a word, before it took the work or while it had it."""
+    from concurrent.futures import thread
+
+    from tcprobe.system.pools import Pool
+
+    def gone(_executor, queue, *_):
+        if how == "dies at work":
+            queue.get().future.set_running_or_notify_cancel()
+
+    monkeypatch.setattr(thread, "_worker", gone)
+    pool = Pool(2)
+    future = pool.submit(int, "7")
+    for ask in (future.result, future.exception, lambda: next(pool.map(int, ["7"]))):
+        with pytest.raises(MemoryError, match="a thread ended before its work"):
+            ask()
+
+
+def test_a_pool_that_works_answers():
+    from tcprobe.system.pools import Pool
+
+    with Pool(2) as pool:
+        assert list(pool.map(lambda n: time.sleep(0.6) or n, [1, 2])) == [1, 2]
+        failing = pool.submit(int, "x")
+        assert isinstance(failing.exception(), ValueError)
+        with pytest.raises(ValueError, match="invalid literal"):
+            failing.result()
+    assert pool.submit is not None
+    assert not pool.is_broken

@@ -56,7 +56,22 @@ REFUSED = [
     "T",
     *OWN,
 ]
-FINE = ["row0", "seq", "k", "M", "mask", "kv_start", "rowX", "_".join("abc"), "min", "exp", "f32", "int_", "Mx"]
+FINE = ["row0", "seq", "k", "M", "mask", "kv_start", "rowX", "_".join("abc"), "f32", "int_", "Mx"]
+DECLARED = [
+    "min",
+    "max",
+    "printf",
+    "time",
+    "clock",
+    "exp",
+    "abs",
+    "y0",
+    "index",
+    "nvcuda",
+    "cuda",
+    "atomicAdd",
+    "malloc",
+]
 HEADERS = ["cmath", "cstdio", "cstdlib", "climits", "cfloat", "cstdint", "cassert", "cstring", "cstddef", "ctime"]
 gcc = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 
@@ -99,10 +114,60 @@ def test_no_macro_of_common_headers_is_a_name(tmp_path):
 def test_names_that_are_accepted_compile():
     """As variables and as functions, in one text beside each other."""
     d = load(D)
-    codes = [mask_fragment(d, f"row + {name} >= col", None, f"f{at}").code for at, name in enumerate(FINE)]
+    codes = [
+        mask_fragment(d, f"row + {name} >= col", None, f"f{at}").code for at, name in enumerate([*FINE, *DECLARED])
+    ]
     codes += [mask_fragment(d, f"row >= {name}", "-inf", name).code for name in FINE]
     codes += ["__global__ void k(float* p) { float x[4]; f0(x, 1.f, 2); seq(x, 3); p[0] = x[0]; }"]
     assert nvrtc.compile_cuda(nvrtc.library(), "\n".join(codes), "-arch=sm_90", "-std=c++17") == (True, "")
+
+
+@pytest.mark.parametrize("name", DECLARED)
+def test_a_name_that_cuda_declares_is_refused_where_it_would_not_compile(name):
+    """As a function, a kernel and a namespace; not as an argument, which hides it inside one function."""
+    for arguments in (
+        ["reduce", D, "--over", "row", "--name", name],
+        ["convert", D, D, "--name", name],
+        ["kernel", "gemm", "--arch", "sm_80", "--type", "f16", "--name", name],
+        ["convert", D, D, "--namespace", name],
+    ):
+        assert names.DECLARED in re.sub(r"\s+", " ", tcprobe(*arguments, code=2).stderr)
+    tcprobe("reduce", D, "--mask", f"row + {name} >= col")
+
+
+USES = (
+    "namespace {} {{ __device__ inline void f() {{}} }}",
+    "struct own {{}}; struct {} {{}};",
+    "__device__ void {}(float (&x)[4]) {{}}",
+)
+
+
+def test_what_nvrtc_declares_for_every_program_is_known():
+    """Its own functions, without a header: of these words those that break a use are refused."""
+    lib = nvrtc.library()
+    for name in ("min", "max", "printf", "clock", "sinf", "atomicAdd", "memcpy", "row0", "seq", "warp_sum", "apply"):
+        uses = [nvrtc.compile_cuda(lib, use.format(name), "-arch=compute_90")[0] for use in USES]
+        assert all(uses) == (name not in names.taken()), name
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
+def test_no_name_of_the_headers_of_this_toolkit_is_accepted_and_taken(tmp_path, sample):
+    """The words of what nvcc reads for every program: those that are accepted can be functions and namespaces."""
+    source = tmp_path / "k.cu"
+    includes = "".join(f"#include <{name}>\n" for name in (*HEADERS, "cuda_fp16.h", "cuda_bf16.h", "mma.h"))
+    source.write_text(includes)
+    nvcc = ["nvcc", "-arch=sm_90", str(source)]
+    done = subprocess.run([*nvcc, "-E"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip("this nvcc does not compile here")
+    words = sorted(set(re.findall(r"\b[A-Za-z]\w*\b", re.sub(r"(?m)^#.*$", "", done.stdout))))
+    accepted = [name for name in words if not names.is_ruled_out(name) and name not in names.taken()]
+    assert len(accepted) > 1000
+    for use in sample(USES, 2):
+        lines = [use.replace("own", f"own_{at}").format(name) for at, name in enumerate(accepted)]
+        source.write_text(includes + "\n".join(lines))
+        done = subprocess.run([*nvcc, "-cubin", "-o", str(tmp_path / "k")], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr[:2000]
 
 
 @given(st.text(max_size=40))

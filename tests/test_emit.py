@@ -110,6 +110,31 @@ def test_sympy_gives_the_table():
             assert int(found["col"].subs(at)) == table.table.values["col"][slot]
 
 
+def test_sympy_expressions_are_sympys(sample):
+    """Constant ones, too, in which values are put as in the others."""
+    constant = 0
+    for table in [*sample(distinct(), 4), *warpgroup(), load("mma.m8n8k4.row.col.f64.d"), *_with_constants()]:
+        scope = run_python(emit.emit("sympy", [table]))
+        for expression in scope[identifier(table.fragment.id)].values():
+            constant += expression.is_number
+            assert expression.subs({scope["lane"]: 3, scope["i"]: 0}).is_Integer
+    assert constant
+
+
+def _with_constants():
+    """Tables with an output that is the same in every slot."""
+    from tcprobe.fit import fitted
+
+    return [t for t in distinct() if any(str(f).isdigit() for f in fitted(t.table).formulas.values() if f)][:3]
+
+
+def test_a_fit_has_a_short_repr():
+    from tcprobe.fit import fitted
+
+    for table in distinct():
+        assert len(repr(fitted(table.table))) < 200, table.fragment.id
+
+
 @pytest.mark.full
 def test_csv_is_read_back(tmp_path):
     for table in [*distinct(), *warpgroup()]:

@@ -52,6 +52,23 @@ def test_lines_follow_the_schema(name, call, tmp_path):
         assert [error.message for error in checker.iter_errors(one)] == []
 
 
+def test_slots_that_look_alike_are_told_apart_by_product(sample):
+    """Of several products: no two slots of a product's table have one element, and the schema says how to tell."""
+    shown = DEFINED["$defs"]["show"]
+    (described,) = [way["properties"] for way in shown.get("anyOf", [shown]) if "table" in way.get("properties", {})]
+    assert "product" in described["table"]["description"]
+    several = [f for f in inventory.of_a_warp().values() if f.products > 1]
+    assert several
+    for fragment in sample(several, 8):
+        done = CliRunner().invoke(main, ["show", fragment.id, "--json"])
+        entry = json.loads(done.stdout.splitlines()[0])
+        rows = [tuple(element) for lane in entry["table"] for element in lane]
+        products = [product for lane in entry["product"] for product in lane]
+        assert len(set(rows)) < len(rows)
+        assert len(set(zip(products, rows, strict=True))) * fragment.copies == len(rows)
+        assert set(products) == set(range(fragment.products))
+
+
 def test_a_fragment_of_every_kind_is_shown_as_the_schema_says(sample):
     """One of each size of each operand of each family: bytes that no scale is in are null, too."""
     kinds = {(f.family, f.operand, f.elements, f.slot_bits): f.id for f in inventory.of_a_warp().values()}

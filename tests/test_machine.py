@@ -11,6 +11,7 @@ from tcprobe.isa.names import resolve
 from tcprobe.sass.cubin import _code
 from tcprobe.sass.decode import UnreadError, instruction, opcode_of
 from tcprobe.sass.elf import Content
+from tcprobe.sass.emulation import EMULATION
 from tcprobe.sass.lowering import count
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
@@ -20,13 +21,14 @@ U32 = st.integers(0, 2**32 - 1)
 
 
 def run(*texts, **registers):
-    """A machine with registers set, after the instructions."""
+    """A machine with registers set, after the instructions; with EMULATION as the last text, its opcodes too."""
+    opcodes = EMULATION if texts[-1] is EMULATION else OPCODES
     m = Machine(1, [Image(0x7F0000000000, np.zeros(64, np.uint8))], bytes(20), 0x160)
     for name, value in registers.items():
         kind, index = re.fullmatch(r"(R|UR)(\d+)", name).groups()
         m.set(kind, int(index), np.broadcast_to(np.asarray(value, np.uint32), 32))
-    for at, text in enumerate(texts):
-        m._step(instruction(text, at * 16), OPCODES)
+    for at, text in enumerate(text for text in texts if text is not EMULATION):
+        m._step(instruction(text, at * 16), opcodes)
     return m
 
 
@@ -122,6 +124,60 @@ def test_iadd(a, b):
     m = run("IADD R1, R2, R3", "IADD R4, R2, -R3", "IADD R5, R2, 0x4", "IADD R6, -R2, 0xffffffff", R2=a, R3=b)
     for index, expected in ((1, a + b), (4, a - b), (5, a + 4), (6, -a - 1)):
         assert value(m, index)[0] == expected % 2**32
+
+
+CONVERSIONS = {
+    "S32": np.int32, "U32": np.uint32, "S16": np.int16, "U16": np.uint16, "S8": np.int8, "U8": np.uint8,
+}  # fmt: skip
+
+
+@given(U32, st.sampled_from(sorted(CONVERSIONS)), st.sampled_from(["", ".RZ", ".RM", ".RP"]))
+def test_integers_become_floats_exactly_or_not_at_all(word, source, rounding):
+    """Every form of I2F: the low bits of a register as a number; f32 refuses what it does not hold."""
+    number = int(np.array([word], np.uint32).view(CONVERSIONS[source])[0])
+    suffix = "" if source == "S32" else f".{source}"
+    m = run(f"I2F.F64{suffix}{rounding} R4, R2", EMULATION, R2=word)
+    pair = np.array([value(m, 4)[9], value(m, 5)[9]], np.uint32)
+    assert pair.view(np.float64)[0] == number
+    texts = [f"I2F{suffix}{rounding} R4, R2"]
+    texts += [f"I2FP.F32.{source}{rounding} R4, R2"] if source in ("S32", "U32") else []
+    for text in texts:
+        if abs(number) > 2**24:
+            with pytest.raises(UnreadError, match="not small whole numbers"):
+                run(text, EMULATION, R2=word)
+        else:
+            assert value(run(text, EMULATION, R2=word), 4).view(np.float32)[31] == number
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.sampled_from(["S64", "U64"]))
+def test_integers_of_64_bits_become_floats_exactly_or_not_at_all(number, source):
+    number %= 2**64 if source == "U64" else 2**63
+    words = {"R2": number & 0xFFFFFFFF, "R3": number >> 32}
+    for text, most in ((f"I2F.{source} R4, R2", 2**24), (f"I2F.F64.{source} R4, R2", 2**53)):
+        if number > most:
+            with pytest.raises(UnreadError, match="not small whole numbers"):
+                run(text, EMULATION, **words)
+        else:
+            m = run(text, EMULATION, **words)
+            registers = [value(m, j)[0] for j in ((4, 5) if "F64" in text else (4,))]
+            assert np.array(registers, np.uint32).view(np.float64 if "F64" in text else np.float32)[0] == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I2F.F16 R4, R2", "I2F.BF16 R4, R2", "I2F.S4 R4, R2", "I2FP.F32.S32.RX R4, R2", "I2FP.F16.U32 R4, R2",
+     "I2F -R4, R2", "I2F R4, -R2", "I2F.U16 R4, R2.H1", "I2F R4", "I2F UR4, R2", "I2F.S64 R4, R3", "I2F.F64 R5, R2",
+     "VIADD UR4, R2, R3", "VIADD R4, R2", "VIADD.U8 R4, R2, R3"],
+)  # fmt: skip
+def test_conversions_in_other_forms_are_refused(text):
+    with pytest.raises(UnreadError):
+        run(text, EMULATION, R2=1, R3=1)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
+def test_viadd(a, b):
+    m = run("VIADD R1, R2, R3", "VIADD R4, R2, -R3", "VIADD R5, R2, 0x4", R2=a, R3=b)
+    assert [int(value(m, j)[0]) for j in (1, 4, 5)] == [(a + b) % 2**32, (a - b) % 2**32, (a + 4) % 2**32]
 
 
 @pytest.mark.parametrize(

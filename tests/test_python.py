@@ -22,7 +22,7 @@ PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
 A, D = (f"mma.m16n8k16.row.col.f32.f16.f16.f32.{operand}" for operand in "ad")
 OFFERED = {
     *("fragment", "instruction", "arch", "banks", "path", "descriptor", "tensormap"),
-    *("swizzle", "convert", "reduce", "compare", "cost", "numerics", "kernel"),
+    *("swizzle", "convert", "reduce", "compare", "cost", "numerics", "kernel", "scales", "repack", "lower", "read"),
 }
 
 
@@ -31,6 +31,35 @@ def test_import_loads_nothing_else():
     code = "import sys; before = set(sys.modules); import tcprobe; print(*set(sys.modules) - before)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert set(found.stdout.split()) <= {"tcprobe", "__future__"}
+
+
+def test_the_entry_point_imports_nothing_before_its_hooks():
+    """So that Ctrl-C is one line from the first moment on: an import that it stops before them has a traceback."""
+    code = "import sys; before = set(sys.modules); from tcprobe.__main__ import main; print(*set(sys.modules) - before)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert set(found.stdout.split()) <= {"tcprobe", "tcprobe.__main__", "__future__"}
+
+
+INTERRUPTED = """
+import sys
+class Interrupting:
+    left = {left}
+    def find_spec(self, name, *rest):
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+from tcprobe.__main__ import main
+sys.argv = ["tcprobe", "show", "wmma.m16n16k16.d.f32", "--arch", "sm_90"]
+sys.meta_path.insert(0, Interrupting())
+main()
+"""
+
+
+@pytest.mark.parametrize("left", [1, 2, 3, 5, 8, 13, 21, 34, 55, 89])
+def test_an_interrupt_in_any_import_is_one_line(left):
+    code = INTERRUPTED.format(left=left)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT)
+    assert (found.returncode, found.stderr) == (130, "Stopped.\n")
 
 
 def test_all_that_is_offered_is_there_and_documented():

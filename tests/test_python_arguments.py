@@ -1,11 +1,15 @@
 """Python's functions take what commands take, however it is spelled, and what NumPy, PyTorch and CUDA call it."""
 
+import inspect
+import itertools
+from functools import partial
+
 import numpy as np
 import pytest
 
 import tcprobe
 from tcprobe.api.arguments import arch_name, element_type, place, sizes, whole
-from tcprobe.errors import UsageError
+from tcprobe.errors import InternalError, TcprobeError, UsageError
 from tcprobe.isa.dtypes import DTYPES, OTHER_NAMES, ptx_name
 from tcprobe.isa.names.words import read
 from tcprobe.layout import spelling
@@ -130,6 +134,137 @@ def test_what_means_nothing_is_refused_in_words(ask):
     with pytest.raises(UsageError) as error:
         ask()
     assert "--" not in str(error.value)
+
+
+SCALES = "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0.scale_a"
+FINE = {  # arguments that work, to which each parameter's hostile values are put
+    "fragment": {"name": A},
+    "instruction": {"name": A.removesuffix(".a")},
+    "arch": {"name": "sm_90"},
+    "convert": {"from_": D, "into": A},
+    "reduce": {"name": D, "over": "row"},
+    "compare": {"name": A},
+    "cost": {"name": A.removesuffix(".a")},
+    "numerics": {"name": A.removesuffix(".a")},
+    "kernel": {"arch": "sm_80", "kind": "f16"},
+    "scales": {"name": SCALES},
+    "repack": {"name": A.replace(".a", ".b"), "stored_type": "s4", "arch": "sm_80"},
+    "lower": {"name": A.removesuffix(".a"), "arch": "sm_80"},
+    "read": {"path": "no such file"},
+    "banks": {"name": A, "tile": "64x64", "access": "ldmatrix.x4"},
+    "path": {"name": A, "tile": "64x64"},
+    "descriptor": {"tile": "64x64"},
+    "tensormap": {"kind": "bf16", "tile": "64x64"},
+    "swizzle": {"what": "3,4,3"},
+}
+
+
+class Unprintable:
+    """What raises whatever is asked of it."""
+
+    def __str__(self):
+        raise ValueError("no text")
+
+    __repr__ = __str__
+
+
+HOSTILE = {
+    "complex": 1j,
+    "bytes": b"sm_90",
+    "an object": object(),
+    "a class": dict,
+    "unprintable": Unprintable(),
+    "nothing": "",
+    "a zero": "a\0b",
+    "half a character": "\ud800",
+    "long": "x" * 20_000,
+    "options": "--help",
+    "a list": ["a", "b"],
+    "an empty list": [],
+    "without an end": itertools.count(1),
+    "a set": {1, 2},
+    "a dictionary": {"a": 1},
+    "no number": float("nan"),
+    "infinite": float("inf"),
+    "negative": -1,
+    "huge": 10**30,
+    "true": True,
+    "an array": np.arange(6).reshape(2, 3),
+    "an array of words": np.array(["a", "b"]),
+    "an array of nothing": np.array(5),
+    "a number of NumPy": np.float64("nan"),
+    "a function": len,
+    "a pair": (1, 2),
+    "deep": [[[1]]],
+}
+
+
+def parameters_of(name):
+    """A function's, with the options of a kernel."""
+    from tcprobe.api.functions import KernelOptions
+
+    names = list(
+        inspect.signature(getattr(tcprobe, name).__call__ if name in MODULES else getattr(tcprobe, name)).parameters
+    )
+    return [*(n for n in names if n != "options"), *(KernelOptions.__annotations__ if name == "kernel" else ())]
+
+
+MODULES = ("kernel", "numerics")
+
+
+def test_every_function_is_tried():
+    assert set(FINE) == set(tcprobe.__all__)
+
+
+def error_of(ask):
+    """What a call raises, None where it answers."""
+    try:
+        ask()
+    except Exception as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_hostile_values_are_refused_in_words(name, sample):
+    """Every parameter of every function, with values that are none: an answer, or an error of tcprobe in one line."""
+    tried = 0
+    for parameter in parameters_of(name):
+        for kind in sample(list(HOSTILE), 3):
+            tried += 1
+            error = error_of(partial(getattr(tcprobe, name), **(FINE[name] | {parameter: HOSTILE[kind]})))
+            if error is not None:
+                assert isinstance(error, TcprobeError), (parameter, kind, repr(error))
+                assert not isinstance(error, InternalError), (parameter, kind)
+                assert 0 < len(str(error)) < 2000, (parameter, kind)
+    assert tried >= len(parameters_of(name))
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_values_are_refused_by_the_answers_too(kind):
+    value = HOSTILE[kind]
+    fragment, multiply = tcprobe.fragment(A), tcprobe.instruction(A.removesuffix(".a"))
+    for ask in (
+        lambda: fragment.at(lane=value, i=0),
+        lambda: fragment.at(lane=0, i=value),
+        lambda: fragment.where(row=value, col=0),
+        lambda: fragment.where(row=0, col=value),
+        lambda: fragment.emit(value),
+        lambda: multiply.trace(row=value, col=0),
+        lambda: multiply.trace(row=0, col=value),
+    ):
+        assert isinstance(error_of(ask), TcprobeError | None), kind
+
+
+def test_a_name_without_bounds_is_refused_at_once(monkeypatch):
+    """Nothing is looked up for a name that is longer than any: neither alike ones nor parts in another order."""
+    from tcprobe.isa.names import Meaning
+
+    monkeypatch.setattr(Meaning, "_all", lambda *_: pytest.fail("looked up"))
+    for ask in (tcprobe.fragment, tcprobe.instruction, tcprobe.cost, tcprobe.numerics, tcprobe.compare, tcprobe.lower):
+        for name in ("[a" * 10_000, "mma " * 5_000, "x" * 20_000, "a*b" * 7_000):
+            with pytest.raises(UsageError, match="no name has more than 1000"):
+                ask(name)
 
 
 def test_kernel_and_tensormap_have_the_parameters_of_their_options():

@@ -17,7 +17,7 @@ from machine_code import TOOLS, needs_tools
 from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, arch
-from tcprobe.sass import lowering, matrix_code
+from tcprobe.sass import lowering, matrix_code, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.matrix_code import is_matrix
 
@@ -124,6 +124,35 @@ def test_ptx_names_the_forms(tmp_path):
     assert "emulated: " in read(path, "--arch", "sm_90").stdout
     (native,) = functions(path, "--arch", "sm_89")[0]["instructions"]
     assert (native["native"], native["opcode"]) == (True, "QMMA.16832.F32.E4M3.E4M3")
+
+
+@pytest.mark.parametrize(("version", "target"), [("9.7", "sm_80"), ("8.0", "sm_110")])
+def test_ptx_newer_than_the_first_ptxas_is_assembled_by_the_next(tmp_path, monkeypatch, version, target):
+    """A ptxas on PATH that knows the version or the arch; which one, and why, is said. With --cuda it is that one."""
+    words = "Unsupported .version 9.7; current version is '8.8'" if target == "sm_80" else ""
+    words = words or "Value 'sm_110' is not defined for option 'gpu-name'"
+    made = fatbins.cubin(tmp_path, MULTIPLY)
+    for name, script in (
+        ("old", f'case "$*" in *--version*) echo V12.9.86;; *) echo "{words}" >&2; exit 255;; esac'),
+        ("new", f'case "$*" in *--version*) echo V13.9.99;; *) for last; do :; done; cp {made} "$last";; esac'),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "ptxas").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / name / "ptxas").chmod(0o755)
+        shutil.copy(TOOLS.nvdisasm, tmp_path / name / "nvdisasm")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", f"{tmp_path / 'new'}:/usr/bin:/bin")
+    monkeypatch.setattr(toolchain, "_wheel_folders", list)
+    path = tmp_path / "k.ptx"
+    path.write_text(f".version {version}\n.target {target}\n.visible .entry k() {{ ret; }}\n")
+    done = read(path)
+    assert "HMMA.16816.F32 x 1" in done.stdout
+    assert (
+        f"by {tmp_path / 'new' / 'ptxas'} 13.9.99, because {tmp_path / 'old' / 'ptxas'} does not assemble"
+        in done.stderr
+    )
+    assert words in done.stderr
+    assert "13.9.99" not in read(path, "--cuda", tmp_path / "old", code=4).stderr
 
 
 @pytest.mark.full

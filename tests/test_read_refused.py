@@ -1,7 +1,9 @@
 """Files that `tcprobe read` refuses or survives: bad, damaged, too large; and names that it escapes."""
 
 import contextlib
+import os
 import random
+import shutil
 import struct
 
 import damage
@@ -14,11 +16,13 @@ from hypothesis import strategies as st
 from machine_code import TOOLS
 from test_read import ZSTD, compressed, read
 
+from tcprobe.ask.read_file import code_files
 from tcprobe.cli import main
 from tcprobe.errors import DataError
+from tcprobe.sass import fatbin as fatbin_reader
 from tcprobe.sass import matrix_code
 from tcprobe.sass.fatbin import images, lz4
-from tcprobe.sass.image import cubin
+from tcprobe.sass.image import SECTION, cubin
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +74,79 @@ def test_bombs_are_not_unpacked(tmp_path, kind):
     path = tmp_path / "bomb"
     path.write_bytes(fatbin(BOMBS[kind]()))
     assert read(path, code=4).stderr.count("\n") == 1
+
+
+def test_what_is_unpacked_in_vain_counts_too(monkeypatch):
+    """Damaged entries cost what they state: a file of them is not unpacked for minutes."""
+    done = []
+    monkeypatch.setattr(fatbin_reader, "lz4", lambda data, size: done.append(size) or lz4(data, size))
+    bad = entry(b"\x1fa\1\0" + b"\xff" * 5000 + b"\0\0", flags=0x2011, full=82 << 20)
+    with pytest.raises(DataError, match="512 MB of them unpacked"):
+        sum(1 for _ in images(fatbin(*[bad] * 200)))
+    assert sum(done) <= fatbin_reader.MOST_UNPACKED
+    assert len(done) == 6
+
+
+@given(st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 70), st.integers(4, 400)), max_size=8))
+def test_copies_of_lz4_are_those_of_bytes(parts):
+    """Far and near copies, which overlap what they append, byte by byte."""
+    block, expected = bytearray(), bytearray()
+    for literals, back, count in parts:
+        expected += literals
+        if not 0 < back <= len(expected):
+            return
+        block += bytes([min(15, len(literals)) << 4 | min(15, count - 4)]) + fatbins._more(len(literals)) + literals
+        block += back.to_bytes(2, "little") + fatbins._more(count - 4)
+        for _ in range(count):
+            expected.append(expected[-back])
+    assert lz4(bytes(block), len(expected)) == expected
+
+
+VENDOR_SECTIONS = [  # name, type, whether its bytes are needed
+    (".nv_debug.shared", 0x7000000A, False),
+    (".nv.shared.k", 8, False),
+    (".nv.anything", 0x700000FF, False),
+    (".debug_line", 1, True),
+    (".nv.info.k", 0x70000000, True),
+    (".text.k", 1, True),
+    (".text.k", 0x7000000A, True),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "needed"), VENDOR_SECTIONS)
+def test_sections_without_bytes_are_not_taken_for_a_truncated_file(made, name, kind, needed):
+    """NVIDIA's own types may state a size and have no bytes, as shared memory does; what is read must be there."""
+    raw = made.read_bytes()
+    table, size, count, names = struct.unpack_from("<Q10xHHH", raw, 40)
+    head = SECTION.unpack_from(raw, table + size * names)
+    texts = raw[head[4] : head[4] + head[5]] + name.encode() + b"\0"
+    heads = [list(SECTION.unpack_from(raw, table + size * j)) for j in range(count)]
+    heads[names][4:6] = [len(raw), len(texts)]
+    heads.append([head[5], kind, 0, 0, len(raw) + (1 << 20), 1 << 20, 0, 0, 1, 0])
+    changed = bytearray(raw + texts + b"".join(SECTION.pack(*each) for each in heads))
+    struct.pack_into("<Q", changed, 40, len(raw) + len(texts))
+    struct.pack_into("<H", changed, 60, count + 1)
+    if needed:
+        with pytest.raises(DataError, match="ends outside the file"):
+            cubin(bytes(changed))
+    else:
+        assert [f.name for f in cubin(bytes(changed)).functions] == [f.name for f in cubin(raw).functions]
+
+
+def test_a_folder_that_vanishes_during_the_walk_does_not_end_it(made, tmp_path, monkeypatch):
+    """As in a compiler's cache, where another process removes folders."""
+    for name in ("a", "gone", "z"):
+        (tmp_path / name).mkdir()
+        shutil.copy(made, tmp_path / name / "k.cubin")
+    scan = os.scandir
+
+    def vanishing(path):
+        if str(path).endswith("gone"):
+            shutil.rmtree(path, ignore_errors=True)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", vanishing)
+    assert [path.parent.name for path in code_files(tmp_path)] == ["a", "z"]
 
 
 def test_more_than_any_file_has_is_refused():

@@ -120,7 +120,8 @@ CODE = 'extern "C" __global__ void k(unsigned *in, unsigned *out{more}) {{ {body
         ("out[threadIdx.x] = in[threadIdx.x];", "", "a larger leading dimension would"),
         ("out[31 - threadIdx.x] = in[threadIdx.x];", "", "4 bytes per lane in this order"),
         ("out[31 - threadIdx.x] = in[64 - 2 * threadIdx.x];", "", "registers lane by lane, which"),
-        ("out[threadIdx.x] = threadIdx.x;", "", "is computed, not copied"),
+        ("out[threadIdx.x] = threadIdx.x ^ 1;", "", "that it stores are computed, and not lane * s + i"),
+        ("out[threadIdx.x] = threadIdx.x;", "", "4 bytes per lane in this order"),
         ("out[0] = in[threadIdx.x];", "", "different values to the same address"),
         ("out[threadIdx.x] = in[in[threadIdx.x]];", "", "outside the images"),
         ("", "", "it stores nothing"),
@@ -131,6 +132,62 @@ def test_what_is_no_such_kernel_says_why(tmp_path, body, more, words):
     path = tmp_path / "k.ptx"
     path.write_text(compiled("sm_90", CODE.format(body=body, more=more)))
     assert words in read(path, "--arch", "sm_90")
+
+
+NUMBERED = """
+extern "C" __global__ void NAME(KIND *out) {
+  unsigned r[8]; KIND value; unsigned lane = threadIdx.x % 32;
+  for (int i = 0; i < 8; i++) { value = EXPRESSION; r[i] = *(unsigned *)&value; }
+  asm volatile("wmma.store.d.sync.aligned.row.m16n16k16.global.TYPE [%0], {%1,%2,%3,%4,%5,%6,%7,%8}, LEADING;"
+    :: "l"(out), "r"(r[0]), "r"(r[1]), "r"(r[2]), "r"(r[3]), "r"(r[4]), "r"(r[5]), "r"(r[6]), "r"(r[7])
+    : "memory"); }"""
+SLOTS = {
+    "unsigned numbers": "lane * 8u + i",
+    "signed numbers": "(int)lane * 8 + i",
+    "bytes": "(unsigned char)(lane * 8 + i)",
+    "shorts": "(short)(lane * 8 + i)",
+    "halfwords": "(unsigned short)(lane * 8 + i)",
+    "wide": "(long long)lane * 100 + i",
+}
+
+
+def numbered(on, expression, kind="float", leading=16):
+    """The kernel that writes numbers of lanes and registers into an accumulator and stores it."""
+    words = {"NAME": "k", "EXPRESSION": expression, "KIND": kind, "LEADING": str(leading)}
+    text = NUMBERED.replace("TYPE", "f32" if kind == "float" else "s32")
+    for name, word in words.items():
+        text = text.replace(name, word)
+    return compiled(on, text)
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("on", ["sm_90", "sm_75", "sm_80", "sm_86", "sm_100", "sm_120"])
+@pytest.mark.parametrize("kind", SLOTS)
+def test_numbers_in_an_accumulator_show_its_slots(tmp_path, kind, on):
+    """The classical probe: lane * 8 + i, converted from integers of any width, stored with two leading dimensions."""
+    path = tmp_path / "k.ptx"
+    for leading in (16, 24):
+        path.write_text(numbered(on, SLOTS[kind], leading=leading))
+        (function,) = map(json.loads, read(path, "--json", "--arch", on).splitlines())
+        (table,) = function["tables"]
+        assert (table["leading_dimension"], table["differ"]) == (leading, 0)
+        assert table["layout_id"] == load("wmma.m16n16k16.d.f32", on).table.id
+        assert "wmma.m16n16k16.d.f32" in table["fragments"]
+
+
+def test_numbers_that_are_wrong_or_ambiguous_are_named(tmp_path):
+    """A register exchanged with another; the lane alone; the number of another lane; a fraction."""
+    path = tmp_path / "k.ptx"
+    path.write_text(numbered("sm_90", "lane * 8 + (i == 1 ? 2 : i == 2 ? 1 : i)"))
+    assert "64 of 256 slots DIFFER" in read(path, code=1)
+    path.write_text(numbered("sm_90", "lane"))
+    words = read(path)
+    assert "it stores the number of the lane alone: each element is in its lane of wmma.m16n16k16.d.f32" in words
+    for expression in ("(lane ^ 1) * 8 + i", "lane * 4 + i", "lane * 16 + i * 2"):
+        path.write_text(numbered("sm_90", expression))
+        assert "numbers that it stores are computed, and not lane * s + i" in read(path)
+    path.write_text(numbered("sm_90", "lane * 8 + i", "int"))
+    assert "holds wmma.m16n16k16.d.f32" in read(path)
 
 
 def test_lanes_that_own_bytes_in_turn():

@@ -282,9 +282,42 @@ def test_a_warpgroup_and_a_tile_of_fragments():
     assert "void softmax_total(" in step
 
 
+@pytest.mark.parametrize("asked", [["--over", "row"], ["--over", "row", "--op", "softmax"], ["--mask", "row >= col"]])
+@pytest.mark.parametrize("namespace", [[], ["--namespace", "mine"]])
+def test_a_file_is_a_header_that_may_be_included_twice(tmp_path, asked, namespace):
+    """-o writes what a pipe gets; twice in one text it compiles, and the words go to stderr."""
+    path = tmp_path / "reduce.h"
+    written = tcprobe("reduce", D, *asked, *namespace, "-o", str(path))
+    assert written.stdout == ""
+    assert D in written.stderr
+    text = path.read_text()
+    assert text == tcprobe("reduce", D, *asked, *namespace).stdout
+    assert json.loads(tcprobe("reduce", D, *asked, "--json").stdout)["code"].strip() in text or namespace
+    lib = nvrtc.library()
+    if lib is None:
+        pytest.skip("no NVRTC")
+    assert nvrtc.compile_cuda(lib, text + text, "-arch=compute_80") == (True, "")
+
+
+def test_python_prints_the_code():
+    """Of a reduction, a mask, a conversion and a store, as their commands do; their repr is short."""
+    import tcprobe as library
+
+    for answer in (
+        library.reduce(D, over="row"),
+        library.reduce(D, mask="row >= col"),
+        library.convert(D, D.replace(".d", ".a")),
+        library.convert(D, "stmatrix"),
+    ):
+        assert answer.code
+        assert str(answer).endswith(answer.code)
+        assert str(answer).startswith("\n".join(answer.in_words))
+        assert answer.code not in repr(answer)
+
+
 def test_the_command():
     done = tcprobe("reduce", D, "--over", "row", "--op", "max")
-    assert done.stdout.startswith("template <class T>")
+    assert re.match(r"#ifndef (TCPROBE_\w+)\n#define \1\ntemplate <class T>\n", done.stdout)
     assert "2 shuffles, no exchange of words between lanes needs fewer" in done.stderr
     data = json.loads(
         tcprobe(

@@ -9,8 +9,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
-from typing import SupportsIndex
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import wraps
+from inspect import Parameter, signature
+from itertools import islice
+from numbers import Real
+from pathlib import Path
+from typing import Any, ParamSpec, SupportsIndex, TypeVar
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
@@ -20,27 +27,75 @@ from tcprobe.layout.swizzle import Swizzle
 Sizes = str | Sequence[SupportsIndex]  # "128x64", or numbers
 PlaceName = str | int | Swizzle  # of lines in shared memory: "plain", "pad:16", "128B", 128
 ArchName = str | int | float | tuple[int, int] | Arch
+TypeName = object  # of elements: PTX's name, or a type of NumPy, PyTorch or ml_dtypes
+MOST_ITEMS = 1 << 20  # of a list
+MOST_TYPE = 100  # characters of a type's name
+MOST_PATH, MOST_PART = 4096, 255  # characters of a path, and of a name in it
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+def checked(answering: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
+    """The function with every argument checked by its annotation: UsageError naming the parameter, in words.
+
+    An annotation without a check in `CHECKS` is an error here, so that no parameter is left out.
+    """
+    parameters = signature(answering)
+    checks = {
+        name: check_of(str(parameter.annotation))
+        for name, parameter in parameters.parameters.items()
+        if name != "self" and parameter.kind is not Parameter.VAR_KEYWORD
+    }
+
+    @wraps(answering)
+    def checking(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Answer:
+        given = parameters.bind(*args, **kwargs)
+        for name, value in given.arguments.items():
+            if name in checks and value is not parameters.parameters[name].default:
+                given.arguments[name] = checks[name](name, value)
+        return answering(*given.args, **given.kwargs)
+
+    return checking
+
+
+def check_of(annotation: str) -> Callable[[str, Any], Any]:
+    """The check of an annotation; one with `| None` lets None through."""
+    plain = annotation.removesuffix(" | None")
+    check = CHECKS[plain]
+    return check if plain == annotation else lambda name, value: None if value is None else check(name, value)
+
+
+def _shown(python_value: object) -> str:
+    """A value of any kind for an error: short, in one line."""
+    try:
+        return repr(" ".join(str(python_value).split())[:40])
+    except Exception:  # a value whose own text is an error
+        return f"of type {type(python_value).__name__}"
 
 
 def whole(name: str, python_number: object) -> int:
     """A whole number of Python or NumPy; UsageError naming the parameter for anything else."""
     if isinstance(python_number, SupportsIndex) and not isinstance(python_number, bool):
-        return operator.index(python_number)
-    raise UsageError(f"`{name}` {str(python_number)[:40]!r} is not a whole number.")
+        with suppress(TypeError):  # an array of several
+            return operator.index(python_number)
+    raise UsageError(f"`{name}` {_shown(python_number)} is not a whole number.")
 
 
 def word(name: str, python_text: object) -> str:
     """A text; UsageError naming the parameter for anything else."""
     if isinstance(python_text, str):
         return python_text
-    raise UsageError(f"`{name}` {str(python_text)[:40]!r} is not a text.")
+    raise UsageError(f"`{name}` {_shown(python_text)} is not a text.")
 
 
 def each(name: str, several: object) -> list[object]:
     """What a parameter has several of; UsageError where it is one thing."""
-    if isinstance(several, Iterable):
-        return list(several)
-    raise UsageError(f"`{name}` {str(several)[:40]!r}: several are needed, in a list.")
+    if isinstance(several, Iterable) and getattr(several, "shape", None) != ():
+        items = list(islice(several, MOST_ITEMS))
+        if len(items) < MOST_ITEMS:
+            return items
+        raise UsageError(f"`{name}` has more than {MOST_ITEMS} items.")
+    raise UsageError(f"`{name}` {_shown(several)}: several are needed, in a list.")
 
 
 def sizes(name: str, given_sizes: Sizes, most: int = spelling.MOST_SIDES) -> tuple[int, ...]:
@@ -55,10 +110,22 @@ def addresses(name: str, python_addresses: object) -> list[int | None]:
     return [None if address is None else whole(name, address) for address in each(name, python_addresses)]
 
 
+def words(name: str, python_texts: object) -> list[str]:
+    """Several texts; UsageError naming the parameter where they are none."""
+    return [word(name, text) for text in each(name, python_texts)]
+
+
 def element_type(python_type: object) -> str:
     """PTX's name of a type: of its name, of NumPy's, PyTorch's or ml_dtypes's type."""
-    text = python_type if isinstance(python_type, str) else getattr(python_type, "__name__", str(python_type))
-    return spelling.element_type(str(text).rpartition(".")[2])
+    try:
+        text = (
+            python_type if isinstance(python_type, str) else getattr(python_type, "__name__", None) or str(python_type)
+        )
+    except Exception:  # a value whose own text is an error
+        text = type(python_type).__name__
+    if len(text := str(text).rpartition(".")[2]) > MOST_TYPE:
+        raise UsageError(f"{_shown(text)} is not the name of a type.")
+    return spelling.element_type(text)
 
 
 def place(placed: PlaceName) -> str:
@@ -73,4 +140,72 @@ def arch_name(arch: ArchName | None) -> str | None:
         return arch
     if isinstance(arch, Arch):
         return arch.name
-    return ".".join(map(str, arch)) if isinstance(arch, tuple) else str(arch)
+    if isinstance(arch, tuple | list) and len(arch) == 2:
+        return ".".join(str(whole("arch", number)) for number in arch)
+    if isinstance(arch, Real) and not isinstance(arch, bool):
+        return str(arch)
+    raise UsageError(f"`arch` {_shown(arch)} is not an arch: give sm_90, 9.0, (9, 0) or h100.")
+
+
+def _arch(name: str, python_arch: Any) -> Any:
+    text = arch_name(python_arch)
+    if text is None:
+        raise UsageError(f"`{name}` is missing: give an arch, such as sm_90.")
+    return python_arch if isinstance(python_arch, Arch) else text
+
+
+def _flag(name: str, python_flag: object) -> bool:
+    if isinstance(python_flag, bool) or type(python_flag).__name__ in ("bool_", "bool"):
+        return bool(python_flag)
+    raise UsageError(f"`{name}` {_shown(python_flag)} is neither True nor False.")
+
+
+def _path(name: str, python_path: object) -> Path:
+    text = os.fsdecode(python_path) if isinstance(python_path, str | os.PathLike) else ""
+    if text and "\0" not in text and len(text) <= MOST_PATH and max(map(len, Path(text).parts)) <= MOST_PART:
+        return Path(text)
+    raise UsageError(f"`{name}` {_shown(python_path)} is not a path.")
+
+
+def _place(name: str, python_place: Any) -> Any:
+    if isinstance(python_place, str | Swizzle):
+        return python_place
+    if isinstance(python_place, SupportsIndex) and getattr(python_place, "ndim", 0) == 0:
+        return whole(name, python_place)
+    raise UsageError(f"`{name}` {_shown(python_place)} is not a place: plain, pad:16, 128B or sw:3,4,3.")
+
+
+def _named(name: str, python_name: Any) -> Any:
+    from tcprobe.store.cell import Cell
+
+    return python_name if isinstance(python_name, Cell) else word(name, python_name)
+
+
+def _number(name: str, python_number: Any) -> Any:
+    if isinstance(python_number, str) or (isinstance(python_number, Real) and not isinstance(python_number, bool)):
+        return python_number
+    raise UsageError(f"`{name}` {_shown(python_number)} is neither a number nor a text.")
+
+
+def _as_is(_: str, python_value: Any) -> Any:
+    """What its function checks itself."""
+    return python_value
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "str": word,
+    "int": whole,
+    "bool": _flag,
+    "Path": _path,
+    "ArchName": _arch,
+    "PlaceName": _place,
+    "str | Cell": _named,
+    "str | float": _number,
+    "Sizes": lambda name, value: value if isinstance(value, str) else sizes(name, value),
+    "TypeName": lambda _, value: element_type(value),
+    "str | Sequence[str]": lambda name, value: value if isinstance(value, str) else words(name, value),
+    "str | Sequence[SupportsIndex | None]": lambda name, value: (
+        value if isinstance(value, str) else addresses(name, value)
+    ),
+    "str | NDArray[np.int64]": _as_is,
+}

@@ -19,9 +19,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from tcprobe.api.arguments import ArchName, PlaceName, Sizes, arch_name, element_type, place, sizes, whole, word
+from tcprobe.api.arguments import (
+    ArchName,
+    PlaceName,
+    Sizes,
+    TypeName,
+    arch_name,
+    checked,
+    element_type,
+    place,
+    sizes,
+    whole,
+    word,
+)
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
-from tcprobe.errors import UsageError, check_choice
+from tcprobe.errors import DataError, UsageError, check_choice
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
 from tcprobe.store import names
@@ -34,12 +46,17 @@ if TYPE_CHECKING:
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.cost import InstructionCost
+    from tcprobe.ask.lowered import Lowered
     from tcprobe.ask.numerics import FormNumerics
+    from tcprobe.ask.read_file import FunctionReading
     from tcprobe.ask.reduce import Reduction
     from tcprobe.ask.reduce.mask import Masked
+    from tcprobe.ask.repack import Repacking
+    from tcprobe.ask.scales import CopiedScales, LoadedScales
     from tcprobe.kernel.gemm import GemmKernel
 
 
+@checked
 def fragment(
     name: str,
     arch: ArchName | None = None,
@@ -57,6 +74,7 @@ def fragment(
     return FragmentAnswer.from_cell(cell if selector is None else selection(cell, selector))
 
 
+@checked
 def instruction(
     name: str, arch: ArchName | None = None, results: Path | None = None, only: bool = False
 ) -> MultiplyAnswer:
@@ -65,19 +83,21 @@ def instruction(
     return MultiplyAnswer(row, {operand: FragmentAnswer.from_cell(cell) for operand, cell in cells.items()})
 
 
+@checked
 def arch(name: ArchName) -> Arch:
     """An arch by any of its names: sm_90, 90a, 9.0, h100, hopper; (9, 0) as CUDA gives a compute capability."""
     return named(arch_name(name) or "")
 
 
+@checked
 def convert(
     from_: str | Cell,
     into: str | Cell,
     *,
     transpose: bool = False,
     permute_k: bool = False,
-    register_type: str | None = None,
-    kind: str | None = None,
+    register_type: TypeName | None = None,
+    kind: TypeName | None = None,
     contiguous: str | None = None,
     placed: PlaceName | None = None,
     function: str = "convert",
@@ -110,6 +130,7 @@ def convert(
     return converted(first, cell_of(into, first.arch), transpose, permute_k, function)
 
 
+@checked
 def reduce(
     name: str | Cell,
     over: str | None = None,
@@ -146,6 +167,7 @@ def reduce(
     return reduced(cell, over, op, word("function", function or ("softmax" if op == "softmax" else "reduce")), size)
 
 
+@checked
 def compare(
     name: str | Cell, table: Path | None = None, arch: ArchName | None = None, selector: int | None = None
 ) -> list[Verdict] | Against:
@@ -169,6 +191,7 @@ def compare(
     return verdicts(cell.fragment, cell.measured) if cell.measured else []
 
 
+@checked
 def cost(name: str, arch: ArchName | None = None) -> list[InstructionCost]:
     """What instructions cost in cycles, those that a name, words, a pattern or an opcode mean, measured."""
     from tcprobe.ask.cost import costs
@@ -176,6 +199,7 @@ def cost(name: str, arch: ArchName | None = None) -> list[InstructionCost]:
     return costs([word("name", name)], arch_name(arch), layers(None))
 
 
+@checked
 def numerics(name: str, arch: ArchName | None = None) -> FormNumerics:
     """What a multiply computes: groups, what is cut, rounding; `tcprobe.numerics.multiply` computes it.
 
@@ -207,7 +231,8 @@ class KernelOptions(TypedDict, total=False):
     cluster: int
 
 
-def kernel(arch: ArchName, kind: str, **options: Unpack[KernelOptions]) -> GemmKernel:
+@checked
+def kernel(arch: ArchName, kind: TypeName, **options: Unpack[KernelOptions]) -> GemmKernel:
     """A whole GEMM, D (m x n) = A (m x k) B (k x n), in one file of CUDA; what no option says fits the arch and type.
 
     Options are `tile` (m, n, k), `warps` (m, n), `stages`, `a` and `b` (row or col), `out`, `name`, `multiply` and
@@ -227,10 +252,100 @@ def kernel(arch: ArchName, kind: str, **options: Unpack[KernelOptions]) -> GemmK
         )
     plain |= {name: sizes(name, plain[name], count) for name, count in (("tile", 3), ("warps", 2)) if name in plain}
     plain |= {name: whole(name, plain[name]) for name in ("stages", "cluster") if name in plain}
-    plain |= {name: word(name, plain[name]) for name in ("a", "b", "name") if name in plain}
+    plain |= {name: word(name, plain[name]) for name in ("a", "b", "name", "multiply") if name in plain}
     if "out" in plain:
         plain["out"] = element_type(plain["out"])
     return gemm(GemmOptions(named(arch_name(arch) or "").name, element_type(kind), **plain), layers(None))
+
+
+@checked
+def scales(
+    name: str | Cell,
+    m: int | None = None,
+    n: int | None = None,
+    vector: int | None = None,
+    arch: ArchName | None = None,
+) -> LoadedScales | CopiedScales:
+    """How scales of block-scaled multiplies are stored and loaded: those of mma in registers, of tcgen05.mma copied.
+
+    `m`, `n` and `vector`, the scales of a row, are for operands in tensor memory.
+
+    >>> import tcprobe
+    >>> form = "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
+    >>> tcprobe.scales(f"{form}.scale_a").vector
+    2
+    """
+    from tcprobe.ask.scales import scales_in_registers, scales_in_tensor_memory
+    from tcprobe.ask.tensor_memory import OperandVariant, operand
+
+    placed = operand(name) if isinstance(name, str) and "tcgen05" in name.lower() else None
+    if placed is None:
+        if (m, n, vector) != (None, None, None):
+            raise UsageError("`m`, `n` and `vector` are for operands in tensor memory.")
+        return scales_in_registers(cell_of(name, arch))
+    on = arch_name(arch)
+    if on is not None and not placed.form.target.on(named(on)):
+        raise UsageError(f"{named(on).name} does not have {placed.form.id}.")
+    return scales_in_tensor_memory(placed, OperandVariant(m, n, 0, vector or 0, layers=layers(None), name=on))
+
+
+@checked
+def repack(
+    name: str | Cell,
+    stored_type: TypeName,
+    target_type: TypeName | None = None,
+    group: int | None = None,
+    zeros: bool = False,
+    arch: ArchName | None = None,
+) -> Repacking:
+    """The order in which weights of `stored_type` are stored for a factor, so that one load brings several k steps.
+
+    `group` elements of k have a scale in common, with `zeros` a zero point each; `.code` loads and converts.
+
+    >>> import tcprobe
+    >>> tcprobe.repack("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "s4", arch="sm_80").loads
+    1
+    """
+    from tcprobe.ask.repack import repack as repacked
+    from tcprobe.ask.repack import with_zeros
+
+    target = None if target_type is None else element_type(target_type)
+    weights = repacked(cell_of(name, arch), element_type(stored_type), target, group, layers(None))
+    return with_zeros(weights) if zeros else weights
+
+
+@checked
+def lower(name: str, arch: ArchName | None = None, cuda: Path | None = None) -> list[Lowered]:
+    """Which machine instructions a multiply or a matrix move becomes, on each arch or on one; needs no GPU.
+
+    `cuda` is the folder of a toolkit whose ptxas is asked, instead of the first found.
+    """
+    from tcprobe.ask.lowered import lower_multiplies
+
+    rows = names.resolve(name, layers(None)).some_instructions
+    return list(lower_multiplies(list(rows), arch_name(arch), cuda))
+
+
+@checked
+def read(
+    path: Path, arch: ArchName | None = None, cuda: Path | None = None, with_tables: bool = False
+) -> list[FunctionReading]:
+    """The matrix instructions of each function in a cubin, PTX, library or executable, or in a folder of such files.
+
+    `with_tables` runs functions that only load and store fragments, and shows what each lane holds. DataError where
+    part of a file cannot be read; `api.Reader` reads the rest.
+    """
+    from tcprobe.ask.opcode_origins import Origins
+    from tcprobe.ask.read_file import Reader, code_files
+    from tcprobe.sass import toolchain
+
+    tools, folders = toolchain.find(cuda), layers(None)
+    archs = () if arch is None else (named(arch_name(arch) or "").name,)
+    reader = Reader(tools, Origins(tools, folders), archs, folders if with_tables else None, cuda is None)
+    found = [function for file in (code_files(path) if path.is_dir() else [path]) for function in reader.read(file)]
+    if reader.complaints:
+        raise DataError(reader.complaints[0])
+    return found
 
 
 def cell_of(name: str | Cell, arch: ArchName | None) -> Cell:

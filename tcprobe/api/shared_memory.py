@@ -14,9 +14,10 @@ from tcprobe.api.arguments import (
     ArchName,
     PlaceName,
     Sizes,
+    TypeName,
     addresses,
     arch_name,
-    each,
+    checked,
     element_type,
     place,
     sizes,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from tcprobe.layout.swizzle import Swizzle
 
 
+@checked
 def banks(
     name: str | Cell | None = None,
     *,
@@ -53,7 +55,7 @@ def banks(
     access: str | Sequence[str] = (),
     lane_addresses: str | Sequence[SupportsIndex | None] | None = None,
     source_addresses: str | Sequence[SupportsIndex | None] | None = None,
-    kind: str | None = None,
+    kind: TypeName | None = None,
     contiguous: str = "row",
     placed: PlaceName = "plain",
     propose: bool = False,
@@ -69,7 +71,7 @@ def banks(
     from tcprobe.ask.bank_rules import rules_for
 
     rules = rules_for(arch_name(arch), layers(None))
-    accesses = [access] if isinstance(access, str) else [word("access", text) for text in each("access", access)]
+    accesses = [access] if isinstance(access, str) else list(access)
     if tile is None:
         from tcprobe.ask.bank_patterns import check_pattern, judge_patterns
         from tcprobe.isa.shared_memory import access as access_row
@@ -99,6 +101,7 @@ def banks(
     return answer(parsed_tile, parse_shared(place(placed)), walks, rules, propose)
 
 
+@checked
 def path(
     name: str | Cell,
     tile: Sizes,
@@ -108,7 +111,7 @@ def path(
     access: str | None = None,
     ld: int | None = None,
     fill: str | None = None,
-    kind: str | None = None,
+    kind: TypeName | None = None,
     arch: ArchName | None = None,
 ) -> PathPlan | OperandPlan:
     """The proven way of a `tile` (rows, columns) from global through shared memory into a fragment, or back.
@@ -130,11 +133,12 @@ def path(
     return planned(request(cell_of(name, arch), options))
 
 
+@checked
 def descriptor(
     value: int | None = None,
     *,
     tile: Sizes | None = None,
-    kind: str | None = None,
+    kind: TypeName | None = None,
     major: str = "k",
     swizzle: PlaceName = "128",
     instruction: str | None = None,
@@ -176,8 +180,9 @@ def descriptor(
     return ask.tile((lines, k), block[0], major, span, block[1:])
 
 
+@checked
 def tensormap(
-    kind: str,
+    kind: TypeName,
     *,
     tile: Sizes | None = None,
     box: Sizes | None = None,
@@ -221,6 +226,7 @@ def tensormap(
     return ask.plan(options, findings.get(ENCODINGS), named(on).number)
 
 
+@checked
 def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle | Answer:
     """A swizzle by name, which maps offsets; of an array of offsets by [row, col] the layout behind it, proven.
 

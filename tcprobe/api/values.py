@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING
 
-from tcprobe.api.arguments import whole
+from tcprobe.api.arguments import checked
 from tcprobe.ask.describe import bases
 from tcprobe.fit import fitted
 from tcprobe.store.cell import Cell
@@ -74,17 +74,20 @@ class FragmentAnswer(Cell):
         slots = [hole if cell is None else cell for cell in table.cells]
         return np.array(slots, np.int64).reshape(table.threads, table.elements, len(table.outputs))
 
+    @checked
     def at(self, lane: int, i: int) -> tuple[int, ...] | None:
         """(row, col) of the element that a slot holds, None where it holds nothing; UsageError outside the table."""
         self.table.space.number(lane=lane, i=i)
         return self.table.cells[lane * self.table.elements + i]
 
+    @checked
     def where(self, row: int, col: int) -> list[Holder]:
         """Who holds an element: lane, i, register and bits of each; UsageError outside the fragment."""
         from tcprobe.ask.trace import where
 
-        return where(self, rows=[whole("row", row)], cols=[whole("col", col)])
+        return where(self, rows=[row], cols=[col])
 
+    @checked
     def emit(self, to: str) -> str:
         """The table in one of the formats of `tcprobe emit`: "cuda", "cute", "triton", ..."""
         from tcprobe.emit import emit
@@ -142,6 +145,7 @@ class MultiplyAnswer(Mapping[str, FragmentAnswer]):
         arch = next((operand.arch for operand in self.operands.values()), "no arch")
         return f"<{self.id} on {arch}: operands {', '.join(self.operands)}>"
 
+    @checked
     def trace(self, row: int, col: int, product: int | None = None) -> Trace:
         """Every slot of A and B that feeds an element of D; UsageError for an element that D does not have."""
         from tcprobe.ask.trace import trace

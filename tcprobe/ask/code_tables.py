@@ -1,7 +1,8 @@
 """Who holds what, as a kernel's own code shows it: a fragment loaded and its registers stored, or the other way round.
 
 A kernel that loads a wmma fragment and stores each lane's registers one after the other, or fills a fragment from
-memory and stores it, only moves bytes. Run byte by byte (`sass.copies`) it says at which offset in memory each element
+memory and stores it, only moves bytes; one that writes numbers into an accumulator and stores it shows the slot of each
+element by its number. Run byte by byte (`sass.copies`) it says at which offset in memory each element
 of each lane lies. The published fragments of the arch whose table, with some leading dimension, leads there are what it
 holds; where none does, the one that agrees in most slots is named, and the slots that differ.
 """
@@ -18,11 +19,11 @@ import numpy as np
 from tcprobe.ask.describe import cell_entry
 from tcprobe.ask.diagnosis import FIRST
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table, slot_table
-from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, follow_copies, lanes_of
+from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, Numbered, follow_copies, lanes_of
 from tcprobe.sass.cubin import disassemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.elf import Content
@@ -34,6 +35,7 @@ from tcprobe.values import Json
 
 LEAST_ALIKE = 0.25  # of the slots must agree for a fragment to be named that differs
 MOST_LEADING = 1 << 12
+NUMBER_TYPES = (np.float32, np.int32, np.float16, np.float64)  # of accumulators, in which a kernel can store numbers
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ def tables(tools: Toolchain, arch: Arch, functions: Sequence[FunctionCode], laye
         try:
             assert function.parameters is not None
             seen = follow_copies(codes[str(number)], function.parameters, arch.number)
-            answers[id(function)] = _answer(_offsets(seen), arch, layers)
+            offsets = _offsets(seen) if isinstance(seen, Copied) else _numbered(seen, arch, layers)
+            answers[id(function)] = _answer(offsets, arch, layers) if isinstance(offsets, Offsets) else offsets
         except UnreadError as error:
             answers[id(function)] = str(error)
     return [answers.get(id(f), "no kernel with parameters, or too long to be run") for f in functions]
@@ -103,6 +106,52 @@ def _offsets(copied_bytes: Copied) -> Offsets:
     if len(set((matrix // BYTES).tolist())) > 1:
         raise UnreadError("its matrix is in several buffers")
     return Offsets((matrix % BYTES)[order], of_writers is not None)
+
+
+def _numbered(numbered: Numbered, arch: Arch, layers: Layers) -> Offsets | str:
+    """By lane, of a kernel that stores lane * s + i of register i < s; if it stores lane alone, what that shows.
+
+    UnreadError where its numbers are not those of the lanes that store them.
+    """
+    for dtype in NUMBER_TYPES:
+        size = np.dtype(dtype).itemsize
+        each, rest = divmod(len(numbered.to), WARP * size)
+        whole = not rest and (numbered.to.reshape(-1, size) == numbered.to[::size, None] + np.arange(size)).all()
+        if not whole or (numbered.lane.reshape(-1, size) != numbered.lane[::size, None]).any():
+            continue
+        numbers, lanes = np.ascontiguousarray(numbered.content).view(dtype).astype(np.float64), numbered.lane[::size]
+        if (np.bincount(lanes, minlength=WARP) != each).any():
+            continue
+        order = np.lexsort((numbers, lanes))
+        by_lane = numbers[order].reshape(WARP, each)
+        stride = by_lane[1, 0]
+        if stride >= each and (by_lane == np.arange(WARP)[:, None] * stride + np.arange(each)).all():
+            return Offsets((numbered.to % BYTES).reshape(-1, size)[order].reshape(WARP, each * size), False)
+        if (numbers == lanes).all():
+            return _lanes_alone(numbered.to[::size] % BYTES // size, lanes, each * size, arch, layers)
+    raise UnreadError(
+        "the numbers that it stores are computed, and not lane * s + i of register i < s, which shows every slot"
+    )
+
+
+def _lanes_alone(offsets: Ints, lanes: Ints, lane_bytes: int, arch: Arch, layers: Layers) -> str:
+    """What numbers of lanes show: whose lanes hold the same elements, but not in which of their registers."""
+    alike: list[str] = []
+    owner = dict(zip(offsets.tolist(), lanes.tolist(), strict=True))
+    for cell, by_row in _candidates(Offsets(np.zeros((WARP, lane_bytes), np.int64), False), arch, layers):
+        major, minor = _numbers(cell, by_row)
+        held = np.arange(cell.table.points) // cell.table.elements
+        leading = [
+            n
+            for n in range(int(minor.max()) + 1, MOST_LEADING)
+            if int(major.max()) * n + int(minor.max()) == max(owner)
+        ]
+        if leading and [owner.get(place) for place in (major * leading[0] + minor).tolist()] == held.tolist():
+            alike.append(cell.fragment.id)
+    whose = (
+        f"each element is in its lane of {', '.join(alike)}" if alike else f"no fragment of {arch.name} has these lanes"
+    )
+    return f"it stores the number of the lane alone: {whose}; lane * s + i of register i < s shows registers too"
 
 
 def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> CodeTable | str:

@@ -20,7 +20,7 @@ import msgspec
 
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, inventory
+from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.peaks import peak
 from tcprobe.references.cost import Row, peak_row, rows_about
@@ -132,7 +132,7 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
-    exact = [layers.finding(KIND, place, id_named(pattern)) for pattern in patterns]
+    exact = [layers.finding(KIND, place, id_named(names.resolve(pattern).name)) for pattern in patterns]
     if patterns and all(exact):
         return [_cost(sourced) for sourced in exact if sourced]
     saved = layers.findings(KIND, place)

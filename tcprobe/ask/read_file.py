@@ -5,6 +5,7 @@ A file is a cubin, PTX, or anything that holds fatbins. Where it has no cubin fo
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from tcprobe.sass.fatbin import images
 from tcprobe.sass.image import Cubin, FunctionCode, cubin
 from tcprobe.sass.matrix_code import LOCAL, is_matrix
 from tcprobe.sass.source_lines import SourceLine, source_lines
-from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.sass.toolchain import Toolchain, attempt, compilers, version
 from tcprobe.system import children, files
 from tcprobe.system.children import Scratch
 from tcprobe.text import escaped
@@ -35,6 +36,8 @@ MOST_FILES = 10_000  # of a folder
 SUFFIXES = (".cubin", ".ptx", ".fatbin", ".so", ".o", ".a", ".exe", ".dll", ".obj", ".lib", ".bin")
 WITH_LINES = 20  # cubins of a file whose line information is read: each takes half a second
 _TARGET = re.compile(r"^\s*\.target\s+(sm_(\d{2,3})[af]?)", re.MULTILINE)
+# of ptxas about what is newer than it: a PTX version, or an arch
+_TOO_NEW = re.compile(r"Unsupported \.version|is not defined for option 'gpu-name'|Unsupported \.target")
 _HEAD = re.compile(r"\.(?:entry|func)\s+(?:\([^()]{0,2000}\)\s*)?([\w$%]{1,1000})")
 _CALL = re.compile(
     r"^\s*(?:@!?%\w+\s+)?((?:w?mma|wgmma|tcgen05|ldmatrix|stmatrix|movmatrix)\.[\w.:]{1,200})", re.MULTILINE
@@ -124,13 +127,23 @@ class Compiled(NamedTuple):
 
 
 class Reader:
-    """Reads files; what cannot be read of one is told to `complaints`."""
+    """Reads files; what cannot be read of one is told to `complaints`, another compiler that was needed to `notes`.
+
+    With `try_others`, PTX that is newer than the ptxas of `tools` is assembled by the first that knows it.
+    """
 
     def __init__(
-        self, tools: Toolchain, origins: Origins, archs: Sequence[str] = (), tables_of: Layers | None = None
+        self,
+        tools: Toolchain,
+        origins: Origins,
+        archs: Sequence[str] = (),
+        tables_of: Layers | None = None,
+        try_others: bool = False,
     ) -> None:
         self._tools, self._origins, self._archs, self._tables_of = tools, origins, tuple(archs), tables_of
+        self._others = try_others
         self.complaints: list[str] = []
+        self.notes: list[str] = []
 
     def read(self, path: Path) -> Iterator[FunctionReading]:
         """The functions of a file, arch by arch; DataError where nothing in it can be read."""
@@ -178,16 +191,33 @@ class Reader:
         name = name or f"sm_{target[2]}"
         row = next((row for row in ARCHS if row.name == name), None)
         to = own(row, target[1]) if row else name
+        refused: list[str] = []
+        for ptxas in self._compilers():
+            raw, words = self._assembled(ptxas, to, text)
+            if raw:
+                by = f"{ptxas} {version(ptxas, self._tools.limit)}"
+                self.notes += [f"PTX assembled for {to} by {by}, because {words}." for words in refused[:1]]
+                return Compiled(cubin(raw), raw, text)
+            refused.append(f"{ptxas} does not assemble this PTX for {to}: {words}")
+            if not _TOO_NEW.search(words):
+                break
+        raise DataError(f"{'; '.join(refused)}.")
+
+    def _compilers(self) -> Iterator[str]:
+        """The ptxas that was chosen, then, unless it was named, the others that are here."""
+        yield self._tools.ptxas
+        if self._others:
+            yield from (ptxas for ptxas in compilers() if ptxas != self._tools.ptxas)
+
+    def _assembled(self, ptxas: str, to: str, text: str) -> tuple[bytes, str]:
+        """(cubin, ""), or (b"", why this ptxas gives none)."""
         with Scratch() as scratch:
             source, output = scratch.folder / "text.ptx", scratch.folder / "text.cubin"
             source.write_text(text)
-            command = [self._tools.ptxas, "-lineinfo", "-arch", to, str(source), "-o", str(output)]
-            run = attempt(scratch, command, self._tools.limit)
-            if run.returncode or not output.is_file():
-                words = children.one_line(run.stderr.replace(str(source), "line")) or "it gave no reason"
-                raise DataError(f"{self._tools.ptxas} does not assemble this PTX for {to}: {words}.")
-            raw = output.read_bytes()
-        return Compiled(cubin(raw), raw, text)
+            run = attempt(scratch, [ptxas, "-lineinfo", "-arch", to, str(source), "-o", str(output)], self._tools.limit)
+            if run.returncode == 0 and output.is_file():
+                return output.read_bytes(), ""
+            return b"", children.one_line(run.stderr.replace(str(source), "line")) or "it gave no reason"
 
     def _of_arch(self, path: str, name: str, cubins: Sequence[Compiled]) -> Iterator[FunctionReading]:
         functions = [(code, function) for code in cubins for function in code.cubin.functions]
@@ -239,7 +269,9 @@ def _text(data: bytes) -> str:
 
 def code_files(path: Path) -> list[Path]:
     """The files that a folder has of these kinds, such as a compiler's cache; PTX only where no cubin is beside it."""
-    there = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())[: MOST_FILES + 1]
+    walk = os.walk(path)  # which passes over folders that vanish, as those of a compiler's cache do
+    named = (Path(folder, name) for folder, _, names in walk for name in names if name.endswith(SUFFIXES))
+    there = sorted(p for p in named if p.suffix in SUFFIXES and p.is_file())[: MOST_FILES + 1]
     if len(there) > MOST_FILES:
         raise UsageError(f"{path} has more than {MOST_FILES} files with code; name a folder inside.")
     if not there:

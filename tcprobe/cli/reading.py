@@ -59,13 +59,15 @@ def read(
 
     tools = toolchain.find(request["cuda"])
     archs = [arch.arch(arch_name).name for arch_name in several(request["name"]) if arch_name]
-    reader = Reader(tools, Origins(tools, layers), archs, layers if request["tables"] else None)
+    reader = Reader(tools, Origins(tools, layers), archs, layers if request["tables"] else None, not request["cuda"])
     functions = [function for function in _all(reader, paths) if not kernel or fnmatchcase(function.name, kernel)]
     if as_json:
         for function in functions:
             click.echo(json.dumps(function.to_json()))
     else:
         _print(functions)
+    for note in dict.fromkeys(reader.notes):
+        click.echo(message(note), err=True)
     for complaint in reader.complaints:
         click.echo(message(complaint), err=True)
     if kernel and not functions and not reader.complaints:
@@ -107,7 +109,7 @@ def _print_function(read_function: FunctionReading) -> None:
     for use in read_function.uses:
         _print_use(use)
     if isinstance(read_function.holds, str):
-        click.echo(f"  it does not show which lane holds what: {one_line(read_function.holds)}")
+        click.echo(f"  no table: {one_line(read_function.holds)}")
     elif read_function.holds:
         _print_held(read_function.holds)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from tcprobe.cli.options import (
     NAME,
     NAMESPACE,
     Given,
+    Output,
     fragment_names,
     given,
     is_redirected,
@@ -54,6 +56,9 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
     metavar="VALUE",
     help="Value for the elements that --mask leaves out, or without --mask for all: a number, 'row * 16 + col'.",
 )
+@click.option(
+    "-o", "--output", type=Output(path_type=Path, dir_okay=False), help="Write a complete header to this file."
+)
 @NAME
 @NAMESPACE
 @ARCHS
@@ -61,20 +66,28 @@ WORDS = {"softmax": "softmax"}  # functions that are not called reduce
 @JSON
 @named("fragment", count="one")
 def reduce(
-    fragment: str, over: str | None, mask: str | None, fill: str | None, **request: Unpack[ReduceRequest]
+    fragment: str,
+    over: str | None,
+    mask: str | None,
+    fill: str | None,
+    output: Path | None,
+    **request: Unpack[ReduceRequest],
 ) -> None:
     """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results: the plan and the
     code.
 
     With --mask and --fill, the code changes elements by their row and col instead. Other names in a condition, as in
-    'row + row0 >= col + col0', become arguments. Where the output is not a terminal, stdout has the code alone.
+    'row + row0 >= col + col0', become arguments. With -o, or where the output is not a terminal, the code is a
+    complete header, which may be included twice, and the explanation goes to stderr.
     """
+    from tcprobe.code.cuda import once
     from tcprobe.code.scope import in_namespace
     from tcprobe.store.names import find_cell
+    from tcprobe.system import files
 
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give --over row or --over col, or --mask and --fill.")
-    if over is None and (beside := given("mask", "fill", "called", "namespace", "name", "folder", "only")):
+    if over is None and (beside := given("mask", "fill", "output", "called", "namespace", "name", "folder", "only")):
         raise UsageError(f"{', '.join(beside.values())} needs --over.")
     cell, note = find_cell(fragment, request["name"], request["layers"])
     print_notes(note)
@@ -93,8 +106,13 @@ def reduce(
     if request["as_json"]:
         click.echo(json.dumps({**answer.to_json(), "code": code}))
         return
-    wrapping.lines(answer.in_words, answer.cell.fragment.id, is_redirected())
-    click.echo(code)
+    aside = output is not None or is_redirected()
+    wrapping.lines(answer.in_words, answer.cell.fragment.id, aside)
+    header = "\n".join([*once(code.splitlines()), ""])
+    if output is not None:
+        files.write(output, header.encode())
+    else:
+        click.echo(header if aside else code, nl=not aside)
 
 
 COMMANDS = (reduce,)

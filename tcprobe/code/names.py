@@ -13,6 +13,8 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
 
 from tcprobe.errors import UsageError
 from tcprobe.text import quoted
@@ -41,7 +43,7 @@ TAKEN = _words("""
     dim3 half half2 nv_bfloat16 nv_bfloat162 uchar ushort uint ulong
 """)
 _TYPE = re.compile(
-    r"(u?(char|short|int|long|longlong)|float|double)[1-4]|(cuda|CU)[A-Z]\w*|u?int(_fast|_least)?(8|16|32|64|ptr|max)_t|"
+    r"(u?(char|short|int|long|longlong)|float|double)[1-4]|(cuda[A-Z]|CU[A-Za-z])\w*|u?int(_fast|_least)?(8|16|32|64|ptr|max)_t|"
     r"(s?size|ptrdiff|nullptr|max_align|wint|time|clock|clockid|timer|off|pid|l?l?div|float|double|fpos|va|mbstate)_t"
 )
 _MACRO = re.compile(r"[A-Z][A-Z0-9_]+|(M|L|P)_\w+|SNAN\w+|TCPROBE_\w+|(be|le)(16|32|64)toh|hto[bl]e(16|32|64)")
@@ -58,6 +60,7 @@ _REASONS: tuple[tuple[Callable[[str], object], str], ...] = (
 )
 
 
+DECLARED = "declared by CUDA or C++ for every program, in which a second meaning does not compile"
 FUNCTION, NAMESPACE = "is not a name of a function", "is not a namespace"
 ARGUMENT = "is one of the names that cannot be arguments"
 
@@ -66,7 +69,7 @@ def require_legal(name: str, refusal: str, used: Iterable[str] = ()) -> str:
     """The name that a user gives; UsageError with `refusal` and the reason where it is not legal, or among `used`."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or len(name) > MOST:
         raise UsageError(f"{quoted(name)} {refusal}: letters, digits and _ alone, at most {MOST}, no digit first.")
-    reason = _reason(name)
+    reason = _reason(name) or (refusal != ARGUMENT and name in taken() and DECLARED)
     if reason or name in used:
         raise UsageError(f"{quoted(name)} {refusal}: {reason or 'the code has another use for it'}.")
     return name
@@ -75,7 +78,21 @@ def require_legal(name: str, refusal: str, used: Iterable[str] = ()) -> str:
 def identifier(text: str) -> str:
     """A text, such as the id of a fragment or an instruction, as an identifier: the same for the same text."""
     name = re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")
-    return name if name[:1].isalpha() and not _reason(name) else f"n{name}"
+    return name if name[:1].isalpha() and not is_ruled_out(name) and name not in taken() else f"n{name}"
+
+
+def is_ruled_out(name: str) -> bool:
+    """Whether a rule refuses an identifier everywhere, without what headers declare."""
+    return _reason(name) is not None
+
+
+@cache
+def taken() -> frozenset[str]:
+    """What CUDA's headers and NVRTC declare outside of namespaces, which `tools/taken_names.py` tries one by one.
+
+    An argument may have such a name: it hides the other inside one function.
+    """
+    return frozenset(Path(__file__).with_name("taken.txt").read_text("ascii").split())
 
 
 def _reason(name: str) -> str | None:

@@ -54,6 +54,7 @@ def emit(cells: Sequence[Cell]) -> str:
     for cell in cells:
         expressions = {name: symbolic.expression(formula) for name, formula in formulas(cell).items()}
         lines += ["", f"{identifier(cell.fragment.id)} = {{"]
-        lines += [f'    "{name}": {expression},' for name, expression in expressions.items()]
+        texts = {name: f"Integer({e})" if e.is_Integer else str(e) for name, e in expressions.items()}
+        lines += [f'    "{name}": {text},' for name, text in texts.items()]
         lines += ["}"]
     return "\n".join(lines)

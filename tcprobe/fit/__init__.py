@@ -25,6 +25,7 @@ from tcprobe.layout.table import Table
 if TYPE_CHECKING:
     from tcprobe.fit.not_linear import NotLinear
 
+MOST_SHOWN = 160  # characters of formulas in a repr
 LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
 
 __all__ = ["Fit", "Formula", "Layout", "fit", "fitted"]
@@ -37,6 +38,11 @@ class Fit(NamedTuple):
     formulas: dict[str, Formula | None]
     layout: Layout | None
     contradiction: "NotLinear | None"
+
+    def __repr__(self) -> str:
+        """Short: the verdict and the formulas, which are bounded; the layout is in its own repr."""
+        formulas = ", ".join(f"{name} = {formula or NONE}" for name, formula in self.formulas.items())
+        return f"<{self.verdict}: {formulas if len(formulas) <= MOST_SHOWN else ', '.join(self.formulas)}>"
 
 
 _FITTED: dict[str, Fit] = {}  # by layout id: many fragments share few layouts

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -39,6 +38,7 @@ from tcprobe.probes.numerics_dots import Directed, Dots
 from tcprobe.probes.numerics_kernels import Operands, TabledForm, kernel
 from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.numerics import Body, WrongCase
+from tcprobe.system.pools import Pool
 
 KIND = "numerics"
 CASES = 100_000  # at least, of each arithmetic
@@ -103,7 +103,7 @@ def parallel_results(
     def chunk(start: int) -> Bits:
         return model_results(instruction, arithmetic, batch.select(slice(start, start + AT_ONCE)), satfinite)
 
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+    with Pool(min(8, os.cpu_count() or 1)) as pool:
         return np.concatenate(list(pool.map(chunk, range(0, len(batch.a), AT_ONCE))))
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -26,6 +25,7 @@ from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
 from tcprobe.system.children import one_line
+from tcprobe.system.pools import Pool
 
 if TYPE_CHECKING:  # most runs leave it to the driver
     from tcprobe.sass.ptxas import Ptxas
@@ -51,8 +51,8 @@ class Gpu:
         self._cupy = _import_cupy()
         self._ptxas = ptxas
         self._functions: dict[str, Any] = {}
-        self._compilers = ThreadPoolExecutor(COMPILERS)
-        self._readers = ThreadPoolExecutor(READERS)
+        self._compilers = Pool(COMPILERS)
+        self._readers = Pool(READERS)
         self._raw: dict[str, bytes] = {}
         self._timed_code: dict[str, TimedCode] = {}
         self._arch: arch.Arch | None = None

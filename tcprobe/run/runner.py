@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from queue import Empty, Queue
 
 from tcprobe.errors import (
@@ -22,6 +24,7 @@ from tcprobe.errors import (
     EnvironmentUnfitError,
     NewerSchemaError,
     ProbeError,
+    StarvedError,
     UnmeasuredError,
     UsageError,
     class_named,
@@ -72,7 +75,8 @@ class Session:
         self.worker = worker
         self._messages: Queue[Received | Exception | None] = Queue()
         self._process = process or worker.start()
-        threading.Thread(target=self._listen, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
         self._devices: list[Device] | None = None
         self._ended = False
 
@@ -117,10 +121,7 @@ class Session:
             self._messages.put(None)
 
     def _next(self) -> Received:
-        try:
-            message = self._messages.get(timeout=self.worker.limit)
-        except Empty:
-            raise WorkerLostError(f"no answer for {self.worker.limit:g} s; it was stopped", "hangs") from None
+        message = self._awaited()
         if message is None:
             raise self._lost_error()
         if isinstance(message, Exception):
@@ -130,6 +131,17 @@ class Session:
         if message[0]["event"] == "unfit":
             raise class_named(message[0]["error"])(message[0]["words"])
         return message
+
+    def _awaited(self) -> Received | Exception | None:
+        """What the listener hears next; StarvedError where it ended without a word, as without memory."""
+        end = time.monotonic() + (inf if self.worker.limit is None else self.worker.limit)
+        while (left := end - time.monotonic()) > 0:
+            heard = self._listener.is_alive()
+            with suppress(Empty):
+                return self._messages.get(timeout=min(left, LAST_BREATH))
+            if not heard:
+                raise StarvedError
+        raise WorkerLostError(f"no answer for {self.worker.limit:g} s; it was stopped", "hangs")
 
     def _lost_error(self) -> Exception:
         """Why no message came, by how the worker ended; StarvedError as in `children.exit_code`."""

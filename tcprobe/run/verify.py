@@ -10,7 +10,6 @@ arithmetic was measured, D must have exactly the model's bits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, Protocol
@@ -30,6 +29,7 @@ from tcprobe.run.verify_floats import bits_by_model, draw_floats, in_slots, mode
 from tcprobe.run.verify_source import WRONG, name, source, variant
 from tcprobe.store.cell import Cell, sources
 from tcprobe.store.choose import Layers
+from tcprobe.system.pools import Pool
 
 CHUNK = 16  # multiplies that are compiled together
 COMPILERS = 8  # compilations at a time
@@ -122,7 +122,7 @@ def verify(
     """
     every = [case for instruction, operands in multiplies for case in cases(instruction, operands)]
     chunks = [every[start : start + CHUNK] for start in range(0, len(every), CHUNK)]
-    with ThreadPoolExecutor(COMPILERS) as pool:
+    with Pool(COMPILERS) as pool:
         compiled = [pool.submit(compile_cases, gpu, chunk) for chunk in chunks]
         for chunk, future in zip(chunks, compiled, strict=True):
             future.result()

@@ -23,7 +23,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,7 @@ from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.measurement import TABLE
 from tcprobe.store.results import published
+from tcprobe.system.pools import Pool
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class Job:
     def __init__(self, backend: Backend, sink: IO[bytes]) -> None:
         self.backend, self.sink = backend, sink
         self.stages: dict[str, float] = {}
-        self._decoders = ThreadPoolExecutor(OUTPUTS_KEPT - 1)
+        self._decoders = Pool(OUTPUTS_KEPT - 1)
         self._decoding: deque[Future[Message]] = deque()
         self._waiting_kernels: Counter[str] = Counter()  # kernels of chunks that have not run yet
         self._counting = threading.Lock()
@@ -110,13 +111,13 @@ class Job:
 
     def work(self, waiting: deque[list[Planned]], bench: Desk, careful: bool) -> None:
         """Measure chunks of experiments, each as soon as it is compiled; takes them out of `waiting`, to free them."""
-        compiler = ThreadPoolExecutor(CHUNKS_AHEAD)
+        compiler = Pool(CHUNKS_AHEAD)
         compiled: deque[tuple[list[Planned], Future[dict[str, str]]]] = deque()
         while waiting or compiled:
             while waiting and (careful or len(compiled) < CHUNKS_KEPT):
                 compiled.append((waiting[0], compiler.submit(self._load, waiting.popleft())))
             if careful:
-                wait(future for _, future in compiled)
+                _ = [future.exception() for _, future in compiled]
             chunk, refused = compiled.popleft()
             with self.clock("compile"):
                 words = refused.result()

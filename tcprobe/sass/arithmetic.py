@@ -60,9 +60,9 @@ def imad_hi_u32(a: Input, b: Input, c: Input) -> U64:
     return wide(a.read()) * wide(b.read()) >> np.uint64(32)
 
 
-@computes("IADD")
+@computes("IADD", "VIADD")
 def iadd(a: Input, b: Input) -> U32:
-    """a + b. Only ptxas 13.1 and later emit it, for sm_120 and sm_121."""
+    """a + b. Only ptxas 13.1 and later emit IADD, for sm_120 and sm_121; VIADD is what sm_90 to sm_110 have."""
     return a.read("-") + b.read("-")
 
 

@@ -2,7 +2,8 @@
 
 Every byte of memory holds one digit of its own address. One warp runs the code once for each digit, and once for a
 check digit. If the stored digits are not an address with its check digit, something was computed, and the kernel is
-refused. Parameters of 8 bytes are pointers, each to a memory of its own; parameters of 4 bytes get the number LEADING.
+refused; unless all runs store the same bytes: those are numbers that the kernel makes of lane numbers alone. Parameters
+of 8 bytes are pointers, each to a memory of its own; parameters of 4 bytes get the number LEADING.
 """
 
 from __future__ import annotations
@@ -43,6 +44,15 @@ class Copied:
     readers: dict[int, int]  # the lane that read each source, -1 if several did
 
 
+@dataclass(frozen=True)
+class Numbered:
+    """Bytes that a kernel stored and that depend on no memory: the lane that stored each, its place, its value."""
+
+    lane: Ints
+    to: Ints
+    content: Bytes
+
+
 class _Watched(Machine):
     """A machine that records which lane reads and which lane writes each byte."""
 
@@ -74,8 +84,11 @@ def _place(address: int) -> int:
     raise UnreadError("memory outside the images is accessed")
 
 
-def follow_copies(code: Code, parameters: Parameters, number: int) -> Copied:
-    """What a kernel of sm_`number` copies; UnreadError if its code is not followed exactly, or computes."""
+def follow_copies(code: Code, parameters: Parameters, number: int) -> Copied | Numbered:
+    """What a kernel of sm_`number` copies, or the numbers that it stores whatever memory holds.
+
+    UnreadError if its code is not followed exactly, or computes from memory.
+    """
     if code.unread:
         raise UnreadError(next(iter(code.unread.values())))
     base = (
@@ -91,13 +104,16 @@ def follow_copies(code: Code, parameters: Parameters, number: int) -> Copied:
     places = np.array(sorted(machine.written_by), np.int64)
     if not len(places):
         raise UnreadError("it stores nothing")
-    digits = [np.concatenate([image.data for image in images])[places].astype(np.int64) for _, images in runs]
-    source = digits[0] | digits[1] << 8 | digits[2] << 16
-    if (digits[3] != _check(source)).any() or (source >= pointers * BYTES).any():
-        raise UnreadError("what it stores is computed, not copied")
     lanes = np.array([machine.written_by[place] for place in places.tolist()], np.int64)
     if (lanes < 0).any():
         raise UnreadError("several lanes write the same place")
+    stored = [np.concatenate([image.data for image in images])[places] for _, images in runs]
+    if all((other == stored[0]).all() for other in stored[1:]):
+        return Numbered(lanes, places, stored[0])
+    digits = [part.astype(np.int64) for part in stored]
+    source = digits[0] | digits[1] << 8 | digits[2] << 16
+    if (digits[3] != _check(source)).any() or (source >= pointers * BYTES).any():
+        raise UnreadError("what it stores is computed, not copied")
     return Copied(lanes, places, source, machine.read_by)
 
 

@@ -7,7 +7,6 @@ cubins nvdisasm 13 refuses (Volta).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from tcprobe.sass.decode import LINE, UNPRINTED, CodeLine, UnreadError, instruct
 from tcprobe.sass.ptxas import MOST_STUMBLES, Assembler
 from tcprobe.sass.toolchain import Toolchain, attempt, check_survived
 from tcprobe.system.children import Scratch, one_line
+from tcprobe.system.pools import Pool
 
 if TYPE_CHECKING:
     from tcprobe.sass.elf import Content
@@ -58,7 +58,7 @@ def assemble(
     """
     parts = [[k] for k in kernels] if apart else [part for j in range(PARTS) if (part := kernels[j::PARTS])]
     try:
-        with ThreadPoolExecutor(PARTS) as pool, Scratch() as scratch:
+        with Pool(PARTS) as pool, Scratch() as scratch:
             cubins = [scratch.folder / f"part{j}.cubin" for j in range(len(parts))]
             return _assemble([Assembler(tools, arch, scratch, cubin) for cubin in cubins], parts, pool)
     except OSError as error:
@@ -66,7 +66,7 @@ def assemble(
 
 
 def _assemble(
-    at_work: Sequence[Assembler], kernels_by_part: Sequence[Sequence[Kernel]], pool: ThreadPoolExecutor
+    at_work: Sequence[Assembler], kernels_by_part: Sequence[Sequence[Kernel]], pool: Pool
 ) -> tuple[dict[str, Code], dict[str, str]]:
     """As `assemble`, with an assembler for each part."""
     compiled = pool.map(Assembler.assemble, at_work, kernels_by_part)

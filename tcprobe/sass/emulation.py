@@ -24,6 +24,11 @@ EXACT = {np.float16: 2.0**11, np.float32: 2.0**24, np.float64: 2.0**53}  # up to
 DEPTH = 3  # nested calls; code of ptxas has at most a routine that calls another
 # mantissa bits of FP8; the sign has one bit and the exponent the rest (PTX ISA 9.1, section 5.2.3)
 MANTISSA = {"E4M3": 3, "E5M2": 2}
+# the types of what I2F converts, by modifier; without one it is S32
+INTEGERS: dict[str, Any] = {
+    "S32": np.int32, "U32": np.uint32, "S16": np.int16, "U16": np.uint16, "S8": np.int8, "U8": np.uint8,
+}  # fmt: skip
+INTEGERS_64: dict[str, Any] = {"S64": np.int64, "U64": np.uint64}
 
 
 named = partial(registry.opcode, into=EMULATION)
@@ -115,6 +120,37 @@ def fmul(a: Input, b: Input) -> U32:
 def fadd(a: Input, b: Input) -> U32:
     """a + b."""
     return _f32_bits(_f32(a) + _f32(b))
+
+
+def _converted(source: str) -> Computation:
+    def converted(a: Input) -> Floats:
+        """A whole number as f32 or f64, which must be exact, so that how it is rounded does not matter.
+
+        Narrow sources are the low bits of a register (cvt: PTX ISA 9.1, section 9.7.9.21).
+        """
+        if source in INTEGERS_64:
+            return np.asarray(a.read64().view(INTEGERS_64[source]), np.float64)
+        low = np.ascontiguousarray(a.read()).view(INTEGERS[source])
+        return np.asarray(low[:: len(low) // a.machine.lanes], np.float64)
+
+    return converted
+
+
+def _to_f32(convert: Computation) -> Computation:
+    return lambda a: _f32_bits(convert(a))
+
+
+def _to_f64(convert: Computation) -> Computation:
+    return lambda a: whole(convert(a), np.float64).view(np.uint64)
+
+
+for _source in (*INTEGERS, *INTEGERS_64):
+    _from, _suffix = _converted(_source), "" if _source == "S32" else f".{_source}"
+    for _rounding in ("", ".RZ", ".RM", ".RP"):
+        computed(f"I2F{_suffix}{_rounding}")(_to_f32(_from))
+        computed(f"I2F.F64{_suffix}{_rounding}", words=2)(_to_f64(_from))
+        if _source in ("S32", "U32"):
+            computed(f"I2FP.F32.{_source}{_rounding}")(_to_f32(_from))
 
 
 def _halves(register_words: U32) -> Floats:

@@ -57,16 +57,33 @@ def is_ptx(raw: bytes) -> bool:
     return b".version" in raw[:65536] and b".target" in raw[:65536] and b"\0" not in raw[:65536].rstrip(b"\0")
 
 
+class PackedEntry(NamedTuple):
+    """An entry of a fatbin as it is in the file; `full` is the size that it states for what it unpacks to."""
+
+    kind: str
+    data: bytes
+    flags: int
+    full: int
+
+    @property
+    def cost(self) -> int:
+        """Bytes that it is unpacked to, however that ends; one that states too many is not unpacked."""
+        if not self.flags & (LZ4 | ZSTD):
+            return len(self.data)
+        return self.full if self.full <= MOST_IMAGE else 0
+
+
 def _bounded_entries(raw: bytes) -> Iterator[FatbinEntry]:
+    """All entries, unpacked; DataError before more is unpacked than the bounds allow, also of damaged entries."""
     unpacked = 0
-    for number, image in enumerate(_entries(raw)):
-        unpacked += len(image.data or b"")
+    for number, entry in enumerate(_entries(raw)):
+        unpacked += entry.cost if isinstance(entry, PackedEntry) else 0
         if number >= MOST_IMAGES or unpacked > MOST_UNPACKED:
             raise DataError(f"more than {MOST_IMAGES} entries, or {MOST_UNPACKED >> 20} MB of them unpacked.")
-        yield image
+        yield _unpack(entry) if isinstance(entry, PackedEntry) else entry
 
 
-def _entries(raw: bytes) -> Iterator[FatbinEntry]:
+def _entries(raw: bytes) -> Iterator[PackedEntry | FatbinEntry]:
     """The entries of all fatbins; one that ends outside its fatbin is the last of that."""
     start = raw.find(MAGIC)
     while start >= 0:
@@ -77,7 +94,7 @@ def _entries(raw: bytes) -> Iterator[FatbinEntry]:
         start = raw.find(MAGIC, end if end <= len(raw) else start + len(MAGIC))
 
 
-def _entries_of(raw: bytes, position: int, end: int) -> Iterator[FatbinEntry]:
+def _entries_of(raw: bytes, position: int, end: int) -> Iterator[PackedEntry | FatbinEntry]:
     if end > len(raw):
         yield FatbinEntry("fatbin", None, f"a fatbin ends {end - len(raw)} bytes after the file; truncated?")
         return
@@ -88,11 +105,12 @@ def _entries_of(raw: bytes, position: int, end: int) -> Iterator[FatbinEntry]:
             yield FatbinEntry("fatbin", None, "an entry ends outside its fatbin; damaged?")
             return
         if kind in KINDS:
-            yield _unpack(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
+            yield PackedEntry(KINDS[kind], raw[begin : begin + (packed or size)], flags, full)
         position = begin + size
 
 
-def _unpack(kind: str, data: bytes, flags: int, full: int) -> FatbinEntry:
+def _unpack(entry: PackedEntry) -> FatbinEntry:
+    kind, data, flags, full = entry
     try:
         if flags & (LZ4 | ZSTD):
             if full > MOST_IMAGE:
@@ -158,5 +176,8 @@ def _copy(unpacked: bytearray, back: int, count: int) -> None:
     """Append `count` bytes that start `back` bytes before the end; they may overlap what they append."""
     if not 0 < back <= len(unpacked):
         raise DataError("a damaged LZ4 block")
-    whole = bytes(unpacked[-back:])
-    unpacked += (whole * (count // back + 1))[:count]
+    start = len(unpacked) - back
+    if count <= back:
+        unpacked += unpacked[start : start + count]
+    else:
+        unpacked += (bytes(unpacked[start:]) * (count // back + 1))[:count]

@@ -24,6 +24,7 @@ FRAME_SIZE, REGISTERS = 0x11, 0x2F
 PARAM_CBANK, KPARAM_INFO = 0x0A, 0x17
 HAS_SIZE = 0x04  # format of an attribute that is followed by its value
 SYMTAB, NOBITS = 2, 8
+VENDOR_TYPES = 0x70000000  # types of NVIDIA's own from here on; some, as 0x7000000a of shared memory, have no bytes
 SYMBOL_NUMBER = 0xFFFFFF  # bits of a code section's sh_info with the number of its symbol
 FUNCTION = 2
 MOST_NAME = 4096
@@ -121,14 +122,19 @@ def _sections(raw: bytes) -> Iterator[Section]:
     heads = [SECTION.unpack_from(raw, table + size * j) for j in range(count)]
     texts = _data(raw, heads[names])
     for head in heads:
-        yield Section(_text(texts, head[0]), head[1], _data(raw, head), head[6], head[7])
+        name = _text(texts, head[0])
+        needed = head[1] < VENDOR_TYPES or name.startswith((".text.", ".nv.info"))
+        yield Section(name, head[1], _data(raw, head, needed), head[6], head[7])
 
 
-def _data(raw: bytes, head: tuple[int, ...]) -> bytes:
+def _data(raw: bytes, head: tuple[int, ...], needed: bool = True) -> bytes:
+    """A section's bytes; none where the file has none and nothing here reads them."""
     start, size = head[4], head[5]
     if head[1] in (0, NOBITS):
         return b""
     if start + size > len(raw):
+        if not needed:
+            return b""
         raise DataError("a section of the cubin ends outside the file; truncated?")
     return raw[start : start + size]
 

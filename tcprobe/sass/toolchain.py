@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -88,15 +88,27 @@ def disassembler(limit: float = LIMIT) -> Toolchain:
 
 
 def _find(program: str, folder: Path | None) -> str:
-    for place in (folder, os.environ.get("CUDA_HOME"), *_wheel_folders()):
-        path = _in(Path(place), program) if place else None
-        if path:
-            return path
-    path = shutil.which(program)
+    path = next(_found(program, folder), None)
     if not path:
         where = ", ".join(str(p) for p in (folder, os.environ.get("CUDA_HOME"), "the installed wheels", "PATH") if p)
         raise EnvironmentUnfitError(f"{program} was not found in {where}. {HINT}")
-    return os.path.abspath(path)
+    return path
+
+
+def _found(program: str, folder: Path | None) -> Iterator[str]:
+    """Every program of this name in the places that are searched, in their order."""
+    for place in (folder, os.environ.get("CUDA_HOME"), *_wheel_folders()):
+        path = _in(Path(place), program) if place else None
+        if path:
+            yield path
+    on_path = shutil.which(program)
+    if on_path:
+        yield os.path.abspath(on_path)
+
+
+def compilers() -> list[str]:
+    """Every ptxas that is found without a folder given, the one that `find` takes first."""
+    return list(dict.fromkeys(_found("ptxas", None)))
 
 
 def _in(folder: Path, program: str) -> str | None:

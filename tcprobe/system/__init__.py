@@ -2,5 +2,6 @@
 
 files, digest                    files whole or not at all, checksums
 children, worker, beside         processes
+pools                            threads that are not waited for once they are gone
 interrupts, memory               signals, and want of memory
 """

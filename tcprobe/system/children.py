@@ -13,12 +13,12 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from tcprobe.errors import StarvedError
+from tcprobe.system.pools import Pool
 
 POSIX = os.name == "posix"
 MOST_BYTES = 32 << 20  # of a file that a tool writes, its output included; real ones stay below 1 MB
@@ -85,9 +85,9 @@ def stopping() -> bool:
 
 
 @contextmanager
-def threads(most: int) -> Iterator[ThreadPoolExecutor]:
+def threads(most: int) -> Iterator[Pool]:
     """A pool of threads that start processes. An exception, Ctrl-C among them, ends all processes and threads."""
-    pool = ThreadPoolExecutor(most)
+    pool = Pool(most)
     try:
         yield pool
     except BaseException:

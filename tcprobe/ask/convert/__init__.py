@@ -63,6 +63,8 @@ class Conversion(Described):
     32-bit words needs fewer shuffles.
     """
 
+    prints_code = True
+
     tiling: Tiling
     summary: str
     plan: Plan | None

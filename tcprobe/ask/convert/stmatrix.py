@@ -92,6 +92,8 @@ class StorePlan(Described):
     """`conversion` brings the registers of a fragment to those of the issues; `addresses` (issues, threads), IDLE where
     a lane gives none, are bytes from the tile's start."""
 
+    prints_code = True
+
     cell: Cell
     access: str
     tile: Tile

@@ -25,7 +25,7 @@ from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.store.cell import Cell
-from tcprobe.text import Described
+from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 AXES = ("row", "col")
@@ -35,6 +35,8 @@ SOFTMAX = "softmax"
 @dataclass(frozen=True, repr=False)
 class Reduction(Described):
     """The plan of combining a fragment `over` rows or columns with `op`, and its CUDA `code`."""
+
+    prints_code = True
 
     tile: FragmentTile
     over: str
@@ -101,7 +103,9 @@ def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: s
     """
     axes, ops = ", ".join(AXES), (*OPS, SOFTMAX)
     if over not in AXES or op not in ops:
-        raise UsageError(f"no reduction over {over!r} with {op!r}; known: over {axes}, with {', '.join(ops)}.")
+        raise UsageError(
+            f"no reduction over {quoted(over)} with {quoted(op)}; known: over {axes}, with {', '.join(ops)}."
+        )
     require_elements(cell, over == "col")
     require_legal(name, FUNCTION, used=("T", "x", "out", "lane", "thread"))
     tile = fragment_tile(cell, size)

@@ -34,6 +34,8 @@ SIGNS = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 class Masked(Described):
     """The CUDA `code` that masks or fills, and how many comparisons and selects it has a lane."""
 
+    prints_code = True
+
     cell: Cell
     mask: str | None
     fill: str | None

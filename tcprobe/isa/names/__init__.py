@@ -31,6 +31,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.text import quoted
 
+MOST_NAME = 1000  # characters; ids have at most 115, words in any order may be more
 T = TypeVar("T", Fragment, Instruction, SharedOperand)
 
 
@@ -142,7 +143,11 @@ class Meaning:
 
 
 def resolve(name: str, *texts: str) -> Meaning:
-    """What a name means; with `texts`, what the names mean that it stands for."""
+    """What a name means; with `texts`, what the names mean that it stands for. UsageError for one without bounds."""
+    if len(name) > MOST_NAME:
+        from tcprobe.isa.names import wrong
+
+        raise wrong.too_long(name, MOST_NAME)
     return Meaning(name, *(texts or (name,)))
 
 

@@ -106,6 +106,11 @@ def _nearest(name: str, fitting: Callable[[Sequence[str]], list[str]]) -> UsageE
     return _by_words(name, fitting)
 
 
+def too_long(name: str, most: int) -> UsageError:
+    """What is wrong with a name that is longer than any."""
+    return _none(name, f"It has {len(name)} characters; no name has more than {most}.", "names")
+
+
 def _none(name: str, hint: str, topic: str = "", choices: Sequence[str] = ()) -> UsageError:
     return UnknownNameError(
         f"no fragment or instruction is called {quoted(name)}. {hint}".strip(), topic, name, choices
