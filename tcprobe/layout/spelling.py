@@ -86,6 +86,23 @@ def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def map_tile(text: str) -> tuple[int, ...]:
+    """Sides of a tile that a tensor map copies, outer sides first as everywhere: 64, 128x64, 2x128x64; else UsageError.
+
+    Commas are how the driver's sides are written, inner first, so that they are refused here.
+
+    >>> map_tile("128x64")
+    (128, 64)
+    """
+    if "," in text:
+        turned = "x".join(map(str, reversed(sides(text))))
+        raise UsageError(
+            f"`tile` {text[:40]!r}: a tile is written as ROWSxCOLS, or outer sides before them (2x128x64). What the "
+            f"driver calls {text[:40]}, inner side first, is `tile` {turned}; its one box is `box` {text[:40]}."
+        )
+    return sides(text)
+
+
 def map_mode(text: str) -> str:
     """The driver's name of a tensor map's mode without SWIZZLE_, as isa.tensor_map has it; UsageError if it is none.
 
