@@ -34,7 +34,7 @@ MOST_BYTES = 512 << 20  # of a file that is read
 MOST_FILES = 10_000  # of a folder
 SUFFIXES = (".cubin", ".ptx", ".fatbin", ".so", ".o", ".a", ".exe", ".dll", ".obj", ".lib", ".bin")
 WITH_LINES = 20  # cubins of a file whose line information is read: each takes half a second
-_TARGET = re.compile(r"^\s*\.target\s+(sm_(\d{2,3})[af]?)", re.MULTILINE)
+_TARGET = re.compile(r"^\s*\.target\s+(sm_([0-9]{2,3})[af]?)", re.MULTILINE)
 _HEAD = re.compile(r"\.(?:entry|func)\s+(?:\([^()]{0,2000}\)\s*)?([\w$%]{1,1000})")
 _CALL = re.compile(
     r"^\s*(?:@!?%\w+\s+)?((?:w?mma|wgmma|tcgen05|ldmatrix|stmatrix|movmatrix)\.[\w.:]{1,200})", re.MULTILINE

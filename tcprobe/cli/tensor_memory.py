@@ -299,7 +299,7 @@ def parse_load(words: str) -> tuple[str, int]:
     """The shape and repetitions of a tcgen05.ld; UsageError where there is no such load."""
     from tcprobe.isa import inventory
 
-    read = re.fullmatch(r"(\w{1,9})\.x(\d{1,3})", words)
+    read = re.fullmatch(r"(\w{1,9})\.x([0-9]{1,3})", words)
     row = read and inventory.instructions().get(f"tcgen05.ld.{read[1]}")
     if not (read and row and int(read[2]) in row.stated["num"]):
         raise UsageError(f"--ld {words[:40]!r}: expected SHAPE.xN of tcgen05.ld, such as 32x32b.x32.")

@@ -27,7 +27,7 @@ _SIDE = re.compile(r"[0-9]{1,13}")
 _MODE = re.compile(r"(?:(?:CU_TENSOR_MAP_)?SWIZZLE_)?(?:(?P<none>NONE)|(?P<span>32|64|128)B?)", re.IGNORECASE)
 _THREE = re.compile(
     r"(?:sw:|(?P<open>(?:cute::)?sw(?:izzle)?<))?"
-    r"\s*(?P<b>\d{1,3})\s*,\s*(?P<m>\d{1,3})\s*,\s*(?P<s>-?\d{1,3})\s*(?P<close>>)?",
+    r"\s*(?P<b>[0-9]{1,3})\s*,\s*(?P<m>[0-9]{1,3})\s*,\s*(?P<s>-?[0-9]{1,3})\s*(?P<close>>)?",
     re.IGNORECASE | re.ASCII,
 )
 
