@@ -210,7 +210,7 @@ def test_what_is_the_same_in_all_lanes_costs_nothing(mask, costs):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("row", "is a number, not a condition"),
+        ("row", "is compared with nothing: give a condition"),
         ("row >=", "where a number"),
         ("row * col > 3", "not linear"),
         ("row > 3 > col", "two comparisons"),

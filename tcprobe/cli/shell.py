@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -161,7 +162,7 @@ def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = message(error.message)  # type: ignore[misc]  # click has it final
+        error.message = message(_with_advice(error))  # type: ignore[misc]  # click has it final
         raise
     except (click.exceptions.Exit, click.Abort):
         raise
@@ -183,10 +184,22 @@ def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
             _discard_output()
         from tcprobe.cli.hints import hint, in_options
 
-        _say(f"Error: {in_options(str(failure), ctx)} {hint(failure)}".rstrip())
+        _say(f"Error: {in_options(str(failure), ctx)} {hint(failure, ctx)}".rstrip())
         for line in getattr(failure, "commands", ()):
             _say(f"  {line}")
         raise click.exceptions.Exit(failure.exit_code) from None
+
+
+def _with_advice(error: click.ClickException) -> str:
+    """The words of click's error, and what may be meant; click itself guesses by letters, dashes included."""
+    from tcprobe.cli import hints
+
+    advice = ""
+    if isinstance(error, click.NoSuchOption):
+        advice, error.possibilities = hints.instead_of(error.option_name, error.ctx), None  # type: ignore[misc]
+    elif isinstance(error, click.BadParameter) and (wrong := re.match("'(.*)' is not one of", error.message)):
+        advice = hints.choice_of(wrong[1], error.ctx)
+    return f"{error.message} {advice}".rstrip()
 
 
 def _discard_output() -> None:

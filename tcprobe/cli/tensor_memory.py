@@ -137,12 +137,15 @@ def vector_of(in_memory: MemoryOperand, sizes: MemoryRequest) -> int:
             raise UsageError(f"--scale-vec applies to scale_a and scale_b, not to {in_memory.id}.")
         return 0
     vectors = memory_operand.vectors(in_memory.form)
-    if sizes["vector"] is None and len(vectors) == 1:
-        return vectors[0]
-    if sizes["vector"] not in vectors:
+    vector, said = sizes["vector"], in_memory.vector
+    if vector is None:
+        vector = vectors[0] if said is None and len(vectors) == 1 else said
+    elif said not in (None, vector):
+        raise UsageError(f"the name says {said} scales per row, and --scale-vec {vector}: remove one of them.")
+    if vector not in vectors:
         counts = " or ".join(map(str, vectors))
         raise UsageError(f"{in_memory.id} has {counts} scales per row: give --scale-vec {vectors[-1]}.")
-    return sizes["vector"]
+    return vector
 
 
 def place_operand(
