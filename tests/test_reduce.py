@@ -226,7 +226,8 @@ def test_what_is_the_same_in_all_lanes_costs_nothing(mask, costs):
         ("row; col", "is not allowed in a condition"),
         ("row > int", "cannot be arguments"),
         ("row > x", "cannot be arguments"),
-        ("row and col > 1", "a number where a condition"),
+        ("row and col > 1", "a value that is compared with nothing where a condition"),
+        ("3 and col > 1", "a number where a condition"),
     ],
 )
 def test_what_is_no_condition(text, words):

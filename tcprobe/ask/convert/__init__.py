@@ -226,6 +226,8 @@ def _costs(plan: Plan, cast: Cast) -> dict[str, int]:
         counts.update(op.cost(cast))
     if cast.pair:  # a pair that several words need is converted once
         counts["cvt"] = len({pair for op in plan.ops if isinstance(op, Pack) for pair in op.pairs} - {(None, None)})
+    if cast.unit:  # so is a byte
+        counts["cvt"] = len({place for op in plan.ops if isinstance(op, Pack) for place in op.places} - {None})
     return {name: counts[name] for name in ("shuffle", "movmatrix", "cvt", "prmt", "select") if counts[name]}
 
 
