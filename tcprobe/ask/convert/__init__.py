@@ -32,7 +32,7 @@ from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, moves_cost, together
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARPGROUP
@@ -78,6 +78,14 @@ class Conversion(Described):
 
         yield from words.about(self)
         yield from words.rests_on(self)
+
+    @cached_property
+    def permuted(self) -> Conversion | None:
+        """The same with k in an order in which lanes exchange nothing, where they do here and there is one."""
+        t = self.tiling
+        if t.order or {"shuffle", "movmatrix"}.isdisjoint(self.costs) or t.target.fragment.role is not Role.FACTOR:
+            return None
+        return answer_or_none(lambda: convert_tiling(replace(t, order=k_order(t))))
 
     @property
     def words(self) -> str:
