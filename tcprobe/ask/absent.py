@@ -6,12 +6,14 @@ Absent is not different: what is not measured may well be the same, and where a 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cache
 
 from tcprobe.ask import cost
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import of
@@ -84,12 +86,51 @@ def why_forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
     return f"{name} needs target {needs}, which {device.name} ({device.generation}) does not run."
 
 
+LATEST = ("tcgen05", "wgmma", "mma", "wmma")
+
+
+@cache
+def instead(row: Instruction, device: Arch) -> Instruction | None:
+    """What multiplies the same types where there is no `row`: dense, sparse or scaled as it is, of the latest family,
+    the largest.
+    """
+    able = (one for one in inventory.instructions().values() if one.multiplies and one.target.on(device))
+    same = [one for one in able if _does_the_same(one, row)]
+
+    def order(one: Instruction) -> tuple[int, bool, bool, int]:
+        latest = LATEST.index(one.family.partition(".")[0])
+        narrower = one.type("d") == "f16" and "f32" in _types(row, "d")
+        return latest, one.kind != row.kind, narrower, -one.triples if latest else 0
+
+    return min(same, key=order, default=None)
+
+
+def _does_the_same(one: Instruction, other: Instruction) -> bool:
+    sparse, other_sparse = (any(o.role is Role.METADATA for o in row.operands) for row in (one, other))
+    if (sparse, one.bit_op) != (other_sparse, other.bit_op):
+        return False
+    return all(not _types(one, name).isdisjoint(_types(other, name)) for name in ("a", "b", "d", "scale_a"))
+
+
+def _types(row: Instruction, name: str) -> frozenset[str]:
+    """Types that an operand may have; "" where there is none. One of tcgen05 takes several."""
+    stated = row.stated.get({"d": "d_types", "scale_a": "scales"}.get(name, "ab_types"), ())
+    held = [o.type for o in row.operands if o.name in (name, f"{name}_smem")]
+    return frozenset(str(word).partition(" ")[0] for word in stated) or frozenset(held or [""])
+
+
+def _instead_words(row: Instruction | None, device: Arch) -> str:
+    other = instead(row, device) if row and row.multiplies else None
+    return f" {device.name} multiplies these types by {other.id}." if other else ""
+
+
 def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have a fragment, or no table of it."""
     lacking, measured_table = why_forbidden(fragment, arch), layers.choose(fragment, [arch.name])
     saved = measured_table or next(layers.saved(fragment.experiment, [arch.name]), None)
     if lacking:
         words = f"{lacking} {_outcome(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
+        words += _instead_words(inventory.instructions().get(fragment.experiment), arch)
     else:
         allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment.target, arch)}"
         basis = of(fragment, measured_table, layers).evidence if measured_table else reason(fragment, arch.name, layers)
@@ -114,7 +155,11 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
 
     lacking = why_forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed_words(operand.instruction.target, arch)}"
-    words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
+    words = (
+        f"{lacking}{_instead_words(operand.instruction, arch)}"
+        if lacking
+        else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
+    )
     measured = not lacking and behind(operand, layers).measured is not None
     return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
 
@@ -124,5 +169,9 @@ def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot
     lacking = why_forbidden(instruction, arch)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
     allowed = f"nothing prevents it: {instruction.name} {_allowed_words(instruction.target, arch)}; but {places}"
-    words = lacking or f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
+    words = (
+        f"{lacking}{_instead_words(instruction, arch)}"
+        if lacking
+        else f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
+    )
     return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names)
