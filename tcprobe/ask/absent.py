@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cache
+from typing import NamedTuple
 
 from tcprobe.ask import cost
 from tcprobe.isa import arch, inventory
@@ -89,27 +90,48 @@ def why_forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
 LATEST = ("tcgen05", "wgmma", "mma", "wmma")
 
 
-@cache
+class Task(NamedTuple):
+    """What a multiply does: types that its operands may have, whether it is sparse, and how bits are combined."""
+
+    types: tuple[frozenset[str], ...]
+    sparse: bool
+    bit_op: str | None
+    kind: str | None
+
+    @classmethod
+    def of(cls, row: Instruction) -> Task:
+        """That of a form."""
+        types = tuple(_types(row, name) for name in ("a", "b", "d", "scale_a"))
+        return cls(types, any(o.role is Role.METADATA for o in row.operands), row.bit_op, row.kind)
+
+    def shares(self, other: Task) -> bool:
+        """Whether some types are those of both, and all else is the same."""
+        same = (self.sparse, self.bit_op) == (other.sparse, other.bit_op)
+        return same and not any(map(frozenset.isdisjoint, self.types, other.types))
+
+
 def instead(row: Instruction, device: Arch) -> Instruction | None:
     """What multiplies the same types where there is no `row`: dense, sparse or scaled as it is, of the latest family,
     the largest.
     """
-    able = (one for one in inventory.instructions().values() if one.multiplies and one.target.on(device))
-    same = [one for one in able if _does_the_same(one, row)]
+    return _latest(Task.of(row), device)
+
+
+@cache
+def _latest(task: Task, device: Arch) -> Instruction | None:
+    same = [one for one, does in _tasks() if one.target.on(device) and does.shares(task)]
 
     def order(one: Instruction) -> tuple[int, bool, bool, int]:
         latest = LATEST.index(one.family.partition(".")[0])
-        narrower = one.type("d") == "f16" and "f32" in _types(row, "d")
-        return latest, one.kind != row.kind, narrower, -one.triples if latest else 0
+        narrower = one.type("d") == "f16" and "f32" in task.types[2]
+        return latest, one.kind != task.kind, narrower, -one.triples if latest else 0
 
     return min(same, key=order, default=None)
 
 
-def _does_the_same(one: Instruction, other: Instruction) -> bool:
-    sparse, other_sparse = (any(o.role is Role.METADATA for o in row.operands) for row in (one, other))
-    if (sparse, one.bit_op) != (other_sparse, other.bit_op):
-        return False
-    return all(not _types(one, name).isdisjoint(_types(other, name)) for name in ("a", "b", "d", "scale_a"))
+@cache
+def _tasks() -> tuple[tuple[Instruction, Task], ...]:
+    return tuple((row, Task.of(row)) for row in inventory.instructions().values() if row.multiplies)
 
 
 def _types(row: Instruction, name: str) -> frozenset[str]:
