@@ -168,7 +168,7 @@ def leaves(command, path=()):
         yield path, command
 
 
-@pytest.mark.parametrize(("path", "command"), list(leaves(main)), ids=lambda value: " ".join(value)[:40])
+@pytest.mark.parametrize(("path", "command"), list(leaves(main)), ids=[" ".join(path) for path, _ in leaves(main)])
 def test_every_hint_names_options_that_the_command_has(path, command):
     """For each option of any command, given to each command that lacks it: what is suggested outside backticks is its
     own; and for each topic of the hints."""

@@ -152,3 +152,12 @@ def test_bases_say_every_slot():
                     for bit, image in enumerate(bits):
                         at = [a ^ b for a, b in zip(at, image, strict=True)] if number >> bit & 1 else at
                 assert tuple(at) == cell.table.cells[thread * cell.table.elements + i]
+
+
+@pytest.mark.parametrize("name", ["mma.sp m16n8k32 f16 metadata", "mma.sp m16n8k16 tf32 metadata", "nvfp4 scale_a"])
+def test_every_selector_says_which_lanes_are_read(name):
+    done = CliRunner().invoke(main, ["show", *name.split()])
+    assert done.exit_code == 0, done.output
+    blocks = re.findall(r"selector ([0-9]+): .*?read from (?:every lane|lanes [0-9, \n]+)", done.stdout)
+    outlined = re.findall(r"selector ([0-9]+), ", done.stdout.partition("--elements and --lanes")[2])
+    assert blocks == ["0", *outlined]
