@@ -98,4 +98,4 @@ def test_errors_of_commands_name_options_that_there_are():
             words = " ".join(
                 part.value for part in texts if isinstance(part, ast.Constant) and isinstance(part.value, str)
             )
-            assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", words)) <= known, (path.name, words)
+            assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", words)) <= known, (path.name, words)

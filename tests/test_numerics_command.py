@@ -204,7 +204,7 @@ def test_forms_of_one_arithmetic_are_answered_together(words):
     found = [model for row in rows if (model := find(row, arch("sm_90"), default()))]
     distinct = {tuple(model.parameters) for model in found}
     done = CliRunner().invoke(main, ["numerics", "wgmma", *words.split()])
-    assert len(rows) > 30
+    assert len(rows) > 10
     assert done.exit_code == (0 if len(distinct) == 1 else 2)
     said = f"matches {len(found)} multiplies" + (", all with this arithmetic" if len(distinct) == 1 else " with")
     assert said in done.stderr

@@ -88,7 +88,7 @@ def hint(error: TcprobeError, ctx: click.Context | None = None) -> str:
     if not isinstance(error, UsageError):
         return ""
     text = HINTS.get(error.topic, "").format(**error.about)
-    named = re.findall(r"--[a-z-]+", re.sub("`[^`]*`", "", text))  # what stands in backticks has its own command
+    named = re.findall(r"--[a-z0-9-]+", re.sub("`[^`]*`", "", text))  # what stands in backticks has its own command
     known = set(_options(ctx).values()) if ctx and named else set[str]()
     return text if known.issuperset(named) else ELSEWHERE.get(error.topic, "")
 
@@ -134,8 +134,9 @@ def _commands_with(option: str, bare: str, root: click.Context) -> list[str]:
 
     found = [f"`tcprobe emit --to {bare}`"] if bare in emit.names() else []
     group = root.command
-    for name in group.list_commands(root) if isinstance(group, click.Group) else ():
-        command = group.get_command(root, name)
+    names = group.list_commands(root) if isinstance(group, click.Group) else []
+    commands = {name: group.get_command(root, name) for name in names} if isinstance(group, click.Group) else {}
+    for name, command in commands.items():
         params = command.params if command else []
         if any(option in p.opts for p in params):
             found.append(f"`tcprobe {name} {option}`")
