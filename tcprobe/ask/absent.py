@@ -104,10 +104,10 @@ class Task(NamedTuple):
         types = tuple(_types(row, name) for name in ("a", "b", "d", "scale_a"))
         return cls(types, any(o.role is Role.METADATA for o in row.operands), row.bit_op, row.kind)
 
-    def shares(self, other: Task) -> bool:
+    def shares(self, task: Task) -> bool:
         """Whether some types are those of both, and all else is the same."""
-        same = (self.sparse, self.bit_op) == (other.sparse, other.bit_op)
-        return same and not any(map(frozenset.isdisjoint, self.types, other.types))
+        same = (self.sparse, self.bit_op) == (task.sparse, task.bit_op)
+        return same and not any(map(frozenset.isdisjoint, self.types, task.types))
 
 
 def instead(row: Instruction, device: Arch) -> Instruction | None:

@@ -134,9 +134,10 @@ def _commands_with(option: str, bare: str, root: click.Context) -> list[str]:
 
     found = [f"`tcprobe emit --to {bare}`"] if bare in emit.names() else []
     group = root.command
-    names = group.list_commands(root) if isinstance(group, click.Group) else []
-    commands = {name: group.get_command(root, name) for name in names} if isinstance(group, click.Group) else {}
-    for name, command in commands.items():
+    if not isinstance(group, click.Group):
+        return found
+    for name in group.list_commands(root):
+        command = group.get_command(root, name)
         params = command.params if command else []
         if any(option in p.opts for p in params):
             found.append(f"`tcprobe {name} {option}`")

@@ -190,16 +190,16 @@ def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
         raise click.exceptions.Exit(failure.exit_code) from None
 
 
-def _with_advice(error: click.ClickException) -> str:
+def _with_advice(refused: click.ClickException) -> str:
     """The words of click's error, and what may be meant; click itself guesses by letters, dashes included."""
     from tcprobe.cli import hints
 
     advice = ""
-    if isinstance(error, click.NoSuchOption):
-        advice, error.possibilities = hints.instead_of(error.option_name, error.ctx), None  # type: ignore[misc]
-    elif isinstance(error, click.BadParameter) and (wrong := re.match("'(.*)' is not one of", error.message)):
-        advice = hints.choice_of(wrong[1], error.ctx)
-    return f"{error.message} {advice}".rstrip()
+    if isinstance(refused, click.NoSuchOption):
+        advice, refused.possibilities = hints.instead_of(refused.option_name, refused.ctx), None  # type: ignore[misc]
+    elif isinstance(refused, click.BadParameter) and (wrong := re.match("'(.*)' is not one of", refused.message)):
+        advice = hints.choice_of(wrong[1], refused.ctx)
+    return f"{refused.message} {advice}".rstrip()
 
 
 def _discard_output() -> None:
