@@ -112,15 +112,16 @@ WITH_DIGITS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", WITH_DIGITS)
 def test_digits_of_other_scripts_are_no_numbers(command, tmp_path, monkeypatch):
     """Python reads them wherever it is asked for a number: no word of a command may be understood with them."""
     monkeypatch.chdir(tmp_path)
     words = shlex.split(command)
-    for position, word in enumerate(words):
-        if position and re.search("[0-9]", word) and words[position - 1] != "-o":
-            other = [*words[:position], word.translate(ARABIC), *words[position + 1 :]]
-            assert said(shlex.join(other)).exit_code == 2, other
+    for position, word in enumerate(words[1:], 1):
+        for number in re.finditer("[0-9]+", word) if words[position - 1] != "-o" else ():
+            arabic = word[: number.start()] + number[0].translate(ARABIC) + word[number.end() :]
+            assert said(shlex.join([*words[:position], arabic, *words[position + 1 :]])).exit_code == 2, arabic
 
 
 def test_no_pattern_reads_digits_of_other_scripts():
