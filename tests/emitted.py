@@ -14,6 +14,7 @@ from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import emittable, for_emit, selected
@@ -212,7 +213,10 @@ def conversion(source, target, found):
     type_, count, each = FROM.search(found.code).groups()
     word, to_count, to_each = TO.search(found.code).groups()
     given = as_given(Matrix(ids, source, int(count)).held(), source.fragment.slot_bits, type_)
-    wanted = packed(Matrix(ids, target, int(to_count)).held(at), target.fragment.slot_bits, WORD[word])
+    arrived, kind = Matrix(ids, target, int(to_count)).held(at), dtype(target.fragment.type)
+    if source.fragment.type != kind.name and kind.bits < target.fragment.slot_bits:  # in a container
+        arrived = (arrived & ((1 << kind.bits) - 1)) << kind.container_shift
+    wanted = packed(arrived, target.fragment.slot_bits, WORD[word])
     body = CONVERT.format(type=type_, word=word, tiles=count, count=each, to_tiles=to_count, to_count=to_each)
     body += ORDER.format(k=len(tiles.order), at=wanted.nbytes) if tiles.order else ""
     how = " transposed" * tiles.transpose + " permuted" * bool(tiles.order)

@@ -148,7 +148,7 @@ static void movmatrix(Out out, unsigned word) {
 
 static void converted(const std::string& name, Out out, const std::vector<long long>& in) {
   const bool byte = has(name, "m3x2") || has(name, "m2x2") || has(name, "pack");
-  const int bits = begins(name, "cvt.rna.tf32") ? 32 : byte ? 8 : 16;
+  const int bits = begins(name, "cvt.rna.tf32") ? 32 : has(name, "e2m1x2.f32") ? 4 : byte ? 8 : 16;
   const u64 mask = (1ull << bits) - 1;
   if (has(name, "x2.f16x2")) put(out, (in[0] & mask) | (in[0] >> 16 & mask) << bits);
   else if (in.size() == 1) put(out, u64(in[0]) & mask);
@@ -261,7 +261,7 @@ static void run(const char* text, int outs, const Out* to, int ins, const long l
   else if (begins(name, "movmatrix")) movmatrix(out[0], unsigned(in[0]));
   else if (begins(name, "ldmatrix") && has(name, ".s8.s4")) widened(out, in[0]);
   else if (name.find("matrix") == 2) matrices(name, out, in);
-  else if (begins(name, "cvt") || name[0] == '{') converted(name, out[0], in);
+  else if (begins(name, "cvt") || name[0] == '{') converted(ptx, out[0], in);
   else if (begins(name, "cp.async.bulk.tensor")) {
     const bool fills = has(ptx, "], [%1");
     const Map& map = *reinterpret_cast<Map*>(in[fills]);

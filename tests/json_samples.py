@@ -100,7 +100,7 @@ CALLS = {
         ("kernel", "gemm", "--arch", "sm_90", "--type", "e4m3", "--size", "512x512x512"),
     ],
     "tensormap": [
-        ("tensormap", "--type", "bf16", "--tile", "64,64", "--swizzle", "128B"),
+        ("tensormap", "--type", "bf16", "--tile", "64x64", "--swizzle", "128B"),
         ("tensormap", "--type", "u8", "--box", "32,8,2", "--interleave", "16B"),
     ],
     "pattern": [

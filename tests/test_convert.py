@@ -6,15 +6,17 @@ import re
 import shutil
 import subprocess
 
+import emitted
 import nvrtc
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machine_code import TOOLS, needs_tools
 from sampling import examples
 
 from tcprobe.ask.convert import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, convert, other_factor
-from tcprobe.ask.convert.casts import CASTS, cast
+from tcprobe.ask.convert.casts import CASTS, PACKED, cast
 from tcprobe.ask.convert.plan import LANES, run
 from tcprobe.ask.convert.schedule import degree, rounds
 from tcprobe.cli import main
@@ -173,21 +175,70 @@ def test_the_command_prints_code_and_costs():
 
 def test_all_casts_name_real_types():
     types = {f.type for f in inventory.fragments().values()}
-    assert {name for pair in CASTS for name in pair} <= types
+    assert {name for pair in (*CASTS, *PACKED) for name in pair} <= types
+
+
+NARROW = {
+    "packed": "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3",
+    "contained": "mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32",
+}
+
+
+@pytest.mark.parametrize("id_", NARROW.values(), ids=NARROW)
+@pytest.mark.parametrize(("operand", "transpose"), [("a", False), ("b", True)])
+def test_results_become_numbers_of_four_bits(id_, operand, transpose, tmp_path):
+    """Two per byte where the multiply wants them so, else two bits up in a byte; run on the host, bit by bit."""
+    source, target = (load(f"{id_}.{name}", "sm_120") for name in ("d", operand))
+    found = convert(source, target, transpose)
+    assert arrives(found)
+    assert found.costs["cvt"] == found.tiling.target_tiles * target.fragment.elements // 2
+    cases = list(emitted.conversions([(source, target)], [transpose]))
+    run_on_host = emitted.tried(tmp_path, cases, "")
+    assert (len(cases), run_on_host.wrong) == (1, [])
+
+
+@needs_tools
+@pytest.mark.parametrize(("target", "taken"), [("sm_90a", False), ("sm_100a", True), ("sm_120a", True)])
+def test_the_conversion_to_four_bits_is_one_that_ptxas_takes(target, taken, tmp_path):
+    """The text of the asm statement, its operands in registers of a kernel."""
+    text = re.search(r'asm\("(.*?)"', PACKED["f32", "e2m1"].unit)[1]
+    for number, name in enumerate(("%d", "%x", "%y")):
+        text = text.replace(f"%{number}", name)
+    body = ".param .u64 p) { .reg .b64 %p; .reg .b32 %d; .reg .f32 %x, %y; ld.param.u64 %p, [p]; "
+    body += f"ld.global.f32 %x, [%p]; ld.global.f32 %y, [%p+4]; {text} st.global.b32 [%p], %d; ret; }}"
+    source = tmp_path / "k.ptx"
+    source.write_text(f".version 8.7\n.target {target}\n.address_size 64\n.visible .entry k({body}\n")
+    command = [TOOLS.ptxas, "-arch", target, str(source), "-o", str(tmp_path / "k.cubin")]
+    assert (subprocess.run(command, capture_output=True, check=False).returncode == 0) == taken
 
 
 E4M3 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 
 
-@pytest.mark.parametrize(
-    ("source", "target", "costs"),
-    [
-        (f"{E4M3}.d", f"{E4M3}.a", {"cvt": 8, "prmt": 4}),
-        (D, "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", {"cvt": 4}),
-        (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.a", {"cvt": 4}),
-        ("mma.m16n8k32.row.col.s32.s8.s8.s32.d", "mma.m16n8k32.row.col.s32.s8.s8.s32.a", {"cvt": 8}),
-    ],
-)
+ORDERED = [
+    (f"{E4M3}.d", f"{E4M3}.a", {"cvt": 8, "prmt": 4}),
+    (D, "mma.m16n8k8.row.col.f32.tf32.tf32.f32.a", {"cvt": 4}),
+    (D, "mma.m16n8k16.row.col.f32.f16.f16.f32.a", {"cvt": 4}),
+    ("mma.m16n8k32.row.col.s32.s8.s8.s32.d", "mma.m16n8k32.row.col.s32.s8.s8.s32.a", {"cvt": 8}),
+]
+
+
+@pytest.mark.parametrize(("source", "target", "costs"), ORDERED)
+def test_an_order_of_k_that_spares_all_exchange_is_offered(source, target, costs):
+    """Whenever there is one and lanes exchange: at what it costs when it is asked for; else it is not named."""
+    plain, turned = (
+        convert(load(source, "sm_90"), load(target, "sm_90"), permute_k=permute) for permute in (False, True)
+    )
+    exchanges = not {"shuffle", "movmatrix"}.isdisjoint(plain.costs)
+    assert (plain.permuted is not None) == exchanges
+    assert ("--permute-k" in str(plain)) == exchanges
+    assert turned.permuted is None
+    if plain.permuted:
+        assert (plain.permuted.costs, plain.permuted.tiling.order) == (costs, turned.tiling.order)
+        assert f"--permute-k: {turned.words}" in CliRunner().invoke(main, ["convert", source, target]).stderr
+
+
+@pytest.mark.parametrize(("source", "target", "costs"), ORDERED)
 def test_an_order_of_k_spares_all_exchange(source, target, costs):
     """The plan run on names brings k order[k] to place k; the other factor, loaded as said, meets it in the product."""
     found = convert(load(source, "sm_90"), load(target, "sm_90"), permute_k=True)

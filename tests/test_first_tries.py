@@ -15,8 +15,9 @@ import pytest
 from click.testing import CliRunner
 from crafted import filled
 
-from tcprobe.cli import examples, main
+from tcprobe.cli import examples, hints, main
 from tcprobe.cli.shell import HEADINGS
+from tcprobe.errors import UsageError
 
 ROOT = Path(__file__).parent.parent
 FAILED = 1  # of the tries, at most
@@ -97,6 +98,91 @@ def test_a_first_try_that_fails_says_what_to_type(command, words):
     assert (done.exit_code, words in " ".join(done.stderr.split("\n")) or words in done.stderr) == (2, True), (
         done.stderr
     )
+
+
+ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
+ZEROS = ",".join("0" * 16)
+WITH_DIGITS = [
+    *(one["command"] for one in TRIES),
+    f"numerics m16n8k16 f16 f32 --a 0x3,{ZEROS[2:]} --b {ZEROS}",
+    f"numerics m16n8k16 f16 f32 --a 10,{ZEROS[2:]} --b {ZEROS}",
+    f"numerics m16n8k16 s8 --a 10,{ZEROS[2:]} --b {ZEROS}",
+    "where tcgen05 accumulator --row 70 --col 3 --ld 32x32b.x32",
+    "reduce m16n8k16 f16 f32 d --mask 'row > 3' --fill 25",
+]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("command", WITH_DIGITS)
+def test_digits_of_other_scripts_are_no_numbers(command, tmp_path, monkeypatch):
+    """Python reads them wherever it is asked for a number: no word of a command may be understood with them."""
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(command)
+    for position, word in enumerate(words[1:], 1):
+        for number in re.finditer("[0-9]+", word) if words[position - 1] != "-o" else ():
+            arabic = word[: number.start()] + number[0].translate(ARABIC) + word[number.end() :]
+            assert said(shlex.join([*words[:position], arabic, *words[position + 1 :]])).exit_code == 2, arabic
+
+
+def test_no_pattern_reads_digits_of_other_scripts():
+    """\\d means those too. Machine code and its tools write ASCII."""
+    patterns = {path: path.read_text() for path in (ROOT / "tcprobe").rglob("*.py") if path.parent.name != "sass"}
+    assert [path.name for path, text in patterns.items() if "\\d" in text] == []
+
+
+# a mistake in a command, and what its hint must name; what it must not name follows after !
+MISTAKES = [
+    ("reduce m16n8k16 f16 f32 d --row", "Did you mean --over row? !--op"),
+    ("reduce m16n8k16 f16 f32 d --op row", "Did you mean --over row?"),
+    ("reduce m16n8k16 f16 f32 d --max", "Did you mean --op max? !--mask"),
+    ("show m16n8k16 f16 f32 a --svg", "See `tcprobe emit --to svg`. !--sbo"),
+    ("show m16n8k16 f16 f32 a --tile 64x64", "`tcprobe path --tile`"),
+    ("kernel gemm --tiles 128x128x64", "Did you mean --tile?"),
+    ("reduce m16n8k16 f16 f32 d --mask causal", "'causal' is compared with nothing !is a number"),
+    ("descriptor --instruction tcgen05 mma kind::f16", "needs quotes !holds every field"),
+    ("descriptor --instruction tcgen05.mma.cta_group::1.kind::f16 --tile 64x64", "give --tcgen05 !`tcgen05`"),
+    ("scales tcgen05 nvfp4", "kind::mxf4nvf4 scale_vec::4X scale_a"),
+    ("show m16n8k16 f16 f32 a 3 9", "`tcprobe where NAME --row 3 --col 9` !Give numbers with"),
+]
+
+
+@pytest.mark.parametrize(("command", "words"), MISTAKES)
+def test_a_hint_names_what_is_meant(command, words):
+    done = said(command)
+    wanted, _, unwanted = words.partition(" !")
+    assert done.exit_code == 2
+    assert wanted in done.stderr
+    assert not unwanted or unwanted not in done.stderr
+
+
+def test_scales_that_a_name_says_are_not_asked_for():
+    done = said("scales tcgen05 nvfp4 scale_a cta_group::1 --json")
+    assert (done.exit_code, '"vector": 4' in done.stdout) == (0, True)
+
+
+def leaves(command, path=()):
+    """Every command, and its words."""
+    if isinstance(command, click.Group):
+        for name in command.list_commands(click.Context(command)):
+            yield from leaves(command.get_command(click.Context(command), name), (*path, name))
+    else:
+        yield path, command
+
+
+@pytest.mark.parametrize(("path", "command"), list(leaves(main)), ids=[" ".join(path) for path, _ in leaves(main)])
+def test_every_hint_names_options_that_the_command_has(path, command):
+    """For each option of any command, given to each command that lacks it: what is suggested outside backticks is its
+    own; and for each topic of the hints."""
+    every = {option for _, one in leaves(main) for p in one.params for option in p.opts if option.startswith("--")}
+    own = {option for p in command.params for option in p.opts}
+    ctx = click.Context(command, parent=click.Context(main))
+    for option in every - own:
+        advice = re.sub("`[^`]*`", "", hints.instead_of(option, ctx))
+        assert set(re.findall("--[a-z0-9-]+", advice)) <= own, (option, advice)
+    for topic in hints.HINTS:
+        error = UsageError("", topic, id="ID", arch="sm_90", folder="F")
+        advice = re.sub("`[^`]*`", "", hints.hint(error, ctx))
+        assert set(re.findall("--[a-z0-9-]+", advice)) <= own, (topic, advice)
 
 
 @pytest.mark.full

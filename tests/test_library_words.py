@@ -80,3 +80,22 @@ def test_words_that_are_no_parameter_stay():
         "--global row, --type s8, `nothing` and `tcprobe show`"
     )
     assert in_options("`ld` 3", None) == "`ld` 3"
+
+
+def test_errors_of_commands_name_options_that_there_are():
+    """Every option in a raise of the command line is one of some command."""
+
+    def options(command, ctx):
+        if isinstance(command, click.Group):
+            for name in command.list_commands(ctx):
+                yield from options(command.get_command(ctx, name), ctx)
+        yield from (option for p in command.params for option in p.opts)
+
+    known = set(options(main, click.Context(main)))
+    for path in sorted((ROOT / "cli").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            texts = ast.walk(node.exc) if isinstance(node, ast.Raise) and node.exc is not None else ()
+            words = " ".join(
+                part.value for part in texts if isinstance(part, ast.Constant) and isinstance(part.value, str)
+            )
+            assert set(re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*[a-z0-9]", words)) <= known, (path.name, words)

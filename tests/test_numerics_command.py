@@ -11,12 +11,14 @@ from tcprobe import numerics
 from tcprobe.arithmetic.parameters import (
     IN_GROUP,
 )
+from tcprobe.ask.numerics import find
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.pages import numerics as numerics_page
 from tcprobe.store import findings
+from tcprobe.store.choose import default
 from tcprobe.store.results import Results
 
 
@@ -263,3 +265,16 @@ def test_the_page_has_every_arithmetic(folder):
     assert f"| `{core.TF32}` | -133 | 0x7fffffff | infinity | +0 | ABCD | low 13 bits of A, B unread |" in text
     assert f"| `{core.F64}` | 1, fused |  | 52 bits, nearest even |" in text
     assert f"| `{core.S8}` | wraps | clamps | 2048 | 0 |" in text
+
+
+@pytest.mark.parametrize("words", ["e4m3 f32", "f16 f32", "bf16", "tf32", "s8 u8", "b1", "f16"])
+def test_forms_of_one_arithmetic_are_answered_together(words):
+    """However many a name means: all that a GPU measured have one, or the name is ambiguous by arithmetic."""
+    rows = names.resolve(f"wgmma {words}").some_instructions
+    found = [model for row in rows if (model := find(row, arch_row("sm_90"), default()))]
+    distinct = {tuple(model.parameters) for model in found}
+    done = CliRunner().invoke(main, ["numerics", "wgmma", *words.split()])
+    assert len(rows) > 10
+    assert done.exit_code == (0 if len(distinct) == 1 else 2)
+    said = f"matches {len(found)} multiplies" + (", all with this arithmetic" if len(distinct) == 1 else " with")
+    assert said in done.stderr

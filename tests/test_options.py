@@ -47,7 +47,7 @@ ASKED = {
     "pages": ["pages"],
     "site": ["site"],
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],
-    "tensormap": ["tensormap", "--type", "bf16", "--tile", "64,64"],
+    "tensormap": ["tensormap", "--type", "bf16", "--tile", "64x64"],
     "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"],
     "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
     "scales": ["scales", "nvfp4 scale_a"],

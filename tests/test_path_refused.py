@@ -1,6 +1,8 @@
 """Paths that do not exist: why, and what does; and whatever else is asked is answered or refused."""
 
+import itertools
 import json
+import re
 
 import pytest
 from click.testing import CliRunner
@@ -10,7 +12,9 @@ from path_cases import F16, F64, S8, TF32
 from sampling import examples
 from test_path import answered, check
 
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store
 from tcprobe.cli import main
+from tcprobe.errors import UsageError
 from tcprobe.store.cell import load
 
 
@@ -75,7 +79,7 @@ REFUSED = [
     ),
     (
         [F16 + ".d", "--tile", "64x64", "--with", "stmatrix.x4"],
-        ["not 8 x 8 matrices", "--with st.shared.b64"],
+        ["not 8 x 8 matrices", "--with st.shared.b64", "As bf16 it is stored by `tcprobe convert"],
     ),
     (
         [F16 + ".a", "--tile", "64x40"],
@@ -144,7 +148,7 @@ def test_what_does_not_exist_says_why_and_what_does(arguments, words):
 )
 def test_the_nearest_exists(arguments):
     """Each way that a refusal names is a path, if it is taken."""
-    hint = " ".join(refused(*arguments).split()).partition("Nearest that exists: ")[2].rstrip(".")
+    hint = " ".join(refused(*arguments).split()).partition("Nearest that exists: ")[2].partition(" As ")[0].rstrip(".")
     assert hint
     for way in hint.split(", or "):
         changed = list(arguments)
@@ -156,6 +160,31 @@ def test_the_nearest_exists(arguments):
             else:
                 changed += [option, value]
         assert answered(*changed)["proven"]
+
+
+STORED = [
+    [F16 + ".d", "--tile", "64x64", "--with", "stmatrix.x4"],
+    [F16 + ".d", "--tile", "64x64", "--with", "stmatrix.x2", "--shared", "pad:16"],
+    ["wgmma.m64n128k16.f32.bf16.bf16.d", "--tile", "64x128", "--with", "stmatrix.x4", "--shared", "128"],
+    ["wgmma.m64n64k16.f32.f16.f16.d", "--tile", "64x64", "--global", "col", "--with", "stmatrix.x4"],
+    ["mma.m16n8k32.row.col.s32.s8.s8.s32.d", "--tile", "64x64", "--with", "stmatrix.x4"],
+]
+
+
+@pytest.mark.parametrize("arguments", STORED, ids=lambda a: " ".join(a)[:70])
+def test_results_too_wide_for_stmatrix_are_led_to_their_conversion(arguments):
+    """The command that is named runs and costs what is said; where none is named, no narrower type can be stored."""
+    said = refused(*arguments)
+    named = re.search(r"`tcprobe (convert [^`]+)`: (\d+) wavefronts, ideal (\d+)", said)
+    if named is None:
+        source, access = load(arguments[0], "sm_90"), arguments[arguments.index("--with") + 1]
+        for kind, way in itertools.product(("f16", "bf16", "s8"), (access, "stmatrix")):
+            with pytest.raises(UsageError):
+                plan_store(source, StoreOptions(way, kind))
+        return
+    done = CliRunner().invoke(main, [*named[1].split(), "--json"])
+    found = json.loads(done.stdout)
+    assert (found["wavefronts"], found["ideal"]) == (int(named[2]), int(named[3]))
 
 
 @pytest.mark.parametrize("other", [["--code", "cuda"], ["-o", "x.h"]])

@@ -106,7 +106,7 @@ def test_python_answers_as_the_commands_do():
     encoded = tcprobe.descriptor(tile=(128, 64), kind="f16").descriptor.encode()
     assert f"{encoded:#018x}" == said("descriptor", "--tile", "128x64", "--type", "f16")["descriptor"]
     assert tcprobe.descriptor(encoded).encode() == encoded
-    assert tcprobe.tensormap("bf16", tile=(64, 128), swizzle="128B").boxes == (1, 1)
+    assert tcprobe.tensormap("bf16", tile=(128, 64), swizzle="128B").map.box == (64, 128)
     (cost,) = tcprobe.cost(D.removesuffix(".d"))
     assert json.loads(json.dumps(cost.to_json())) == said("cost", D.removesuffix(".d"))
     found = json.loads(json.dumps(tcprobe.numerics(D.removesuffix(".d")).to_json()))

@@ -56,7 +56,7 @@ def test_the_first_line_stands_for_it(value, command):
 
 
 def test_a_tensor_map_and_a_layout_print_too():
-    plan = tcprobe.tensormap("bf16", tile=(64, 128), swizzle="128B")
+    plan = tcprobe.tensormap("bf16", tile=(128, 64), swizzle="128B")
     assert repr(plan).startswith("<1 x 1 boxes of 64 x 128 elements")
     assert "cuTensorMapEncodeTiled" in str(plan)
     layout = tcprobe.swizzle(np.arange(64).reshape(8, 8))

@@ -210,7 +210,7 @@ def test_what_is_the_same_in_all_lanes_costs_nothing(mask, costs):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("row", "is a number, not a condition"),
+        ("row", "is compared with nothing: give a condition"),
         ("row >=", "where a number"),
         ("row * col > 3", "not linear"),
         ("row > 3 > col", "two comparisons"),
@@ -226,7 +226,8 @@ def test_what_is_the_same_in_all_lanes_costs_nothing(mask, costs):
         ("row; col", "is not allowed in a condition"),
         ("row > int", "cannot be arguments"),
         ("row > x", "cannot be arguments"),
-        ("row and col > 1", "a number where a condition"),
+        ("row and col > 1", "a value that is compared with nothing where a condition"),
+        ("3 and col > 1", "a number where a condition"),
     ],
 )
 def test_what_is_no_condition(text, words):

@@ -169,3 +169,12 @@ def test_where_in_a_byte_four_bits_are_is_said():
         assert bool(fragment.container) == (own or ("b4x16_p64.d" in fragment.id)), fragment.id
     ones = {name: dtype(name).one_in(8) // dtype(name).one for name in ("e2m1", "e3m2", "e2m3")}
     assert ones == {"e2m1": 1 << 2, "e3m2": 1, "e2m3": 1}
+
+
+@pytest.mark.parametrize("name", ["mma.sp m16n8k32 f16 metadata", "mma.sp m16n8k16 tf32 metadata", "nvfp4 scale_a"])
+def test_every_selector_says_which_lanes_are_read(name):
+    done = CliRunner().invoke(main, ["show", *name.split()])
+    assert done.exit_code == 0, done.output
+    blocks = re.findall(r"selector ([0-9]+): .*?read from (?:every lane|lanes [0-9, \n]+)", done.stdout)
+    outlined = re.findall(r"selector ([0-9]+), ", done.stdout.partition("--elements and --lanes")[2])
+    assert blocks == ["0", *outlined]

@@ -40,7 +40,7 @@ ANY = [
 # those that have modes alone
 MODES = [
     (["descriptor", "--tile", "128x64", "--type", "bf16"], "--swizzle"),
-    (["tensormap", "--tile", "128,64", "--type", "bf16"], "--swizzle"),
+    (["tensormap", "--tile", "64x128", "--type", "bf16"], "--swizzle"),
     (["path", f"{WGMMA}.b_smem", "--tile", "64x64", "--global", "col"], "--swizzle"),
     (["path", f"{WGMMA}.b_smem", "--tile", "64x64", "--global", "col"], "--shared"),
     (["where", f"{WGMMA}.b_smem", *ROW], "--swizzle"),
@@ -115,7 +115,6 @@ SIZED = [
     (["path", f"{WGMMA}.b_smem", "--global", "col"], "--tile"),
     (["banks", "ldmatrix", "x4", "--type", "bf16"], "--tile"),
     (["descriptor", "--type", "bf16"], "--tile"),
-    (["tensormap", "--type", "bf16"], "--tile"),
     (["tensormap", "--type", "bf16"], "--box"),
     (["swizzle", "table", "SWIZZLE_128B", "--bits", "8"], "--extent"),
 ]
@@ -133,7 +132,7 @@ TYPED = [
     ["path", f"{MMA}.a", "--tile", "64x64"],
     ["banks", f"{MMA}.a", "--tile", "64x64", "--with", "ldmatrix.x4"],
     ["descriptor", "--tile", "128x64"],
-    ["tensormap", "--tile", "64,64"],
+    ["tensormap", "--tile", "64x64"],
     ["convert", f"{WGMMA}.d", "stmatrix"],
 ]
 

@@ -1,11 +1,12 @@
 """Targets: what the inventory says of every form at every target is what ptxas says; refused is refused everywhere."""
 
 from dataclasses import replace
+from itertools import product
 
 import pytest
 from machine_code import TOOLS, needs_tools
 
-from tcprobe.ask.absent import why_not
+from tcprobe.ask.absent import instead, why_not
 from tcprobe.ask.lowered import lower_multiplies
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
@@ -143,6 +144,42 @@ def test_why_not_names_the_targets():
     assert "is allowed on sm_103 (target sm_103f or sm_103a)" in answer.words
     plain = why_not(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32.a").fragment, arch.arch("sm_103"), default())
     assert "is allowed on sm_103;" in plain.words
+
+
+def test_why_not_names_what_does_the_same_there():
+    """Of every multiply and arch that lacks it: a form that is there and takes the same types, if there is one."""
+
+    def taken(row):
+        operands = {o.name.removesuffix("_smem"): {o.type} for o in row.operands}
+        stated = {"a": "ab_types", "b": "ab_types", "d": "d_types"} if row.family == "tcgen05" else {}
+        types = {name: set(row.stated[stated[name]]) if name in stated else operands[name] for name in "abd"}
+        scales = {str(scale).split()[0] for scale in row.stated.get("scales", ())} or operands.get("scale_a", {None})
+        return {(*each, "e" in operands, row.bit_op) for each in product(*types.values(), scales)}
+
+    does = {row: taken(row) for row in inventory.instructions().values() if row.multiplies}
+    alike = {(frozenset(types), row.target): row for row, types in does.items()}.values()
+    for device in map(arch.arch, ("sm_75", "sm_90", "sm_100", "sm_120")):
+        there = {each for row, types in does.items() if row.target.on(device) for each in types}
+        for row in alike:
+            if row.target.on(device):
+                continue
+            other = instead(row, device)
+            assert (other is not None) == bool(does[row] & there), (row.id, device.name)
+            assert other is None or (other.target.on(device) and does[other] & does[row]), (row.id, other)
+
+
+@pytest.mark.parametrize(
+    ("id_", "name", "wanted"),
+    [
+        ("wgmma.mma_async.m64n64k16.f32.f16.f16.a", "sm_120", "mma.m16n8k16.row.col.f32.f16.f16.f32"),
+        ("wgmma.mma_async.m64n64k16.f32.f16.f16.a", "sm_100", "tcgen05.mma.cta_group::1.kind::f16"),
+        ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a", "sm_103", "tcgen05.mma.cta_group::1.kind::f8f6f4"),
+    ],
+)
+def test_why_not_says_so(id_, name, wanted):
+    answer = why_not(resolve(id_).fragment, arch.arch(name), default())
+    assert not answer.allowed
+    assert answer.words.endswith(f"{name} multiplies these types by {wanted}.")
 
 
 @pytest.mark.full

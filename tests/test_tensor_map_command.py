@@ -5,10 +5,12 @@ import sys
 from itertools import product
 from pathlib import Path
 
+import click
 import pytest
 from bench import document, save
 from click.testing import CliRunner
 
+import tcprobe as api
 from tcprobe.ask import tensor_map as ask
 from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.cli import main
@@ -125,16 +127,60 @@ def test_every_tile_is_cut_into_boxes_that_the_driver_takes():
     for kind, swizzle, tile in product(
         ("u8", "bf16", "f32", "f64"),
         ("NONE", "32B", "64B", "128B"),
-        ((64,), (256, 300), (96, 7), (1024, 512), (32, 4, 2)),
+        ((64,), (300, 256), (7, 96), (512, 1024), (2, 4, 32)),
     ):
         size = DATA_TYPES[DATA_TYPE_OF[kind]][1]
         found = ask.plan(MapOptions(kind, tile=tile, swizzle=swizzle))
         assert broken_rules(found.map) == []
         sides = [count * part for count, part in zip(found.boxes, found.map.box, strict=True)]
-        assert sides == list(tile)
+        assert sides == list(tile[::-1])
         assert found.pitch == SPANS.get(found.map.swizzle, found.map.box[0] * size)
         assert found.bytes == found.map.bytes
-    assert ask.plan(MapOptions("bf16", tile=(256, 512), swizzle="128B")).boxes == (4, 2)
+    assert ask.plan(MapOptions("bf16", tile=(512, 256), swizzle="128B")).boxes == (4, 2)
+
+
+A = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
+
+
+@pytest.mark.parametrize("tile", ["64x128", "128x64", "32x256", "16x64"])
+def test_a_tile_is_the_same_tile_in_every_command(tile):
+    """Rows before columns, in boxes that are those of a path; `--box` and `--dims` name it inner side first."""
+    rows, cols = map(int, tile.split("x"))
+    asked = ("tensormap", "--type", "f16", "--swizzle", "128", "--json")
+    one = json.loads(tcprobe(*asked, "--tile", tile).stdout)
+    assert (one["globalDim"], one["globalStrides"]) == ([cols, rows], [2 * cols])
+    path = json.loads(tcprobe("path", A, "--tile", tile, "--shared", "128", "--fill", "tma", "--json").stdout)
+    issues = path["steps"][0]["issues"]
+    assert {tuple(issue["box"]) for issue in issues} == {tuple(one["boxDim"])}
+    assert len(issues) == one["boxes"][0] * one["boxes"][1]
+    box, dims = (",".join(map(str, sides)) for sides in (one["boxDim"], one["globalDim"]))
+    assert json.loads(tcprobe(*asked, "--box", box, "--dims", dims).stdout) == {**one, "boxes": [1, 1]}
+    for given in (tile, (rows, cols), [rows, cols]):
+        assert api.tensormap("f16", tile=given, swizzle=128).map.dims == (cols, rows)
+
+
+def test_outer_sides_come_first_in_every_rank():
+    sides = ("64", "8x64", "4x8x64", "3x4x8x64", "2x3x4x8x64")
+    for text in sides:
+        found = json.loads(tcprobe("tensormap", "--type", "f16", "--tile", text, "--json").stdout)
+        assert found["globalDim"] == [int(side) for side in reversed(text.split("x"))]
+
+
+def test_a_tile_in_the_drivers_order_is_refused():
+    """It could be either; what it means in each is named."""
+    said = tcprobe("tensormap", "--type", "f16", "--tile", "64,128", code=2).stderr
+    assert "--tile 128x64" in said
+    assert "--box 64,128" in said
+    with pytest.raises(UsageError, match="`tile` 128x64; its one box is `box` 64,128"):
+        api.tensormap("f16", tile="64,128")
+    assert tcprobe("tensormap", "--type", "f16", "--tile", "64,x", code=2).stderr
+
+
+@pytest.mark.parametrize("command", ["banks", "descriptor", "path", "reduce", "tensormap"])
+def test_help_names_one_order_of_tiles(command):
+    [tile] = [p for p in main.get_command(click.Context(main), command).params if "--tile" in p.opts]
+    assert (tile.metavar or tile.type.name) in ("ROWSxCOLS", "LINESxK")
+    assert "inner" not in tile.help
 
 
 REFUSED = [
@@ -143,7 +189,7 @@ REFUSED = [
     (MapOptions("bf16", tile=(8,), box=(8,)), "give `tile`"),
     (MapOptions("bf16", tile=(8, 8), dims=(8,)), "`tile` has 2 numbers, for a tensor of 1 dimensions"),
     (MapOptions("bf16", tile=(8, 8), strides=(16, 16)), "`strides` has 2 numbers"),
-    (MapOptions("bf16", tile=(7, 8)), "boxDim: a row of the box must be a multiple of 16 bytes"),
+    (MapOptions("bf16", tile=(8, 7)), "boxDim: a row of the box must be a multiple of 16 bytes"),
     (MapOptions("bf16", box=(72, 8), swizzle="128B"), "swizzle: a row of the box must not be wider"),
     (MapOptions("bf16", box=(64, 8), address=8), "globalAddress: must be a multiple of 16"),
     (MapOptions("bf16", box=(64, 8), interleave="16B"), "tensorRank: must be 3 or more"),
@@ -171,7 +217,7 @@ def test_every_rule_has_its_evidence(saved):
 
 
 def test_the_command_says_what_it_rests_on(saved):
-    asked = ("tensormap", "--type", "bf16", "--tile", "64,64", "--swizzle", "128B", "--results", saved, "--only")
+    asked = ("tensormap", "--type", "bf16", "--tile", "64x64", "--swizzle", "128B", "--results", saved, "--only")
     text = tcprobe(*asked).stdout
     assert "1 x 1 boxes of 64 x 64 elements, inner side first: rows of 128 bytes, 8192 bytes each" in text
     assert "boxes of tensor maps measured live on a machine, driver 1" in text
@@ -196,12 +242,12 @@ def test_rules_that_are_not_checked_are_refused_all_the_same():
 @pytest.mark.parametrize(
     ("options", "rows", "words"),
     [
-        (("bf16", "64,32", "128B_ATOM_32B"), 128, "Sw<2,5,2> of the shared address"),
-        (("bf16", "64,32", "128B_ATOM_32B_FLIP_8B"), 128, "Sw<2,5,2> and Sw<1,3,4> of the shared address"),
-        (("bf16", "64,32", "128B_ATOM_64B"), 128, "Sw<1,6,1> of the shared address"),
-        (("16U4_ALIGN8B", "256,32", "128B"), 128, "Sw<3,4,3>"),
-        (("16U4_ALIGN16B", "256,32", "128B"), 128, "what an mbarrier must expect is not measured"),
-        (("16U6_ALIGN16B", "256,32", "128B_ATOM_32B"), 128, "what an mbarrier must expect is not measured"),
+        (("bf16", "32x64", "128B_ATOM_32B"), 128, "Sw<2,5,2> of the shared address"),
+        (("bf16", "32x64", "128B_ATOM_32B_FLIP_8B"), 128, "Sw<2,5,2> and Sw<1,3,4> of the shared address"),
+        (("bf16", "32x64", "128B_ATOM_64B"), 128, "Sw<1,6,1> of the shared address"),
+        (("16U4_ALIGN8B", "32x256", "128B"), 128, "Sw<3,4,3>"),
+        (("16U4_ALIGN16B", "32x256", "128B"), 128, "what an mbarrier must expect is not measured"),
+        (("16U6_ALIGN16B", "32x256", "128B_ATOM_32B"), 128, "what an mbarrier must expect is not measured"),
     ],
 )
 def test_what_sm_100_added_is_refused_below(options, rows, words):

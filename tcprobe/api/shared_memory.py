@@ -198,22 +198,23 @@ def tensormap(
 ) -> MapPlan:
     """The arguments of cuTensorMapEncodeTiled for a `tile`, which may take several boxes, or for one `box`.
 
-    The inner side comes first. `dims` of the tensor are those of the tile without any, `strides` in bytes those without
-    gaps, `steps` all 1; `address` is what the tensor's address is a multiple of. UsageError where the driver would
-    refuse the map, by every rule that it breaks.
+    A `tile` is (rows, columns) or "128x64", outer sides before them; all else has the inner side first. `dims` of the
+    tensor are those of the tile without any, `strides` in bytes those without gaps, `steps` all 1; `address` is what
+    the tensor's address is a multiple of. UsageError where the driver would refuse the map, by every rule it breaks.
 
     >>> import tcprobe
-    >>> tcprobe.tensormap("bf16", tile=(64, 128), swizzle="128B").boxes
-    (1, 1)
+    >>> tcprobe.tensormap("bf16", tile=(128, 64), swizzle="128B").map.box
+    (64, 128)
     """
     from tcprobe.ask import tensor_map as ask
     from tcprobe.layout import spelling
     from tcprobe.store import tensor_maps
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
-    sides = {"tile": tile, "box": box, "dims": dims, "strides": strides, "steps": steps}
+    sides = {"box": box, "dims": dims, "strides": strides, "steps": steps}
     options = ask.MapOptions(
         element_type(kind),
+        tile=spelling.map_tile(tile) if isinstance(tile, str) else None if tile is None else sizes("tile", tile),
         **{name: None if side is None else sizes(name, side) for name, side in sides.items()},
         interleave=interleave,
         swizzle=spelling.map_mode(place(swizzle)),

@@ -6,6 +6,8 @@ Absent is not different: what is not measured may well be the same, and where a 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import cache
+from typing import NamedTuple
 
 from tcprobe.ask import cost
 from tcprobe.ask.tensor_memory import MemoryOperand
@@ -14,6 +16,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import of
@@ -92,12 +95,72 @@ def _version_words(allowing: Target, name: str, ptx: str) -> str:
     return f"{name} (PTX ISA {ptx}{f' by ptxas, {stated} by its text' if stated else ''})"
 
 
+LATEST = ("tcgen05", "wgmma", "mma", "wmma")
+
+
+class Task(NamedTuple):
+    """What a multiply does: types that its operands may have, whether it is sparse, and how bits are combined."""
+
+    types: tuple[frozenset[str], ...]
+    sparse: bool
+    bit_op: str | None
+    kind: str | None
+
+    @classmethod
+    def of(cls, row: Instruction) -> Task:
+        """That of a form."""
+        types = tuple(_types(row, name) for name in ("a", "b", "d", "scale_a"))
+        return cls(types, any(o.role is Role.METADATA for o in row.operands), row.bit_op, row.kind)
+
+    def shares(self, task: Task) -> bool:
+        """Whether some types are those of both, and all else is the same."""
+        same = (self.sparse, self.bit_op) == (task.sparse, task.bit_op)
+        return same and not any(map(frozenset.isdisjoint, self.types, task.types))
+
+
+def instead(row: Instruction, device: Arch) -> Instruction | None:
+    """What multiplies the same types where there is no `row`: dense, sparse or scaled as it is, of the latest family,
+    the largest.
+    """
+    return _latest(Task.of(row), device)
+
+
+@cache
+def _latest(task: Task, device: Arch) -> Instruction | None:
+    same = [one for one, does in _tasks() if one.target.on(device) and does.shares(task)]
+
+    def order(one: Instruction) -> tuple[int, bool, bool, int]:
+        latest = LATEST.index(one.family.partition(".")[0])
+        narrower = one.type("d") == "f16" and "f32" in task.types[2]
+        return latest, one.kind != task.kind, narrower, -one.triples if latest else 0
+
+    return min(same, key=order, default=None)
+
+
+@cache
+def _tasks() -> tuple[tuple[Instruction, Task], ...]:
+    return tuple((row, Task.of(row)) for row in inventory.instructions().values() if row.multiplies)
+
+
+def _types(row: Instruction, name: str) -> frozenset[str]:
+    """Types that an operand may have; "" where there is none. One of tcgen05 takes several."""
+    stated = row.stated.get({"d": "d_types", "scale_a": "scales"}.get(name, "ab_types"), ())
+    held = [o.type for o in row.operands if o.name in (name, f"{name}_smem")]
+    return frozenset(str(word).partition(" ")[0] for word in stated) or frozenset(held or [""])
+
+
+def _instead_words(row: Instruction | None, device: Arch) -> str:
+    other = instead(row, device) if row and row.multiplies else None
+    return f" {device.name} multiplies these types by {other.id}." if other else ""
+
+
 def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have a fragment, or no table of it."""
     lacking, measured_table = why_forbidden(fragment, arch), layers.choose(fragment, [arch.name])
     saved = measured_table or next(layers.saved(fragment.experiment, [arch.name]), None)
     if lacking:
         words = f"{lacking} {_outcome(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
+        words += _instead_words(inventory.instructions().get(fragment.experiment), arch)
     else:
         allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment.target, arch)}"
         basis = of(fragment, measured_table, layers).evidence if measured_table else reason(fragment, arch.name, layers)
@@ -122,7 +185,11 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
 
     lacking = why_forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed_words(operand.instruction.target, arch)}"
-    words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
+    words = (
+        f"{lacking}{_instead_words(operand.instruction, arch)}"
+        if lacking
+        else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
+    )
     measured = not lacking and behind(operand, layers).measured is not None
     return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
 
@@ -151,5 +218,9 @@ def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot
     lacking = why_forbidden(instruction, arch)
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
     allowed = f"nothing prevents it: {instruction.name} {_allowed_words(instruction.target, arch)}; but {places}"
-    words = lacking or f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
+    words = (
+        f"{lacking}{_instead_words(instruction, arch)}"
+        if lacking
+        else f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
+    )
     return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names)

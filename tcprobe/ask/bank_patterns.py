@@ -91,7 +91,7 @@ def lanes_of(text: str) -> list[LaneAddress]:
     if not text.startswith("@"):
         return list(values(text))
     words = re.sub(r"[\[\],]", " ", files.read_text(text[1:], MOST_LANES_BYTES)).split()
-    wrong = [word for word in words if not re.fullmatch(r"null|\d{1,18}|0[xX][0-9a-fA-F]{1,15}", word)]
+    wrong = [word for word in words if not re.fullmatch(r"null|[0-9]{1,18}|0[xX][0-9a-fA-F]{1,15}", word)]
     if wrong or len(words) != WARP:
         why = f"{wrong[0][:40]!r} is not a number" if wrong else f"{len(words)} numbers"
         raise DataError(f"{text[1:]}: {why}; it needs {WARP} numbers or null, one for each lane.")

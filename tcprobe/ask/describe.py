@@ -213,7 +213,7 @@ def notes(cell: Cell, most: int = 4) -> list[str]:
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = same_layout(fragment, measured, cell.layers) if measured else []
     if cell.selector is not None:
-        lines = [f"selector {cell.selector}: {_slot_words(fragment, cell.selector)}; {_read(table)}"]
+        lines = [selected_words(cell)]
         if fragment.role is Role.METADATA:
             more = _find_undocumented(cell)
             lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
@@ -249,8 +249,13 @@ def _slot_words(fragment: Fragment, selector: int) -> str:
     return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.held.picked(selector).items())
 
 
+def selected_words(cell: Cell) -> str:
+    """What a selector selects, and from which lanes a table of metadata or scales is read."""
+    assert cell.selector is not None
+    return f"selector {cell.selector}: {_slot_words(cell.fragment, cell.selector)}; {_read(cell.table)}"
+
+
 def _read(table: Table) -> str:
-    """Which lanes a table of metadata or scales reads."""
     read = [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
     return "read from " + ("every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}")
 

@@ -158,6 +158,11 @@ def block_of(name: str, kind: str | None = None) -> tuple[str, int, int]:
     from tcprobe.isa.names import resolve
 
     operand = resolve(name).shared_operand if resolve(name).says_shared else None
+    if not operand and {form.family for form in resolve(name).instructions} == {"tcgen05"}:
+        raise UsageError(
+            "`instruction` is for wgmma: of tcgen05.mma give `tcgen05` and the type for the descriptor of a tile, or "
+            "`idesc` for that of the instruction."
+        )
     row = operand.instruction if operand else resolve(name).instruction
     if not row.described:
         raise UsageError(f"{row.id} has no operand behind a descriptor; wgmma instructions have.")

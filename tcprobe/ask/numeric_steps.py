@@ -69,7 +69,7 @@ def _bits(kinds: ElementTypes, name: str, text: str) -> np.uint64 | np.uint32:
     kind = getattr(kinds, name)
     word = np.uint64 if kind == "f64" else np.uint32
     try:
-        if "_" in text:
+        if "_" in text or not text.isascii():  # Python reads digits of every script, and 1_0 as 10
             raise ValueError
         if text.lower().startswith("0x"):
             bits = int(text, 16)

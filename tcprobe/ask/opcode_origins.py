@@ -22,7 +22,7 @@ from tcprobe.store.cell import find
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
-_SHAPE = re.compile(r"[A-Z]GMMA\.(?:SP\.)?(\d{1,3})x(\d{1,3})x(\d{1,3})\b")
+_SHAPE = re.compile(r"[A-Z]GMMA\.(?:SP\.)?([0-9]{1,3})x([0-9]{1,3})x([0-9]{1,3})\b")
 
 
 @dataclass(frozen=True)

@@ -35,7 +35,7 @@ MOST_BYTES = 512 << 20  # of a file that is read
 MOST_FILES = 10_000  # of a folder
 SUFFIXES = (".cubin", ".ptx", ".fatbin", ".so", ".o", ".a", ".exe", ".dll", ".obj", ".lib", ".bin")
 WITH_LINES = 20  # cubins of a file whose line information is read: each takes half a second
-_TARGET = re.compile(r"^\s*\.target\s+(sm_(\d{2,3})[af]?)", re.MULTILINE)
+_TARGET = re.compile(r"^\s*\.target\s+(sm_([0-9]{2,3})[af]?)", re.MULTILINE)
 # of ptxas about what is newer than it: a PTX version, or an arch
 _TOO_NEW = re.compile(r"Unsupported \.version|is not defined for option 'gpu-name'|Unsupported \.target")
 _HEAD = re.compile(r"\.(?:entry|func)\s+(?:\([^()]{0,2000}\)\s*)?([\w$%]{1,1000})")

@@ -1,6 +1,6 @@
 """The arguments of cuTensorMapEncodeTiled for a tile: its boxes, what the driver checks, where it comes to lie.
 
->>> found = plan(MapOptions("bf16", tile=(128, 64), dims=(4096, 2048), swizzle="128B"))
+>>> found = plan(MapOptions("bf16", tile=(64, 128), dims=(4096, 2048), swizzle="128B"))
 >>> found.map.box, found.map.strides, found.boxes
 ((64, 64), (8192,), (2, 1))
 
@@ -52,9 +52,10 @@ DimNumbers = tuple[int, ...]
 
 
 class MapOptions(NamedTuple):
-    """What is asked: a PTX type or the driver's; `tile`, which may take several boxes, or one `box`; inner side first.
+    """What is asked: a PTX type or the driver's; `tile`, which may take several boxes, or one `box`.
 
-    `dims` of the tensor are those of the tile without any, `strides` in bytes those without gaps, `steps` all 1.
+    A tile is rows x columns, outer sides before them, as everywhere; all others are as the driver has them, inner side
+    first. `dims` of the tensor are those of the tile without any, `strides` in bytes those without gaps, `steps` all 1.
     `address` is a number that the tensor's address is a multiple of, if 16 is not enough or too much.
     """
 
@@ -73,7 +74,7 @@ class MapOptions(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class MapPlan(Described):
-    """A map that breaks no rule, its boxes along each side of the tile, and the type as the driver has it."""
+    """A map that breaks no rule, its boxes by sides, inner first, and the type as the driver has it."""
 
     map: TensorMap
     boxes: DimNumbers
@@ -132,7 +133,7 @@ def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number:
             f"{', '.join((*DATA_TYPES, *PACKED))}."
         )
     if (map_options.tile is None) == (map_options.box is None):
-        raise UsageError("give `tile`, which may take several boxes, or `box`; inner side first.")
+        raise UsageError("give `tile`, which may take several boxes, or `box`, which is one.")
     for name, value, known in (
         ("swizzle", map_options.swizzle, SWIZZLES),
         ("interleave", map_options.interleave, INTERLEAVES),
@@ -144,7 +145,7 @@ def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number:
         raise UsageError(f"`address` {map_options.address}: what the address is a multiple of is 1 or more.")
     number, far, near = _bits(kind)
     swizzle, interleave = SWIZZLES[map_options.swizzle], INTERLEAVES[map_options.interleave]
-    tile = map_options.tile or map_options.box or ()
+    tile = map_options.tile[::-1] if map_options.tile else map_options.box or ()  # inner side first from here on
     box = map_options.box or fitting_box(
         tile, near, 128 if number in PADDED else 0 if interleave else EVERY_SPAN.get(swizzle, 0)
     )

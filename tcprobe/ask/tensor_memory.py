@@ -12,17 +12,20 @@ What was measured counts; without, sources state it, and where they contradict e
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, find_measured_places, same_places, statement_of
-from tcprobe.errors import UsageError, answer_or_none
+from tcprobe.errors import AmbiguousError, UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import resolve, wrong
 from tcprobe.isa.names.search import short
+from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
 from tcprobe.layout.space import Axis, Space
 from tcprobe.layout.table import Table
@@ -32,6 +35,7 @@ from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.tensor_memory import Subject, measured_as, subject
+from tcprobe.text import quoted
 from tcprobe.values import Json
 
 USUAL = {"m": 128, "n": 256}
@@ -48,6 +52,7 @@ class MemoryOperand(NamedTuple):
 
     form: Instruction
     name: str
+    vector: int | None = None  # scales of a row, where the name says so: 4 of nvfp4
 
     @property
     def id(self) -> str:
@@ -179,7 +184,27 @@ def operand(name: str) -> MemoryOperand | None:
     row = inventory.instructions().get(id_)
     if row and row.family == "tcgen05" and row.multiplies and last == "b":
         raise UsageError(f"{words} is in shared memory.", "behind tcgen05")
-    return next((each for each in operands(row) if each.name == last), None) if row else None
+    found = next((each for each in operands(row) if each.name == last), None) if row else None
+    return found or _scales_in_words(name)
+
+
+def _scales_in_words(name: str) -> MemoryOperand | None:
+    """The scales that words such as `tcgen05 nvfp4 scale_a` mean, and how many a row has; None where they mean none.
+
+    AmbiguousError where several forms have them.
+    """
+    match = re.search(r"(?i)(?:^|[\s.])(scale_[ab])(?=\s|$)", name)
+    if match is None:
+        return None
+    rest = f"{name[: match.start()]} {name[match.end() :]}".strip()
+    size = next((m[1] for part in read(rest).plain if (m := re.fullmatch("scale_vec::([124])x", part))), "")
+    last, forms = match[1].lower(), resolve(rest).instructions if rest else []
+    found = [each for form in forms for each in operands(form) if each.name == last]
+    if len(found) > 1:
+        more = f" scale_vec::{size}X {last}" if size else f".{last}"
+        ids = [f"{each.form.id}{more}" for each in found]
+        raise AmbiguousError(f"{quoted(name)} matches {len(ids)} operands: {wrong.some(ids)}.", name, ids[:6])
+    return found[0]._replace(vector=int(size) if size else None) if found else None
 
 
 def operands(instruction: Instruction) -> list[MemoryOperand]:
@@ -213,7 +238,7 @@ def placement(in_memory: MemoryOperand | None, variant: OperandVariant = DEFAULT
     """An operand's place; UsageError where the form does not have that variant, and where nobody states it."""
     if in_memory is None:
         raise UsageError("name an operand in tensor memory.")
-    form, name = in_memory
+    form, name = in_memory.form, in_memory.name
     if not form.multiplies:
         return _copy_placement(in_memory, variant)
     selectors = memory_operand.selectors(form, name, variant.vector)

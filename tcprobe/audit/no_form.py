@@ -16,7 +16,7 @@ from tcprobe.sass import toolchain
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch
 
-_FORM = re.compile(r"mma(\.sp)?\.m16n8k(\d{1,3})\.row\.col\.(f16|f32)\.(e4m3|e5m2)\.\4\.\3")
+_FORM = re.compile(r"mma(\.sp)?\.m16n8k([0-9]{1,3})\.row\.col\.(f16|f32)\.(e4m3|e5m2)\.\4\.\3")
 # ptxas's words where no target has such a form: about the shape and its types, not about a target or a version
 _NEVER = re.compile(r"Incorrect instruction type specified for mma with shape|Illegal shape|not a valid shape", re.I)
 KIND = ".kind::f8f6f4"

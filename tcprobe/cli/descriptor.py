@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tcprobe.cli.requests import TileDescriptorRequest
 
 
+WITH_TILE = "; a tile needs --tile LINESxK and --type or --instruction"
+
+
 @click.command(short_help="Descriptors of wgmma and tcgen05, and back.")
 @click.argument("value", nargs=-1, metavar="[0xVALUE]", callback=lambda _ctx, _param, words: " ".join(words) or None)
 @click.option(
@@ -67,6 +70,8 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
     tcgen05.check_none(tile)
     size = tile["size"]
     if value is not None and size is None:
+        quoting = "; a name of several words after --instruction needs quotes" if tile["instruction"] else WITH_TILE
+        tcgen05.bits_of(value, 64, quoting)
         if beside := given():
             raise UsageError(
                 f"a descriptor's value holds every field: remove {next(iter(beside.values()))}, or give a --tile "
@@ -75,6 +80,8 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
         _explain(value, as_json)
         return
     if value is not None or size is None:
+        if tile["instruction"] is not None:
+            ask.block_of(tile["instruction"], tile["kind"])  # says what is wrong with that first
         raise UsageError("give a descriptor such as 0x4000004000010000, or --tile 128x64 --type bf16.")
     if tile["tcgen05"]:
         tcgen05.tile(size, tile, as_json)
@@ -92,7 +99,7 @@ def _explain(value: str, as_json: bool) -> None:
     from tcprobe.layout.descriptor import decode
     from tcprobe.layout.tcgen05_descriptor import is_tcgen05
 
-    bits = tcgen05.bits_of(value, 64, "; a tile needs --tile LINESxK and --type or --instruction")
+    bits = tcgen05.bits_of(value, 64, WITH_TILE)
     if is_tcgen05(bits):
         tcgen05.value(bits, as_json)
         return

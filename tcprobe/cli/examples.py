@@ -62,7 +62,7 @@ EXAMPLES = {
     "swizzle": ("swizzle fit offsets.csv", "swizzle table SWIZZLE_128B --extent 128,8"),
     "scales": ("scales nvfp4 scale_a --line 3 --block 2", "scales nvfp4 scale_a --line 3 --block 2 --json"),
     "tensormap": (
-        "tensormap --type bf16 --tile 64,128 --swizzle 128B",
+        "tensormap --type bf16 --tile 128x64 --swizzle 128B",
         "tensormap --type u8 --box 128,64 --dims 4096,4096",
     ),
     "trace": (

@@ -6,6 +6,7 @@ Words of the library name its parameters, in backticks; here they become the opt
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import AmbiguousError, TcprobeError, UsageError
@@ -13,7 +14,7 @@ from tcprobe.errors import AmbiguousError, TcprobeError, UsageError
 if TYPE_CHECKING:
     import click
 
-PARAMETER = r"`([a-z][a-z_]*)`"
+PARAMETER = r"`([a-z][a-z_0-9]*)`"
 HINTS = {
     "no table": "`tcprobe why-not {id} --arch {arch}` says more.",
     "no findings": "`tcprobe run --results {folder}` makes them.",
@@ -48,6 +49,11 @@ HINTS = {
 }
 
 
+# where the command does not have the options that a hint names
+ELSEWHERE = {"numbers": "`tcprobe where NAME --row 3 --col 9` takes numbers."}
+MOST_COMMANDS = 3  # that are named for an option of theirs
+
+
 def in_options(words: str, ctx: click.Context | None) -> str:
     """The words with the command's options in place of the parameters that they name."""
     options = _options(ctx) if ctx and re.search(PARAMETER, words) else {}
@@ -76,8 +82,66 @@ def _long_options(leaf: click.Command) -> dict[str, str]:
     return spelled | {p.name: option for p, option in long.items() if p.name and option}
 
 
-def hint(error: TcprobeError) -> str:
-    """What to type, one line; empty where nothing is known."""
+def hint(error: TcprobeError, ctx: click.Context | None = None) -> str:
+    """What to type, one line; empty where nothing is known, or the command does not have the options that it names."""
     if isinstance(error, AmbiguousError):
         return "Give more of the name" + (":" if error.commands else ".")
-    return HINTS.get(error.topic, "").format(**error.about) if isinstance(error, UsageError) else ""
+    if not isinstance(error, UsageError):
+        return ""
+    text = HINTS.get(error.topic, "").format(**error.about)
+    named = re.findall(r"--[a-z0-9-]+", re.sub("`[^`]*`", "", text))  # what stands in backticks has its own command
+    known = set(_options(ctx).values()) if ctx and named else set[str]()
+    return text if known.issuperset(named) else ELSEWHERE.get(error.topic, "")
+
+
+def instead_of(option: str, ctx: click.Context | None) -> str:
+    """What may be meant by an option that the command does not have: a value of another one, one spelt alike, another
+    command's.
+    """
+    import difflib
+
+    bare = option.lstrip("-").lower()
+    if ctx is None or not bare:
+        return ""
+    own = [p.opts for p in ctx.command.params if p.opts[0].startswith("-")]
+    names = [name for opts in own for name in opts if name.startswith("--")]
+    if meant := _choosing(bare, ctx.command.params):
+        return f"Did you mean {meant}?"
+    if near := difflib.get_close_matches(bare, [name[2:] for name in names]):
+        return f"Did you mean {' or '.join(f'--{name}' for name in near)}?"
+    commands = _commands_with(option, bare, ctx.find_root())
+    more = f" and {len(commands) - MOST_COMMANDS} more" if len(commands) > MOST_COMMANDS else ""
+    return f"See {', '.join(commands[:MOST_COMMANDS])}{more}." if commands else ""
+
+
+def choice_of(value: str, ctx: click.Context | None) -> str:
+    """What may be meant by a value that an option does not take: another option's."""
+    meant = _choosing(value.lower(), ctx.command.params) if ctx else ""
+    return f"Did you mean {meant}?" if meant else ""
+
+
+def _choosing(value: str, params: Iterable[click.Parameter]) -> str:
+    import click
+
+    choosing = (p for p in params if isinstance(p.type, click.Choice) and value in p.type.choices)
+    return next((f"{option} {value}" for p in choosing for option in p.opts if option.startswith("--")), "")
+
+
+def _commands_with(option: str, bare: str, root: click.Context) -> list[str]:
+    """Commands that have an option, or a value of one that is called so: `banks`, `emit --to svg`; in backticks."""
+    import click
+
+    from tcprobe import emit
+
+    found = [f"`tcprobe emit --to {bare}`"] if bare in emit.names() else []
+    group = root.command
+    if not isinstance(group, click.Group):
+        return found
+    for name in group.list_commands(root):
+        command = group.get_command(root, name)
+        params = command.params if command else []
+        if any(option in p.opts for p in params):
+            found.append(f"`tcprobe {name} {option}`")
+        elif chosen := _choosing(bare, params):
+            found.append(f"`tcprobe {name} {chosen}`")
+    return found

@@ -117,7 +117,7 @@ def split_names(tokens: Sequence[str]) -> list[str]:
 
 
 def _is_bare(word: str) -> bool:
-    return bool(re.fullmatch(r"\w[\w-]*", word)) and not re.match(r"sm\d+_", word, re.I)
+    return bool(re.fullmatch(r"\w[\w-]*", word)) and not re.match(r"sm[0-9]+_", word, re.I)
 
 
 def _ends_name(word: str) -> bool:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tcprobe.isa.names import Meaning
     from tcprobe.store.choose import Layers
 
-MOST_ALIKE = 64  # multiplies that one name may mean
 MOST_CASES = 64 << 20  # bytes of the file of --cases
 
 
@@ -113,7 +112,7 @@ def _resolve(meaning: Meaning, name: str | None, layers: Layers) -> Instruction:
     from tcprobe.store.lookup import some
 
     rows = meaning.some_instructions
-    if not 1 < len(rows) <= MOST_ALIKE:
+    if len(rows) < 2:
         return meaning.instruction
     device = arch(name or MEASURED)
     models = [model for row in rows if (model := find(row, device, layers))]

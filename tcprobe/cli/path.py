@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING
 
 import click
@@ -12,11 +14,13 @@ from tcprobe.cli.naming import named
 from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, write
 from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
+from tcprobe.errors import UsageError, answer_or_none
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from tcprobe.ask.path import PathPlan
+    from tcprobe.ask.path.request import PathRequest
     from tcprobe.cli.requests import PathPlanRequest
     from tcprobe.store.choose import Layers
 
@@ -91,13 +95,40 @@ def path(fragment: str, name: str | None, layers: Layers, **options: Unpack[Path
 
         operand.answer(operand_path(resolve(fragment).shared_operand, layers, plan_options, name), options)
         return
-    plan = planned(request(cell_of(fragment, name, layers), plan_options))
+    asked = request(cell_of(fragment, name, layers), plan_options)
+    try:
+        plan = planned(asked)
+    except UsageError as error:
+        if advice := _converted(asked):
+            raise UsageError(f"{error} {advice}") from None
+        raise
     if options["code"] or options["output"]:
         write(_source(plan, options["code"] == "cute"), options)
     elif options["as_json"]:
         click.echo(json.dumps(plan_json(plan)))
     else:
         wrapping.lines(plan.in_words)
+
+
+def _converted(asked: PathRequest) -> str:
+    """Which `convert` stores what no stmatrix takes as it is: of another type, narrower; empty where none does."""
+    from tcprobe.ask.convert.casts import CASTS
+    from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store
+    from tcprobe.isa.dtypes import dtype
+
+    if asked.move != "stmatrix":
+        return ""
+    fragment = asked.cell.fragment
+    narrower = [to for of, to in CASTS if of == fragment.type and dtype(to).bits < fragment.slot_bits]
+    kinds = sorted(narrower, key=lambda kind: kind != "bf16")
+    for kind, access in product(kinds, (asked.access.name, "stmatrix")):  # the latter: by as many matrices as fit
+        how = StoreOptions(access, kind, asked.tile.contiguous, asked.shared.spelling)
+        if store := answer_or_none(partial(plan_store, asked.cell, how)):
+            line = f"tcprobe convert {fragment.id} {access} --type {kind} --arch {asked.cell.arch}"
+            line += f" --global {how.contiguous}" * (how.contiguous != "row")
+            line += f" --shared {how.placed}" * (how.placed != "plain")
+            return f"As {kind} it is stored by `{line}`: {store.wavefronts} wavefronts, ideal {store.ideal}."
+    return ""
 
 
 def _source(plan: PathPlan, as_cute: bool) -> str:

@@ -242,7 +242,7 @@ class LayoutRequest(TypedDict):
 
 
 class MapRequest(TypedDict):
-    """Of `tensormap`: sides from the inner one on."""
+    """Of `tensormap`: sides from the inner one on, those of `tile` from the outer one on."""
 
     type: str
     tile: tuple[int, ...] | None

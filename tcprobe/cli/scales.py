@@ -101,7 +101,9 @@ def _check_named(name: str) -> None:
     if read(name).operand:
         return
     ids = [row.id for row in resolve(name).instructions if any(operand.name == "scale_a" for operand in row.operands)]
-    choices = [f"{id_}.{operand}" for id_ in ids for operand in ("scale_a", "scale_b")]
+    size = next((part for part in read(name).plain if part.startswith("scale_vec::")), "").replace("x", "X")
+    more = {id_: f" {size} " if size and size not in id_ else "." for id_ in ids}  # tcgen05's ids do not have it
+    choices = [f"{id_}{more[id_]}{operand}" for id_ in ids for operand in ("scale_a", "scale_b")]
     if choices:
         raise AmbiguousError(f"{quoted(name)} names no operand: scale_a or scale_b.", name, choices[:6])
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator, Sequence
@@ -175,7 +176,7 @@ def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
     try:
         yield
     except click.ClickException as error:
-        error.message = message(error.message)  # type: ignore[misc]  # click has it final
+        error.message = message(_with_advice(error))  # type: ignore[misc]  # click has it final
         raise
     except (click.exceptions.Exit, click.Abort):
         raise
@@ -199,10 +200,22 @@ def reporting_errors(ctx: click.Context | None = None) -> Iterator[None]:
 
         if isinstance(failure, NoMajorityError) and ctx is not None and "--json" in ctx.meta.get("args", ()):
             click.echo(json.dumps(failure.to_json()))
-        _say(f"Error: {in_options(str(failure), ctx)} {hint(failure)}".rstrip())
+        _say(f"Error: {in_options(str(failure), ctx)} {hint(failure, ctx)}".rstrip())
         for line in getattr(failure, "commands", ()):
             _say(f"  {line}")
         raise click.exceptions.Exit(failure.exit_code) from None
+
+
+def _with_advice(refused: click.ClickException) -> str:
+    """The words of click's error, and what may be meant; click itself guesses by letters, dashes included."""
+    from tcprobe.cli import hints
+
+    advice = ""
+    if isinstance(refused, click.NoSuchOption):
+        advice, refused.possibilities = hints.instead_of(refused.option_name, refused.ctx), None  # type: ignore[misc]
+    elif isinstance(refused, click.BadParameter) and (wrong := re.match("'(.*)' is not one of", refused.message)):
+        advice = hints.choice_of(wrong[1], refused.ctx)
+    return f"{refused.message} {advice}".rstrip()
 
 
 def _discard_output() -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
-from tcprobe.ask.describe import notes
+from tcprobe.ask.describe import notes, selected_words
 from tcprobe.cli.verdicts import STYLE, named_parts, verdict_line
 from tcprobe.cli.wrapping import NAME, bold, line, width
 from tcprobe.fit import fitted
@@ -110,6 +110,8 @@ def _others(cells: Sequence[Cell], most: int) -> None:
         chosen = "" if cell.selector is None else f", selector {cell.selector}"
         line(f"{cell.fragment.id} on {cell.arch}{chosen}, {cell.known}", cell.fragment.id, bold=True)
         _formulas(cell)
+        if cell.selector is not None:
+            line(f"  {selected_words(cell)}")
         if who := [verdict.reference for verdict in _verdicts_on(cell) if verdict.verdict == CONFIRMED]:
             line(f"  {CONFIRMED} by {', '.join(who)}", CONFIRMED, **STYLE[CONFIRMED])
     if len(cells) > most:

@@ -20,6 +20,18 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
+class MapTile(click.ParamType[tuple[int, ...]]):
+    """A tile of one to five sides, outer ones first."""
+
+    name = "ROWSxCOLS"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Its sides; UsageError, which names --tile and --box, for those of the driver's order."""
+        from tcprobe.layout import spelling
+
+        return value if isinstance(value, tuple) else spelling.map_tile(str(value))
+
+
 @click.command(short_help="The tensor map of a tile: arguments, and what the driver checks.")
 @click.option(
     "--type",
@@ -29,9 +41,9 @@ if TYPE_CHECKING:
     metavar="TYPE",
     help="PTX's, such as bf16, or FLOAT32_FTZ; from sm_100 on also 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B.",
 )
-@click.option("--tile", type=Sides(), help="Elements of the tile in shared memory, inner side first: 64,128.")
-@click.option("--box", type=Sides(), help="Elements of one box, instead of --tile.")
-@click.option("--dims", type=Sides(), help="Elements of the tensor in global memory. Default: the tile.")
+@click.option("--tile", type=MapTile(), help="Elements of the tile in shared memory: 128x64, 2x128x64.")
+@click.option("--box", type=Sides(), help="Elements of one box, instead of --tile; inner side first: 64,128.")
+@click.option("--dims", type=Sides(), help="Elements of the tensor, inner side first. Default: the tile.")
 @click.option("--strides", type=Sides(), help="Bytes between rows, and so on outwards. Default: no gaps.")
 @click.option("--steps", type=Sides(), help="Element stride per dimension. Default: 1.")
 @click.option(

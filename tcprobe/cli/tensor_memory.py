@@ -137,12 +137,15 @@ def vector_of(in_memory: MemoryOperand, sizes: MemoryRequest) -> int:
             raise UsageError(f"--scale-vec applies to scale_a and scale_b, not to {in_memory.id}.")
         return 0
     vectors = memory_operand.vectors(in_memory.form)
-    if sizes["vector"] is None and len(vectors) == 1:
-        return vectors[0]
-    if sizes["vector"] not in vectors:
+    vector, said = sizes["vector"], in_memory.vector
+    if vector is None:
+        vector = vectors[0] if said is None and len(vectors) == 1 else said
+    elif said not in (None, vector):
+        raise UsageError(f"the name says {said} scales per row, and --scale-vec {vector}: remove one of them.")
+    if vector not in vectors:
         counts = " or ".join(map(str, vectors))
         raise UsageError(f"{in_memory.id} has {counts} scales per row: give --scale-vec {vectors[-1]}.")
-    return sizes["vector"]
+    return vector
 
 
 def place_operand(
@@ -299,7 +302,7 @@ def parse_load(words: str) -> tuple[str, int]:
     """The shape and repetitions of a tcgen05.ld; UsageError where there is no such load."""
     from tcprobe.isa import inventory
 
-    read = re.fullmatch(r"(\w{1,9})\.x(\d{1,3})", words)
+    read = re.fullmatch(r"(\w{1,9})\.x([0-9]{1,3})", words)
     row = read and inventory.instructions().get(f"tcgen05.ld.{read[1]}")
     if not (read and row and int(read[2]) in row.stated["num"]):
         raise UsageError(f"--ld {words[:40]!r}: expected SHAPE.xN of tcgen05.ld, such as 32x32b.x32.")

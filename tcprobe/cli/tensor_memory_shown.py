@@ -56,7 +56,7 @@ def _show(in_memory: MemoryOperand, show: ShowRequest, layers: Layers, as_json: 
     """Print every selector and every number of scales; of a whole form say what nobody states, instead of an error."""
     from tcprobe.references import memory_operand
 
-    counted = in_memory.name.startswith("scale_") and show["vector"] is None
+    counted = in_memory.name.startswith("scale_") and (show["vector"], in_memory.vector) == (None, None)
     for vector in memory_operand.vectors(in_memory.form) if counted else (show["vector"],):
         sizes: ShowRequest = {**show, "vector": vector if alone or in_memory.name.startswith("scale_") else None}
         number = None if not alone and in_memory.name in ("a", "d") else show["selector"]

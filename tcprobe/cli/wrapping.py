@@ -40,7 +40,7 @@ def bold(text: str) -> str:
 def stated_width() -> int | None:
     """Columns of COLUMNS, or of the terminal; None where there is neither."""
     columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns):
+    if columns.isascii() and columns.isdecimal() and int(columns):
         return int(columns)
     try:
         return os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns or None

@@ -117,7 +117,7 @@ def targets(source: str) -> list[str]:
 def _offset(lines: Iterable[str], *constants: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Lines with {c} for constant c: with the constants, and as `zeroed` has them."""
     templates = tuple(lines)
-    apart = tuple(re.sub(r"\{(\d)\}", rf"{{{j}:\1}}", line) for j, line in enumerate(templates))
+    apart = tuple(re.sub(r"\{([0-9])\}", rf"{{{j}:\1}}", line) for j, line in enumerate(templates))
     return tuple(line.format(*constants) for line in templates), apart
 
 

@@ -24,7 +24,7 @@ from tcprobe.isa.operand import WHOLE
 from tcprobe.plugins import discover
 
 ROWS = "tcprobe.isa.rows"
-_SHAPE = re.compile(r"\bm\d+n\d+k\d+\b")
+_SHAPE = re.compile(r"\bm[0-9]+n[0-9]+k[0-9]+\b")
 
 
 @cache
@@ -123,7 +123,7 @@ def may_hold(fragment: Fragment, experiments: Iterable[str]) -> Iterator[str]:
 @cache
 def _sizes(shape: str, sparse: bool) -> tuple[tuple[int, int], ...]:
     """Rows and columns of A as it is stored, of B, and of C and D."""
-    m, n, k = map(int, re.findall(r"\d+", shape))
+    m, n, k = map(int, re.findall(r"[0-9]+", shape))
     return (m, k // 2 if sparse else k), (k, n), (m, n)
 
 

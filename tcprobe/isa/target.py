@@ -19,7 +19,7 @@ from tcprobe.isa import arch
 @cache
 def version(text: str) -> tuple[int, int]:
     """A PTX ISA version "8.7" as (8, 7); RowError if it is not one."""
-    if not re.fullmatch(r"\d+\.\d+", text):
+    if not re.fullmatch(r"[0-9]+\.[0-9]+", text):
         raise RowError(f"{text!r} is not a PTX ISA version such as 7.0.")
     major, minor = text.split(".")
     return int(major), int(minor)

@@ -27,7 +27,7 @@ _SIDE = re.compile(r"[0-9]{1,13}")
 _MODE = re.compile(r"(?:(?:CU_TENSOR_MAP_)?SWIZZLE_)?(?:(?P<none>NONE)|(?P<span>32|64|128)B?)", re.IGNORECASE)
 _THREE = re.compile(
     r"(?:sw:|(?P<open>(?:cute::)?sw(?:izzle)?<))?"
-    r"\s*(?P<b>\d{1,3})\s*,\s*(?P<m>\d{1,3})\s*,\s*(?P<s>-?\d{1,3})\s*(?P<close>>)?",
+    r"\s*(?P<b>[0-9]{1,3})\s*,\s*(?P<m>[0-9]{1,3})\s*,\s*(?P<s>-?[0-9]{1,3})\s*(?P<close>>)?",
     re.IGNORECASE | re.ASCII,
 )
 
@@ -84,6 +84,23 @@ def sides(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
     if len(parts) > most or (most == 2 != len(parts)) or not all(_SIDE.fullmatch(part) for part in parts):
         raise UsageError(f"{text[:40]!r} is not {'two' if most == 2 else f'one to {most}'} numbers such as 128x64.")
     return tuple(map(int, parts))
+
+
+def map_tile(text: str) -> tuple[int, ...]:
+    """Sides of a tile that a tensor map copies, outer sides first as everywhere: 64, 128x64, 2x128x64; else UsageError.
+
+    Commas are how the driver's sides are written, inner first, so that they are refused here.
+
+    >>> map_tile("128x64")
+    (128, 64)
+    """
+    if "," in text:
+        turned = "x".join(map(str, reversed(sides(text))))
+        raise UsageError(
+            f"`tile` {text[:40]!r}: a tile is written as ROWSxCOLS, or outer sides before them (2x128x64). What the "
+            f"driver calls {text[:40]}, inner side first, is `tile` {turned}; its one box is `box` {text[:40]}."
+        )
+    return sides(text)
 
 
 def map_mode(text: str) -> str:

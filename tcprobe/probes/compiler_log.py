@@ -16,7 +16,7 @@ from tcprobe.isa.target import version
 from tcprobe.probes.ptx import Kernel
 from tcprobe.system.children import one_line
 
-_LINE = re.compile(r"line\s+(\d{1,9})\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
+_LINE = re.compile(r"line\s+([0-9]{1,9})\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
 HEADER_LINES = 4
 
 

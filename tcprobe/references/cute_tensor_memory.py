@@ -43,7 +43,7 @@ REDUCING = {
     for shape, name in (("32x32b", "LdRed32x32bOp"), ("16x32bx2", "LdRed16x32bx2Op"))
 }
 LEAST = {"tcgen05.ld.red": 2}  # repetitions; 1 for all others
-_FORM = r"(tcgen05\.(?:ld\.red|ld|st))\.(\w+?)(?:\.x(\d+))?"
+_FORM = r"(tcgen05\.(?:ld\.red|ld|st))\.(\w+?)(?:\.x([0-9]+))?"
 
 
 def claim(fragment: Fragment) -> Claim | str:

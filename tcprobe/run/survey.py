@@ -28,7 +28,7 @@ from tcprobe.values import Json
 
 SHOWN = ("sass", "derived")  # methods by which the code of an arch alone shows tables
 TOO_NEW = ".version 99.9\n.target sm_80\n.address_size 64\n"
-_CURRENT = re.compile(r"current version is '(\d{1,2}\.\d{1,2})'")
+_CURRENT = re.compile(r"current version is '([0-9]{1,2}\.[0-9]{1,2})'")
 
 
 class ComparedFact(NamedTuple):

@@ -32,7 +32,7 @@ from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
 from tcprobe.ask.convert.route import route
 from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
 from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, moves_cost, together
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARPGROUP
@@ -80,6 +80,14 @@ class Conversion(Described):
 
         yield from words.about(self)
         yield from words.rests_on(self)
+
+    @cached_property
+    def permuted(self) -> Conversion | None:
+        """The same with k in an order in which lanes exchange nothing, where they do here and there is one."""
+        t = self.tiling
+        if t.order or {"shuffle", "movmatrix"}.isdisjoint(self.costs) or t.target.fragment.role is not Role.FACTOR:
+            return None
+        return answer_or_none(lambda: convert_tiling(replace(t, order=k_order(t))))
 
     @property
     def words(self) -> str:
@@ -228,6 +236,8 @@ def _costs(plan: Plan, cast: Cast) -> dict[str, int]:
         counts.update(op.cost(cast))
     if cast.pair:  # a pair that several words need is converted once
         counts["cvt"] = len({pair for op in plan.ops if isinstance(op, Pack) for pair in op.pairs} - {(None, None)})
+    if cast.unit:  # so is a byte
+        counts["cvt"] = len({place for op in plan.ops if isinstance(op, Pack) for place in op.places} - {None})
     return {name: counts[name] for name in ("shuffle", "movmatrix", "cvt", "prmt", "select") if counts[name]}
 
 

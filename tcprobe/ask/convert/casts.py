@@ -15,7 +15,8 @@ from tcprobe.isa.fragment import Fragment
 
 @dataclass(frozen=True)
 class Cast:
-    """`pair` converts two elements (low, high) into the low bits of a word, `single` one into a word of its own.
+    """`pair` converts two elements (low, high) into the low bits of a word, `single` one into a word of its own, `unit`
+    two that are next to each other into the byte that they share.
 
     `bits` is the size of a converted element, `source` the C type of a source register, `target` the least arch.
     """
@@ -25,6 +26,7 @@ class Cast:
     source: str
     pair: str = ""
     single: str = ""
+    unit: str = ""
     target: int = 70
 
 
@@ -43,6 +45,12 @@ def _cvt_pack(to: str) -> Cast:
 
 # two conversions and a move, for archs before cvt.f16x2
 _TWO_HALVES = "{.reg .f16 l, h; cvt.rn.f16.f32 l, %2; cvt.rn.f16.f32 h, %1; mov.b32 %0, {l, h};}"
+
+# two numbers of 4 bits in a byte, the first below; from sm_100a, sm_120a and their families on
+_E2M1X2 = (
+    'asm("{.reg .b8 both; cvt.rn.satfinite.e2m1x2.f32 both, %1, %2; cvt.u32.u8 %0, both;}" : "=r"(d) '
+    ': "f"(high), "f"(low));'
+)
 
 CASTS = {
     ("f32", "f16"): _cvt_pair("f16", 16, 80),
@@ -66,11 +74,14 @@ CASTS = {
         pair='asm("cvt.rn.satfinite.e5m2x2.f16x2 %0, %1;" : "=h"(d) : "r"(both));',
         target=89,
     ),
+    ("f32", "e2m1"): Cast("f32 to e2m1", 8, "float", pair=f"{_E2M1X2} d = (d & 15) << 2 | (d & 240) << 6;", target=100),
     ("s32", "s8"): _cvt_pack("s8"),
     ("s32", "u8"): _cvt_pack("u8"),
 }
 
 
+# into elements of 4 bits; those in containers of 8 bits, which are shifted, are above
+PACKED = {("f32", "e2m1"): Cast("f32 to packed e2m1", 8, "float", unit=_E2M1X2, target=100)}
 OLDER = {
     ("f32", "f16"): Cast(
         "f32 to f16 in two", 16, "float", pair=f'asm("{_TWO_HALVES}" : "=r"(d) : "f"(high), "f"(low));'
@@ -90,10 +101,12 @@ def cast(from_: Fragment, to: Fragment, device: Arch) -> Cast:
     )
     if same and from_.slot_bits == to.slot_bits:
         return Cast("bits", max(8, from_.slot_bits), "double" if from_.slot_bits == 64 else "unsigned")
-    if pair not in CASTS or to.slot_bits != CASTS[pair].bits:
+    conversion = PACKED.get(pair) if to.slot_bits == 4 else CASTS.get(pair)
+    if conversion is None or to.slot_bits not in (4, conversion.bits):
         conversions = ", ".join(f"{a} to {b}" for a, b in CASTS)
         raise UsageError(f"no conversion from {from_.type} to {to.type}; known: the same type, {conversions}.")
-    conversion = CASTS[pair] if device.number >= CASTS[pair].target else OLDER.get(pair, CASTS[pair])
+    if device.number < conversion.target:
+        conversion = OLDER.get(pair, conversion)
     if device.number < conversion.target:
         raise UsageError(
             f"{device.name} has no instruction from {from_.type} to {to.type}; sm_{conversion.target} has."

@@ -124,8 +124,17 @@ def _pack_expression(pack: Pack, cast: Cast) -> str:
     if cast.single:
         (place,) = pack.places
         return f"{_function(cast)}({_element(place)})"
+    if cast.unit:
+        shifted = (f" << {8 * byte}" if byte else "" for byte in range(len(pack.places)))
+        return " | ".join(f"{_byte(place, cast)}{by}" for place, by in zip(pack.places, shifted, strict=True) if place)
     pairs = [_pair_expression(pair, cast) for pair in pack.pairs]
     return pairs[0] if len(pairs) == 1 else f"{pairs[0]} | {pairs[1]} << 16"
+
+
+def _byte(place: UnitPlace, cast: Cast) -> str:
+    """Two elements next to each other in the byte that they share."""
+    tile, unit = place
+    return f"{_function(cast)}({_element((tile, 2 * unit))}, {_element((tile, 2 * unit + 1))})"
 
 
 def _pair_expression(pair: tuple[UnitPlace | None, UnitPlace | None], cast: Cast) -> str:
@@ -175,7 +184,7 @@ def _helpers(plan: Plan, cast: Cast) -> list[str]:
     elif cast.source == "unsigned":
         arguments, statement = "unsigned both", cast.pair
     else:
-        arguments, statement = f"{cast.source} low, {cast.source} high", cast.pair
+        arguments, statement = f"{cast.source} low, {cast.source} high", cast.unit or cast.pair
     d = "unsigned short d" if '"=h"' in statement else "unsigned d"
     guard = f"TCPROBE_{_function(cast).upper()}"
     return [

@@ -32,8 +32,11 @@ class Pack:
         """cvt instructions, or prmt where units come from several registers or out of order."""
         if cast.name == "bits":
             return {"prmt": joins(self.places)}
-        if not cast.pair:
+        if cast.single:
             return {"cvt": 1}
+        if cast.unit:
+            count = len([place for place in self.places if place is not None])
+            return {"cvt": count, "prmt": count - 1}
         used = [pair for pair in self.pairs if pair != (None, None)]
         gather = sum(joins(pair) for pair in used) if cast.source == "unsigned" else 0
         chained = cast.source == "int"

@@ -47,6 +47,8 @@ def moves(conversion: Conversion) -> Iterator[str]:
         proof = "; no exchange of 32-bit words needs fewer shuffles" if fewest else ""
         yield f"per lane: {conversion.words}{proof}"
         yield from _cycles({"moves between lanes": conversion.cycles} if conversion.costs else {})
+    if conversion.permuted:
+        yield f"in another order of k lanes exchange nothing, by --permute-k: {conversion.permuted.words}"
     if conversion.tiling.order:
         yield f"order of k: {' '.join(map(str, conversion.tiling.order))}"
 

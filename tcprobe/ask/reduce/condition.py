@@ -109,6 +109,8 @@ def names(expression: Condition | Linear) -> list[str]:
 def condition(text: str) -> Condition:
     """The condition; UsageError says what cannot be read, and at which column."""
     parsed = None if number(text) is not None else _parse(text)
+    if isinstance(parsed, Linear) and parsed.terms:
+        raise UsageError(f"{quoted(text)} is compared with nothing: give a condition, such as 'row >= col'.")
     if parsed is None or isinstance(parsed, Linear):
         raise UsageError(f"{quoted(text)} is a number, not a condition such as 'row >= col'.")
     return parsed
@@ -250,7 +252,8 @@ class _Parser:
 
     def _condition(self, parsed: Condition | Linear) -> Condition:
         if isinstance(parsed, Linear):
-            raise self._error("a number where a condition should be")
+            what = "a value that is compared with nothing" if parsed.terms else "a number"
+            raise self._error(f"{what} where a condition should be")
         return parsed
 
     def _check(self, depth: int) -> None:

@@ -210,7 +210,7 @@ def _convert_less_zeros(weights: Repacking) -> Iterator[str]:
     yield "  const int first = MADE * number;"
     for line in way.zeroed:
         yield "  " + re.sub(
-            r"\{(\d):(\d)\}",
+            r"\{([0-9]):([0-9])\}",
             rf"zeros_of[(first + \1) / {each} * GROUPS / STEPS][scale_of((first + \1) % {each})][\2]",
             line,
         )

@@ -18,7 +18,7 @@ REPORTED: Mapping[str, str] = {
 }
 LISTS = ("SM70", "SM75", "SM80", "SM89", "SM90", "SM90_GMMA", "SM90_GMMA_EXT", "SM90_GMMA_SPARSE", "SM120")
 APART = {"SM61": "no tensor core", "SM100_UMMA": "operands in shared and tensor memory, no registers"}
-_GROUP = re.compile(r"SM90_64x(\d+)x(\d+)_([FS]\d+)(F16|BF16|TF32|S8|E4M3|E5M2)\4_SS(_SPARSE)?")
+_GROUP = re.compile(r"SM90_64x([0-9]+)x([0-9]+)_([FS][0-9]+)(F16|BF16|TF32|S8|E4M3|E5M2)\4_SS(_SPARSE)?")
 SPARSE_A = "of a sparse multiply it states columns of the whole A; which of them are stored is data"
 
 

@@ -106,10 +106,10 @@ def _tensor(kind: str, pair: str, sparse: str, _arguments: str) -> list[str]:
 
 
 _ATOMS: dict[str, Callable[..., list[str]]] = {
-    rf"SM\d+_(\d+)x(\d+)x(\d+)_((?:{_TYPES})*)_?([TN][TN])(?:_(XOR|AND)POPC)?(?:_SATURATE)?": _mma,
-    rf"SM90(?:_|::GMMA::(SPARSE::)?G?MMA_)64x(\d+)x(\d+)_((?:{_TYPES})+)_[RS]S\w*{_ARGUMENTS}": _group,
-    rf"([HIQB])GMMA(\.SP)?\.64x(\d+)x(\d+)((?:\.(?:{_TYPES}))*)(?:\.AND\.POPC)?": _gmma,
-    r"SM\d+_U(?:32|16)x([1248])_(LDSM|STSM)_([NT])": _copy,
+    rf"SM[0-9]+_([0-9]+)x([0-9]+)x([0-9]+)_((?:{_TYPES})*)_?([TN][TN])(?:_(XOR|AND)POPC)?(?:_SATURATE)?": _mma,
+    rf"SM90(?:_|::GMMA::(SPARSE::)?G?MMA_)64x([0-9]+)x([0-9]+)_((?:{_TYPES})+)_[RS]S\w*{_ARGUMENTS}": _group,
+    rf"([HIQB])GMMA(\.SP)?\.64x([0-9]+)x([0-9]+)((?:\.(?:{_TYPES}))*)(?:\.AND\.POPC)?": _gmma,
+    r"SM[0-9]+_U(?:32|16)x([1248])_(LDSM|STSM)_([NT])": _copy,
     r"(LDSM|STSM)\.16\.M(T?)88(?:\.([24]))?": _matrices,
     r"MOVM(?:\.16\.MT88)?|SM75_U32x1_MOVM_T": lambda: ["movmatrix"],
     rf"(?:\w+::)*SM120_(SPARSE_)?16x8x([0-9]{{1,3}})_TN(_VS)?{_ARGUMENTS}": _sm120,

@@ -25,7 +25,7 @@ from tcprobe.isa.names.words import Reading
 
 Candidate = Fragment | Instruction | SharedOperand
 T = TypeVar("T", Fragment, Instruction, SharedOperand)
-_VECTOR = re.compile(r"(scale_vec::\d)x")  # the one capital letter of an id
+_VECTOR = re.compile(r"(scale_vec::[0-9])x")  # the one capital letter of an id
 _UNORDERED = re.compile(r"\baligned\b.*\b(?:sync|aligned)\b|\bsync\.(?!aligned\b).*\b(?:sync|aligned)\b")
 
 
@@ -129,7 +129,7 @@ def _more(candidate: Candidate) -> tuple[str, ...]:
     if isinstance(candidate, SharedOperand):
         return ()
     stated = (word for values in candidate.stated.values() for value in values for word in str(value).split())
-    scales = (f"scale_vec::{word.lower()}" if re.fullmatch(r"\dX", word) else word for word in stated)
+    scales = (f"scale_vec::{word.lower()}" if re.fullmatch(r"[0-9]X", word) else word for word in stated)
     return (*(operand.type for operand in candidate.operands), *scales)
 
 

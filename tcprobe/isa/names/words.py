@@ -69,7 +69,7 @@ APART = {
 STEMS = {"wmma", "mma", "wgmma", "ldmatrix", "stmatrix", "movmatrix", "tcgen05"}  # first parts of ids
 # patterns stay text until they are used: most commands use none
 _WORD = r"(?:kind|sp|scale_vec|cta_group)::\w+|[^\s:]+"
-_SHAPE = r"(?:m)?(\d+)x(?:n)?(\d+)(?:x(?:k)?(\d+))?"
+_SHAPE = r"(?:m)?([0-9]+)x(?:n)?([0-9]+)(?:x(?:k)?([0-9]+))?"
 MOST_WORDS = 24
 
 
@@ -183,7 +183,7 @@ def _means(word: str, part: str) -> bool:
     return (
         part == word
         or ("|" in word and part in word.split("|"))
-        or (word[0] == "m" and part.startswith(word) and re.fullmatch(r"k\d+", part[len(word) :]) is not None)
+        or (word[0] == "m" and part.startswith(word) and re.fullmatch(r"k[0-9]+", part[len(word) :]) is not None)
     )
 
 

@@ -213,7 +213,7 @@ NAMES = {
 }
 LEAST = {"ld": 1, "st": 1, "ld.red": 2}  # the least NUM
 REDUCED = ("32x32b", "16x32bx2")
-_REPEATED = r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9]\d{0,2})"
+_REPEATED = r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9][0-9]{0,2})"
 
 
 def _moved(op: str, move: Transfer, number: int = 0) -> Instruction:

@@ -16,7 +16,7 @@ from tcprobe.pages.site.way import ways
 PAGE = "path/index.html"
 SHOWN = (200, 150, 77)  # row, column and k of what stands there before anybody chooses
 BOXES = (("row", "Row of A and D"), ("col", "Column of B and D"), ("k", "k"))
-_BYTE = re.compile(r"\bbyte (\d+)\b")
+_BYTE = re.compile(r"\bbyte ([0-9]+)\b")
 
 
 def views(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:

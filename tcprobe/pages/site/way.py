@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 WayPart = str | Json  # words, or how a number is made
 SAMPLED = (0, 1, 3, 6, 13, 27, 52, 105, 211)  # numbers of a sample, each within the tile
 AXES = {"a": "rk", "b": "ck", "d": "rc"}
-_NUMBER = re.compile(r"\d+")
-_STAGE, _FIRST_K = re.compile(r"\bstage \d+"), re.compile(r"\bat k \d+")
+_NUMBER = re.compile(r"[0-9]+")
+_STAGE, _FIRST_K = re.compile(r"\bstage [0-9]+"), re.compile(r"\bat k [0-9]+")
 
 
 def ways(kernel: GemmKernel) -> Json:

@@ -28,7 +28,7 @@ METHODS = ("live",)
 COLUMNS = 512
 MOST_ROWS, MOST_RUNS = 256, 1 << 16
 _MULTIPLIED = re.compile(
-    r"(?P<form>tcgen05\.mma\.[\w.:]{1,60})\.(?P<operand>d|a|e|scale_a|scale_b)\.m(?P<m>\d{1,3})n(?P<n>\d{1,3})"
+    r"(?P<form>tcgen05\.mma\.[\w.:]{1,60})\.(?P<operand>d|a|e|scale_a|scale_b)\.m(?P<m>[0-9]{1,3})n(?P<n>[0-9]{1,3})"
     r"(?:\.(?P<type>f16|f32|s32))?(?:\.(?P<vector>[1-6])x)?(?:\.selector(?P<selector>[0-3]))?"
 )
 _COPIED = re.compile(r"(?P<form>tcgen05\.cp\.\w{1,9})\.memory(?:\.(?P<multicast>warpx[\w:]{1,9}))?")
