@@ -23,13 +23,12 @@ from tcprobe.ask.path.steps import vector
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Tile
-from tcprobe.cli.options import Number
-from tcprobe.cli.places import ElementType
 from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
 from tcprobe.question.declare import Names, Option, command
+from tcprobe.question.options import ElementType, Number
 from tcprobe.question.shared import (
     ArchOption,
     JsonOption,

@@ -9,14 +9,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tcprobe.layout.spelling import SwizzleName
+    from tcprobe.question.options import PlaceRequest
     from tcprobe.store.choose import Layers
-
-
-class PlaceRequest(TypedDict):
-    """Where a tile lies in shared memory."""
-
-    placed: str | None
-    swizzle: SwizzleName | None
 
 
 class CodeRequest(TypedDict):

@@ -1,7 +1,9 @@
 """Questions: each is a Python function that users call, and the command that is made from it.
 
     declare      `Option`, `Names` and `command`: how a function becomes a command
-    shared       options that several questions have; how an answer is printed
+    options, shared    types of options, and those that several questions have; how an answer is printed
+    naming, arguments  names among the words of a command line; what Python passes
+    wrapping, terminal lines as wide as a terminal, progress, a pager
 
 The question of the command NAME is `tcprobe.ask.NAME`, a file or a folder, and nothing else names it.
 """

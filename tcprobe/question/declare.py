@@ -28,8 +28,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import click
 
-from tcprobe.cli import naming
-from tcprobe.cli.options import Given, Number, fragment_names
+from tcprobe.question import naming
+from tcprobe.question.options import Given, Number, fragment_names
 from tcprobe.text import message
 
 Answering = Callable[..., Any]
