@@ -27,7 +27,7 @@ from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
-from tcprobe.question.declare import Names, Option, command
+from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, Number
 from tcprobe.question.shared import (
     ArchOption,
@@ -274,7 +274,7 @@ Global = Annotated[
 
 
 def load(
-    name: Annotated[str | Cell, Names("FRAGMENT")],
+    name: Annotated[str | Cell, NameWords("FRAGMENT")],
     *,
     source: Annotated[Literal["global"], Option("--from", "Where the matrix is.", shown=True)] = "global",
     ld: Annotated[
@@ -357,7 +357,7 @@ def print_load(
     namespace: NamespaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Names, JSON, or the code that loads or, with `packer`, stores."""
+    """NameWords, JSON, or the code that loads or, with `packer`, stores."""
     if packer:
         if isinstance(plan, StraightLoad):
             raise UsageError("`packer`: only for repacked weights; give `repack` too.")

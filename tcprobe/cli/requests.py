@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from tcprobe.question.options import PlaceRequest
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tcprobe.layout.spelling import SwizzleName
-    from tcprobe.question.options import PlaceRequest
     from tcprobe.store.choose import Layers
 
 
