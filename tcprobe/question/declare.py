@@ -3,7 +3,9 @@
 A parameter's annotation says which option it is, the docstring is the help:
 
     def load(
-        name: Annotated[str | Cell, NameWords("FRAGMENT")], *, ld: Annotated[int | None, Option("--ld", "Stride.")] = None
+        name: Annotated[str | Cell, NameWords("FRAGMENT")],
+        *,
+        ld: Annotated[int | None, Option("--ld", "Stride.")] = None,
     ) -> StraightLoad:
         \"\"\"Load FRAGMENT straight from global memory.\"\"\"
 

@@ -96,7 +96,7 @@ def _is_gpu(name_words: Sequence[str]) -> bool:
 
 
 def split_names(tokens: Sequence[str]) -> list[str]:
-    """NameWords of a command line: each for itself, unless one of them is a bare word such as f32. Then they are words of
+    """Names of a command line: each for itself, unless one of them is a bare word such as f32. Then they are words of
     one name; or of several, each with an operand at its end, or all at their beginning. A file of a table comes first.
     """
     from tcprobe.isa import inventory
