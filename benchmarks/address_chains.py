@@ -20,9 +20,8 @@ from tcprobe.isa.arch import WARP, arch
 from tcprobe.probes import dialogues, timing
 from tcprobe.probes.cost_moves import BASE, COPIES, TimedMove
 from tcprobe.probes.experiment import TimedCode
-from tcprobe.probes.proof import working_opcodes
 from tcprobe.probes.ptx import Kernel, module
-from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.probes.timing import Loop, TimedBlock, working_opcodes
 from tcprobe.run import driver
 from tcprobe.sass.cubin import assemble, listing
 from tcprobe.sass.elf import code_by_kernel

@@ -22,8 +22,9 @@ import numpy as np
 from tcprobe.isa.arch import arch
 from tcprobe.layout.arrays import Floats
 from tcprobe.probes import dialogues, timing
-from tcprobe.probes.cost_bulk import BULKS, COPIES, SIZES
-from tcprobe.probes.cost_clock import BLOCKS, numbers
+from tcprobe.probes.cost_moves import BULK_COPIES as COPIES
+from tcprobe.probes.cost_moves import BULKS, SIZES
+from tcprobe.probes.cost_warpgroups import BLOCKS, numbers
 from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.probes import banks, dialogues, timing
-from tcprobe.probes.bank_experiments import BankExperiment
-from tcprobe.probes.banks import AREA, Cases
+from tcprobe.probes.banks import AREA, BankExperiment, Cases
 from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock
 from tcprobe.store.cell import load
 from tcprobe.store.choose import default

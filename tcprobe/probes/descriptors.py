@@ -3,6 +3,12 @@
 CODED_BYTES of shared memory encode the number of every element there. The other factor selects one k for each row of D
 (A in registers, if B is coded) or each column (B, if A is coded). So every D slot gets the number of one element of
 memory, for any strides, even if matrix elements share an address.
+
+Which elements descriptors lead to, and products through descriptors.
+
+    tcprobe run --family descriptors
+
+The fragments of wgmma must be measured first: their tables come from the results folder, or from the published results.
 """
 
 from __future__ import annotations
@@ -15,22 +21,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import resolve
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.layout.predicted import NIBBLE, picked_k
 from tcprobe.layout.table import Table, Tables
-from tcprobe.probes.emulation import NUMBERS, elements
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
-from tcprobe.probes.slots import pack
-from tcprobe.probes.sparse_images import fields, random_metadata
+from tcprobe.probes.slots import NUMBERS, element_numbers, pack
+from tcprobe.probes.sparse_decode import fields, random_metadata
 from tcprobe.probes.wgmma import LAST, CodedRun, coded_images, decode_answers, k_bytes, ones_by_k, uniform
-from tcprobe.probes.wgmma_kernels import kernel
-from tcprobe.probes.wgmma_op import behind
+from tcprobe.probes.wgmma_kernels import behind, kernel
+from tcprobe.store.kinds import descriptors as saved
 
 CODED_BYTES = 1 << 16
 DESCRIPTORS = 84  # at most, of each case
@@ -127,7 +135,7 @@ def _metadata(case: Case, image_count: int) -> list[int]:
 def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
     """Images of A in registers: in image y, row m has a single one, at (m + y * 64) % columns. Twice if A is sparse."""
     a = instruction.fragment("a")
-    index, used = elements(table, a)
+    index, used = element_numbers(table, a)
     m, s = np.divmod(index, a.cols)
     shifts = np.arange(-(-a.cols // a.rows))[:, None]
     registers = np.zeros((len(shifts), a.slots), np.uint64)
@@ -139,7 +147,7 @@ def numbers_in_memory(case: Case, tables: Tables, raw: Bytes) -> Ints:
     """By descriptor, the number in memory of every element: (descriptors, rows, cols)."""
     row, factor = case.instruction, case.operand.held
     d = row.fragment("d")
-    index, used = elements(tables["d"], d)
+    index, used = element_numbers(tables["d"], d)
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(case.descriptors), d.slots)
     numbers = decode_answers(row, words, len(coded_images(factor, CODED_BYTES)))[:, :, used]
     m, n = np.divmod(index, d.cols)
@@ -229,7 +237,7 @@ class RandomProducts:
     def wrong(self, table: Table, raw: Bytes) -> int:
         """How many products differ from the expected ones; `table` is D's."""
         d = self.instruction.fragment("d")
-        index, used = elements(table, d)
+        index, used = element_numbers(table, d)
         numbers = np.ascontiguousarray(raw).view(NUMBERS[d.type]).reshape(len(self.d), -1)
         d_of_index = np.zeros(self.d.shape, np.float64).reshape(len(self.d), -1)
         d_of_index[:, index] = numbers[:, used]
@@ -300,7 +308,7 @@ def _products(
 def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
     """By image, the column of A of each stored element."""
     rule = sparsity(e)
-    index, used = elements(table, e)
+    index, used = element_numbers(table, e)
     index_fields = np.zeros((len(metadata), e.rows * e.cols), np.int64)
     index_fields[:, index] = fields(rule, metadata)[:, used]
     columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + index_fields.reshape(-1, e.rows, e.cols)
@@ -341,7 +349,111 @@ def patterns(operand: SharedOperand, integers: Ints) -> Any:
 
 def _registers(instruction: Instruction, numbers_of_a: Ints, table: Table) -> Bytes:
     a = instruction.fragment("a")
-    index, used = elements(table, a)
+    index, used = element_numbers(table, a)
     registers = np.zeros((len(numbers_of_a), a.slots), np.uint64)
     registers[:, used] = patterns(behind(instruction, "a_smem"), numbers_of_a).reshape(len(numbers_of_a), -1)[:, index]
     return pack(registers, a.slot_bits)
+
+
+KIND = "descriptors"
+PRODUCTS = 12  # for each form, place of A and pair of majors
+PRODUCT_N = (8, 24, 64, 128, 256)
+
+
+def _tables(instruction: Instruction, bench: Bench) -> Tables:
+    return known_tables(instruction, bench.known_table, "tcprobe run 'wgmma*'")
+
+
+@dataclass(frozen=True)
+class DescriptorExperiment(Dialogue):
+    """All descriptors of a case."""
+
+    case: Case
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """Operand, major and swizzle."""
+        return f"{self.case.operand.id}.{self.case.major}.{self.case.swizzle}"
+
+    @property
+    def target(self) -> Target:
+        """The target that the form needs."""
+        return self.case.instruction.target
+
+    def kernels(self) -> list[Kernel]:
+        """The form's kernel with the operand coded."""
+        return [kernel(self.case.instruction, "codes", self.case.operand.held.name, self.case.majors)]
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "seen": by descriptor, the number in memory of every element."""
+        tables = _tables(self.case.instruction, bench)
+        return {"seen": numbers_in_memory(self.case, tables, bench.run([launch(self.case, tables)])[0])}
+
+    def conclude(self, reading: Readout, context: Context) -> saved.Body:
+        """How many elements are where the formula predicts."""
+        return saved.Body(case=_entry(judge(self.case, reading["seen"])))
+
+
+def _entry(judgement: CaseJudgement) -> saved.CaseCounts:
+    factor, case = judgement.case.operand.held, judgement.case
+    ignored = [field for field, (same, count) in judgement.without.items() if count and same == count]
+    return saved.CaseCounts(
+        factor.name,
+        factor.slot_bits,
+        case.major,
+        case.swizzle,
+        case.instruction.id,
+        len(case.descriptors),
+        judgement.elements,
+        judgement.agree,
+        judgement.readings,
+        ignored,
+    )
+
+
+@dataclass(frozen=True)
+class ProductExperiment(Dialogue):
+    """Products of random matrices through random descriptors, with A in registers and in shared memory."""
+
+    instruction: Instruction
+    count: int = PRODUCTS
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The form's id with a suffix."""
+        return f"{self.instruction.id}{saved.PRODUCTS}"
+
+    @property
+    def target(self) -> Target:
+        """The target that the form needs."""
+        return self.instruction.target
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels of all majors and both places of A."""
+        return list(kernels_of_products(self.instruction))
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "products" and "wrong": how many there are, one number each."""
+        row, seed = self.instruction, len(self.instruction.id)
+        tables = _tables(row, bench)
+        runs = [
+            random_product
+            for coded in ("b_smem", "a_smem")
+            for random_product in products(row, coded, tables, self.count, seed)
+        ]
+        wrong = sum(
+            random_product.wrong(tables["d"], bench.run([random_product.launch])[0].copy()) for random_product in runs
+        )
+        return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
+
+    def conclude(self, reading: Readout, context: Context) -> saved.Body:
+        """How many products are wrong."""
+        return saved.Body(products=saved.ProductCounts(int(reading["products"][0]), int(reading["wrong"][0])))
+
+
+def experiments() -> list[Dialogue]:
+    """One experiment for each case; then products of every type, with some N."""
+    rows = [row for row in inventory.instructions().values() if row.described and row.shape.n in PRODUCT_N]
+    return [*map(DescriptorExperiment, cases()), *map(ProductExperiment, rows)]

@@ -28,9 +28,8 @@ from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.wgmma import k_bytes, places
-from tcprobe.probes.wgmma_input_kernels import copy_to_shared
+from tcprobe.probes.wgmma_kernels import Warpgroup, behind, copy_to_shared
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
-from tcprobe.probes.wgmma_op import Warpgroup, behind
 
 LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
 SATFINITE = ".satfinite"

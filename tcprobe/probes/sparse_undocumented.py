@@ -24,8 +24,7 @@ from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, known_t
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
-from tcprobe.probes.sparse_decode import decode_selector
-from tcprobe.probes.sparse_images import PLACES, b_images
+from tcprobe.probes.sparse_decode import PLACES, b_images, decode_selector
 from tcprobe.store.kinds.undocumented import SELECTOR, Body, Outcome
 from tcprobe.text import one_line
 

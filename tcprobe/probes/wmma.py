@@ -21,10 +21,9 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.emulation import InMemory, positions
 from tcprobe.probes.experiment import Conclusion, Context, Readout
 from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
-from tcprobe.probes.slots import bit_length, pack, unpack
+from tcprobe.probes.slots import InMemory, bit_length, pack, positions, unpack
 from tcprobe.store.measurement import MEMORY
 
 PAD_BITS = 256  # keeps every leading dimension a multiple of 16 bytes (PTX ISA 9.7.14.4.3)
