@@ -20,7 +20,7 @@ from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.pages import costs
 from tcprobe.probes import cost_warpgroups, dialogues
 from tcprobe.probes.cost_multiplies import BOX, FMA
-from tcprobe.probes.cost_warpgroups import COPIES, flown_loops
+from tcprobe.probes.cost_warpgroups import COPIES, warpgroup_loops
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT, Seen, prove
 from tcprobe.references.cost import rows, rows_about
@@ -70,7 +70,7 @@ def test_an_argument_in_local_memory_is_part_of_a_call_and_more_is_spilled():
 def test_a_round_has_few_copies_where_compilers_take_long():
     """Each loop keeps as many in flight as it is named for, and a round trip has whole groups."""
     for row in inventory.executed_by(WARPGROUP):
-        for one in flown_loops(row) if row.described else ():
+        for one in warpgroup_loops(row) if row.described else ():
             assert one.copies == COPIES or row.shape.n >= 96
             assert not one.trip or (one.copies % one.in_flight == 0 and one.copies >= 4)
 

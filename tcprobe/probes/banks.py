@@ -41,7 +41,7 @@ from tcprobe.layout.banks import IDLE, BankRule, Judge
 from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, tags_from_pairs
 from tcprobe.layout.source_tags import access_cycles as with_lookups
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry, identifier
+from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
 from tcprobe.store.kinds.banks import Body, Misfit, Second
 
 WARPS = 16
@@ -65,15 +65,10 @@ class Cases(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Timing:
-    """The op of a timing kernel. Only a GPU can run it."""
+class Timing(NotEmulated):
+    """The op of a timing kernel."""
 
-    access: str
-    from_code: bool = False
-
-    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Raises ProbeError: layouts do not determine timing."""
-        raise ProbeError(f"{launch.kernel.name}: how long {self.access} takes cannot be emulated.")
+    access: str = ""
 
 
 def kernel(access: SharedAccess) -> Kernel:
@@ -86,7 +81,8 @@ def kernel(access: SharedAccess) -> Kernel:
         ".reg .pred %active, %more, %first;",
     ]
     text = memory + entry(name, POINTERS, registers, _body(access, name))
-    return Kernel(name, Timing(access.name), text, access.target, optimised=True)
+    op = Timing(f"how long {access.name} takes cannot be emulated", access=access.name)
+    return Kernel(name, op, text, access.target, optimised=True)
 
 
 def _body(access: SharedAccess, name: str) -> list[str]:

@@ -18,18 +18,16 @@ from functools import partial
 
 import numpy as np
 
-from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Floats
 from tcprobe.probes import ptx
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Readout
-from tcprobe.probes.timing import DECIMALS, KIND, Costs, Loop, ProvedNumbers, Run, TimedBlock, mbarrier_wait
-from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
+from tcprobe.probes.timing import DECIMALS, KIND, Costs, ProvedNumbers, Run, TimedBlock, TimedLoop, mbarrier_wait
+from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
 __all__ = ("KIND", "experiments")
@@ -61,12 +59,12 @@ class TimedMove:
     stride: int = 0
     ends: tuple[str, ...] = ()
 
-    def chain(self) -> Loop:
+    def chain(self) -> TimedLoop:
         """Each copy takes its address or source from the one before."""
         names = self._names(0)
         return self._loop("chain", [self.ptx_text(names, names[-1])] * COPIES, names, names)
 
-    def many(self) -> Loop:
+    def many(self) -> TimedLoop:
         """Independent copies; what they load goes into one register."""
         names = [name for copy in range(COPIES) for name in self._names(copy)]
         body = [self.ptx_text(self._names(copy), f"%at{copy}") for copy in range(COPIES)]
@@ -74,15 +72,15 @@ class TimedMove:
         grown = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(COPIES)]
         return self._loop("many", [*body, *joined, *grown, *self.ends], [*names, "%joined"], ["%joined"])
 
-    def trip(self) -> Loop:
+    def trip(self) -> TimedLoop:
         """Each copy is waited for."""
         body = [line for _ in range(COPIES) for line in (self.ptx_text([], "%at0"), *self.ends)]
         return self._loop("trip", body, ["%joined"], ["%joined"])
 
     def _loop(
         self, variant: str, ptx_lines: Sequence[str], loaded: Sequence[str], result_registers: Sequence[str]
-    ) -> Loop:
-        return Loop(
+    ) -> TimedLoop:
+        return TimedLoop(
             self.name,
             variant,
             self.target,
@@ -125,10 +123,6 @@ class TimedMove:
         return [*plain, *([TimedBlock(WARPS[-1] * WARP, 0, (p * ROW,)) for p in PASSES[1:]] if self.matrices else [])]
 
 
-def _vector(names: Sequence[str]) -> str:
-    return f"{{{', '.join(names)}}}" if len(names) > 1 else names[0]
-
-
 def _load(form: str, names: Sequence[str], address: str) -> str:
     return f"{form} {_vector(names)}, [{address}{'' if address.startswith('%at') else f'+{BASE}'}];"
 
@@ -137,62 +131,38 @@ def _store(form: str, names: Sequence[str], address: str) -> str:
     return f"{form} [{address}], {_vector(names)};"
 
 
+def _vector(names: Sequence[str]) -> str:
+    return f"{{{', '.join(names)}}}" if len(names) > 1 else names[0]
+
+
 def _matrix(form: str, names: Sequence[str], address: str, loads: bool) -> str:
-    registers = f"{{{', '.join(names)}}}"
-    return _load(form, [registers], address) if loads else f"{form} [{address}], {registers};"
+    return (_load if loads else _store)(form, [f"{{{', '.join(names)}}}"], address)
 
 
 def _substitute(form: str, names: Sequence[str], source: str) -> str:
     return form.replace("{to}", names[0] if names else "").replace("{source}", source)
 
 
-def _moves() -> list[TimedMove]:
-    matrices = [*map(_matrix_move, inventory.of_family("ldmatrix", "stmatrix")), *_exchanges()]
-    return [*matrices, *_shared_memory_moves(), *_shuffles(), *_copies()]
-
-
-def _matrix_move(instruction: Instruction) -> TimedMove:
-    """ldmatrix or stmatrix."""
-    loads = instruction.family == "ldmatrix"
-    return TimedMove(
-        instruction.id,
-        instruction.target.at_least(ptx.ALIGNED),
-        "LDSM" if loads else "STSM",
-        instruction.fragment("d" if loads else "a").registers,
-        partial(_matrix, instruction.name, loads=loads),
-        loads,
-        loads,
-        matrices=True,
-        stride=ROW,
-    )
-
-
-def _exchanges() -> Iterator[TimedMove]:
+def _moves() -> Iterator[TimedMove]:
+    """Matrix moves, loads and stores of shared memory by width, shuffles, cp.async by bytes and cache operator."""
+    for row in inventory.of_family("ldmatrix", "stmatrix"):
+        loads = row.family == "ldmatrix"
+        target, opcode = row.target.at_least(ptx.ALIGNED), "LDSM" if loads else "STSM"
+        count = row.fragment("d" if loads else "a").registers
+        ptx_text = partial(_matrix, row.name, loads=loads)
+        yield TimedMove(row.id, target, opcode, count, ptx_text, loads, loads, matrices=True, stride=ROW)
     for row in inventory.of_family("movmatrix"):
         yield TimedMove(row.id, row.target, "MOVM", 1, partial(_substitute, f"{row.name} {{to}}, {{source}};"))
-
-
-def _shared_memory_moves() -> Iterator[TimedMove]:
-    """Loads and stores by width."""
     for name, access in accesses().items():
-        kind = name.split(".")[0]
-        if kind not in ("ld", "st"):
-            continue
-        loads, count = kind == "ld", max(1, access.bytes // 4)
-        form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
-        ptx_text, opcode = partial(_load if loads else _store, form), "LDS" if loads else "STS"
-        yield TimedMove(name, access.target, opcode, count, ptx_text, loads, loads, stride=access.bytes)
-
-
-def _shuffles() -> Iterator[TimedMove]:
+        kind, loads, count = name.split(".")[0], name.startswith("ld."), max(1, access.bytes // 4)
+        if kind in ("ld", "st"):
+            form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
+            ptx_text, opcode = partial(_load if loads else _store, form), "LDS" if loads else "STS"
+            yield TimedMove(name, access.target, opcode, count, ptx_text, loads, loads, stride=access.bytes)
     for mode in ("idx", "up", "down", "bfly"):
         form = f"shfl.sync.{mode}.b32"
         ptx_text = partial(_substitute, f"{form} {{to}}, {{source}}, %address, 31, -1;")
         yield TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, ptx_text, stride=1)
-
-
-def _copies() -> Iterator[TimedMove]:
-    """cp.async by bytes and cache operator."""
     for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
         name, target = f"cp.async.{way}.{size}", Target("sm_80", "7.0")
         ptx_text = partial(_substitute, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
@@ -218,36 +188,29 @@ class MoveCosts(Costs):
 
     def runs(self) -> dict[str, Run]:
         """Independent moves by warps; a chain, round trips, in one warp."""
-        move = self.move
-        runs = {"many": Run(move.many().kernel(), move.blocks())}
-        if move.chained:
-            runs["chain"] = Run(move.chain().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
-        if move.ends:
-            runs["trip"] = Run(move.trip().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
-        return runs
+        move, one_warp = self.move, [TimedBlock(WARP, 0, (self.move.stride,))]
+        chain = {"chain": move.chain().run(one_warp)} if move.chained else {}
+        trip = {"trip": move.trip().run(one_warp)} if move.ends else {}
+        return {"many": move.many().run(move.blocks()), **chain, **trip}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the machine code of `many` is as expected."""
         proved, move = ProvedNumbers(reading), self.move
-        each = {o: 1 for o in proved.each("many") if o.split(".")[0] == move.opcode}
-        ends = dict.fromkeys(WAITS, 1) if move.ends else {}
-        cycles = proved.cycles_of_copy("many", COPIES, each, ends)
+        each, _ = proved.split("many", move.opcode.__eq__)
+        cycles = proved.cycles_of_copy("many", COPIES, each, dict.fromkeys(WAITS, 1) if move.ends else {})
         if cycles is None:
-            raise ProbeError(proved.refused["many"])
+            raise proved.refusal()
         points, passes = _by_warps_and_passes(move, cycles)
         chain = proved.cycles_of_copy("chain", COPIES, each) if move.chained else None
         trip = proved.cycles_of_copy("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
-        return Body(
-            opcodes=dict.fromkeys(each, 1.0),
-            spread=proved.spread,
+        return proved.body(
+            each,
             latency=None if chain is None else float(chain[0]),
             interval=interval(points),
             one_warp=points[0].cycles,
             curve=points,
             passes=passes,
-            mhz=proved.mhz,
             round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)],
-            refused=proved.refused,
         )
 
 
@@ -282,10 +245,10 @@ class Bulk:
     tiled: bool
     opcode: str
 
-    def loop(self) -> Loop:
+    def loop(self) -> TimedLoop:
         """COPIES copies, one after the other, by one thread."""
         body = [line for n in range(BULK_COPIES) for line in self._copy(n)]
-        return Loop(
+        return TimedLoop(
             self.name,
             "trip",
             HOPPER,
@@ -336,15 +299,10 @@ class Bulk:
         return tuple(128 * rows for rows in TILES) if self.tiled else SIZES
 
     def run(self) -> Run:
-        """One block of one thread for each size."""
-        maps = tuple(_box(size) for size in self.sizes) if self.tiled else ()
+        """One block of one thread for each size; boxes have rows of 128 bytes and no swizzle."""
+        boxes = [packed_map("UINT8", (128, 256), (128, size // 128)) for size in self.sizes if self.tiled]
         blocks = [TimedBlock(1, 0, (size,)) for size in self.sizes]
-        return Run(self.loop().kernel(), blocks, maps, np.zeros((1, BULK_AREA), np.uint8))
-
-
-def _box(size: int) -> TensorMap:
-    """The map of a box of `size` bytes, in rows of 128 bytes, without a swizzle."""
-    return packed_map("UINT8", (128, 256), (128, size // 128))
+        return self.loop().run(blocks, tuple(boxes), np.zeros((1, BULK_AREA), np.uint8))
 
 
 BULKS = (
@@ -378,14 +336,12 @@ class BulkCosts(Costs):
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The round trips; ProbeError unless the loop's machine code is as expected."""
         proved = ProvedNumbers(reading)
-        counts = proved.each("trip")
-        each = {o: 1 for o in counts if o.split(".")[0] == self.bulk.opcode}
-        around = {o: n for o, n in counts.items() if o not in each}
+        each, around = proved.split("trip", self.bulk.opcode.__eq__)
         cycles = proved.cycles_of_copy("trip", BULK_COPIES, each, around)
         if cycles is None:
-            raise ProbeError(proved.refused["trip"])
+            raise proved.refusal()
         trips = [Trip(value, size) for size, value in zip(self.bulk.sizes, cycles.tolist(), strict=True)]
-        return Body(opcodes=dict.fromkeys(each, 1.0), spread=proved.spread, round_trip=trips, mhz=proved.mhz)
+        return proved.body(each, round_trip=trips)
 
 
 def experiments() -> list[Costs]:

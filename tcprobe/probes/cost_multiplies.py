@@ -26,14 +26,12 @@ from typing import Literal
 
 import numpy as np
 
-from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.operand import ACCUMULATORS, FACTORS, Role
-from tcprobe.layout.arrays import Bytes
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.timing import (
@@ -43,12 +41,11 @@ from tcprobe.probes.timing import (
     RANDOM,
     Costs,
     Counts,
-    Loop,
-    OfRow,
+    FormCosts,
     ProvedNumbers,
     Run,
-    Seen,
     TimedBlock,
+    TimedLoop,
     mbarrier_wait,
     threads_for,
 )
@@ -180,7 +177,7 @@ def overlapped_ids() -> list[str]:
     return [*(f"mma.{form}" for form in warp), *(f"wgmma.mma_async.{form}" for form in groups)]
 
 
-def combined_loop(multiply: Loop, partner: Partner, loops: OverlapPart) -> Loop:
+def combined_loop(multiply: TimedLoop, partner: Partner, loops: OverlapPart) -> TimedLoop:
     """The loop of a multiply and its partner, or of one of them alone.
 
     `multiply_loop.body` may begin with lines of the round; the rest is the same number of lines for each copy.
@@ -195,7 +192,7 @@ def combined_loop(multiply: Loop, partner: Partner, loops: OverlapPart) -> Loop:
         for line in group
     ]
     head = multiply.body[: len(multiply.body) % PAIR_COPIES] if loops != "second" else []
-    return Loop(
+    return TimedLoop(
         multiply.subject,
         f"{loops}.{partner.name}",
         multiply.target.at_least(partner.ptx),
@@ -213,29 +210,21 @@ def combined_loop(multiply: Loop, partner: Partner, loops: OverlapPart) -> Loop:
     )
 
 
-def _copy(loop: Loop, copy: int) -> list[str]:
+def _copy(loop: TimedLoop, copy: int) -> list[str]:
     head = len(loop.body) % PAIR_COPIES
     each = len(loop.body) // PAIR_COPIES
     return list(loop.body[head + copy * each : head + (copy + 1) * each])
 
 
-def runs(instruction: Instruction, multiply: Loop, timed_block: TimedBlock) -> dict[str, Run]:
+def runs(instruction: Instruction, multiply: TimedLoop, timed_block: TimedBlock) -> dict[str, Run]:
     """For each partner, the pair and both alone."""
     return {
-        f"{part}.{partner.name}": Run(
-            combined_loop(multiply, partner, part).kernel(),
-            [timed_block],
-            partner.maps,
-            zeros() if partner.maps else None,
+        f"{part}.{partner.name}": combined_loop(multiply, partner, part).run(
+            [timed_block], partner.maps, np.zeros((1, INPUT_BYTES), np.uint8) if partner.maps else None
         )
         for partner in partners(instruction)
         for part in PARTS
     }
-
-
-def zeros() -> Bytes:
-    """The input that tensor maps describe."""
-    return np.zeros((1, INPUT_BYTES), np.uint8)
 
 
 def overlaps(
@@ -252,7 +241,8 @@ def overlaps(
         cycles = []
         for part in PARTS:
             variant = f"{part}.{partner.name}"
-            beside = {**(around if part != "second" else {}), **_kept_opcodes(proved.each(variant), partner)}
+            kept = {opcode: n for opcode, n in proved.each(variant).items() if opcode.startswith(partner.kept)}
+            beside = {**(around if part != "second" else {}), **kept}
             cycles.append(proved.cycles_of_round(variant, expected[part], beside, PAIR_COPIES))
         if all(times is not None for times in cycles):
             together, *alone = (round(float(times[0]), DECIMALS) for times in cycles if times is not None)
@@ -260,11 +250,6 @@ def overlaps(
                 alone, together, PAIR_WARPS if instruction.threads == WARP else WARPGROUP // WARP
             )
     return by_partner
-
-
-def _kept_opcodes(loop_opcodes: Mapping[str, int], partner: Partner) -> Mapping[str, int]:
-    """The opcodes of a loop that its partner needs besides its own."""
-    return {opcode: n for opcode, n in loop_opcodes.items() if opcode.startswith(partner.kept)}
 
 
 def rows() -> list[Instruction]:
@@ -287,7 +272,7 @@ Names = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Chained:
+class ChainLoop:
     """`chains` side by side through operand `through`: "c", "a" or "b"."""
 
     row: Instruction
@@ -310,19 +295,9 @@ class Chained:
         return inputs + self.chains * d + (0 if c == d and self.through == "c" else c)
 
     @property
-    def _spare(self) -> int:
-        """Most registers that an emulated form takes for itself."""
-        return EMULATION if may_be_emulated(self.row) else 0
-
-    @property
-    def fits(self) -> bool:
-        """Whether a thread has enough registers."""
-        return self.registers <= MOST_REGISTERS
-
-    @property
     def threads(self) -> int:
         """Most threads of a block."""
-        return threads_for(self.registers + self._spare)
+        return threads_for(self.registers + (EMULATION if may_be_emulated(self.row) else 0))
 
     def blocks(self) -> list[TimedBlock]:
         """Chains through C in blocks of every number of warps; the others in one warp."""
@@ -332,20 +307,23 @@ class Chained:
         random = [TimedBlock(warps[-1] * WARP, RANDOM)] if self.chains == RANDOM_CHAINS else []
         return [*(TimedBlock(n * WARP) for n in warps), *random]
 
-    def loop(self) -> Loop:
+    def loop(self) -> TimedLoop:
         """The loop to be timed."""
         results = [name for chain in range(self.chains) for name in self._names("d", chain)]
-        return Loop(
+        # metadata and scales are values that the compiler does not know
+        hidden = [(f, METADATA if f.role is Role.METADATA else f.one * 0x01010101) for f in self._others]
+        loaded = [*(name for f in self._plain for name in self._own(f)), *results]
+        return TimedLoop(
             self.row.id,
             self.variant,
             self.row.target.at_least(ptx.ALIGNED),
             self.copies,
             [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
-            [*(name for f in self._plain for name in self._own(f)), *results],
+            loaded,
             results,
-            self._declarations(),
-            self._before(),
-            wide=frozenset(n for n in self._all if self._wide),
+            [ptx.declare(f.operand, f) for f in self._others],
+            [f"xor.b32 %{f.operand}0, %zero, {word:#x};" for f, word in hidden],
+            wide=frozenset(loaded if self.row.fragment("d").register_bits == 64 else ()),
             threads=self.threads,
         )
 
@@ -358,31 +336,12 @@ class Chained:
     def _others(self) -> list[Fragment]:
         return [f for f in self.row.given if f not in self._plain]
 
-    @property
-    def _wide(self) -> bool:
-        return self.row.fragment("d").register_bits == 64
-
-    @property
-    def _all(self) -> list[str]:
-        return [
-            *(n for f in self._plain for n in self._own(f)),
-            *(n for c in range(self.chains) for n in self._names("d", c)),
-        ]
-
     def _own(self, fragment: Fragment) -> list[str]:
         return [f"%{fragment.operand}{j}" for j in range(fragment.registers)]
 
     def _names(self, operand: str, chain: int) -> list[str]:
         count = self.row.fragment(operand).registers
         return [f"%d{chain}_{j}" for j in range(count)]
-
-    def _declarations(self) -> list[str]:
-        return [ptx.declare(f.operand, f) for f in self._others]
-
-    def _before(self) -> list[str]:
-        """Metadata and scales, from values that the compiler does not know."""
-        words = [(f, METADATA if f.role is Role.METADATA else f.one * 0x01010101) for f in self._others]
-        return [f"xor.b32 %{f.operand}0, %zero, {word:#x};" for f, word in words]
 
     def _copy(self, chain: int) -> list[str]:
         """One multiply, and what changes before it."""
@@ -425,23 +384,13 @@ def operand_text(instruction: Instruction, register_names: Names) -> str:
     )
 
 
-def loops(instruction: Instruction) -> list[Chained]:
+def loops(instruction: Instruction) -> list[ChainLoop]:
     """All loops of a multiply; `changed` ones too if some arch emulates it."""
-    return [
-        chained
-        for changed in ((False, True) if may_be_emulated(instruction) else (False,))
-        for chained in _loops(instruction, changed)
-        if chained.fits
-    ]
-
-
-def _loops(instruction: Instruction, changed: bool) -> list[Chained]:
     copies = round_of(instruction)
-    return [
-        Chained(instruction, copies=1, changed=changed),
-        *(Chained(instruction, chains=n, copies=copies, changed=changed) for n in CHAINS),
-        *(Chained(instruction, through, copies=copies, changed=changed) for through in ("a", "b")),
-    ]
+    kinds = [("c", 1, 1), *(("c", n, copies) for n in CHAINS), ("a", 1, copies), ("b", 1, copies)]
+    emulated = (False, True) if may_be_emulated(instruction) else (False,)
+    every = [ChainLoop(instruction, *kind, changed) for changed in emulated for kind in kinds]
+    return [chained for chained in every if chained.registers <= MOST_REGISTERS]
 
 
 def round_of(instruction: Instruction) -> int:
@@ -457,14 +406,14 @@ def may_be_emulated(instruction: Instruction) -> bool:
     return (a in ("e4m3", "e5m2", "s4", "u4", "b1") and not instruction.kind) or instruction.products > 1
 
 
-class MultiplyCosts(OfRow, Costs):
+class MultiplyCosts(FormCosts, Costs):
     """Latency by operand, interval by warps and chains, and overlap with other instructions."""
 
     def runs(self) -> dict[str, Run]:
         """Every loop by name; independent chains with every number of warps."""
-        first = Chained(self.row, chains=OVERLAPPED_CHAINS, copies=PAIR_COPIES)
+        first = ChainLoop(self.row, chains=OVERLAPPED_CHAINS, copies=PAIR_COPIES)
         pairs = runs(self.row, first.loop(), TimedBlock(PAIR_WARPS * WARP))
-        return {chained.variant: Run(chained.loop().kernel(), chained.blocks()) for chained in loops(self.row)} | pairs
+        return {chained.variant: chained.loop().run(chained.blocks()) for chained in loops(self.row)} | pairs
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop's machine code is as expected."""
@@ -484,11 +433,10 @@ def body(instruction: Instruction, proved: ProvedNumbers, changed: bool) -> Body
     if not points:
         if not native and not changed:  # then the loops with `changed` count
             return Body(opcodes=dict(each), spread=0.0, emulated=True)
-        raise ProbeError(next(iter(proved.refused.values())))
-    best = interval(points)
-    return Body(
-        opcodes={o: float(n) for o, n in each.items()},
-        spread=proved.spread,
+        raise proved.refusal()
+    best, named = interval(points), [name + end for name in ("a", "b", *(f"c{n}" for n in CHAINS))]
+    return proved.body(
+        each,
         emulated=not native,
         latency=latency,
         at_most=_upper_bounds(instruction, proved, latency, native, end),
@@ -497,9 +445,8 @@ def body(instruction: Instruction, proved: ProvedNumbers, changed: bool) -> Body
         one_warp=min(p.cycles for p in points if p.warps == 1),
         macs_per_cycle=round(instruction.triples / best.cycles, 1),
         random=random,
-        mhz=proved.mhz,
         overlap=overlaps(instruction, proved, each, {}),
-        refused={k: v for k, v in proved.refused.items() if k in _chain_names(end)},
+        refused={k: v for k, v in proved.refused.items() if k in named},
     )
 
 
@@ -519,16 +466,13 @@ def _upper_bounds(
 ) -> list[str]:
     """The operands whose latency is an upper bound: moves are in the chain, or C is added by an ordinary addition."""
     codes = {o: proved.code((f"{o}1" if o == "c" else o) + end) for o in latency}
-    bounds = {o for o, code in codes.items() if native and _has_moves(code, round_of(instruction))}
+    moves = {o: sum(n for opcode, n in code.loop.items() if MOVES.match(opcode)) for o, code in codes.items()}
+    bounds = {o for o, count in moves.items() if native and count >= round_of(instruction)}
     if instruction.type("c") != instruction.type("d"):  # the rest of D goes to C, through a conversion
         bounds |= {o for o in FACTORS if latency.get(o, inf) <= latency.get("c", 0)}
     if not native and latency.get("c", 0) < min((latency[o] for o in latency if o != "c"), default=0):
         bounds.add("c")
     return sorted(bounds)
-
-
-def _chain_names(end: str) -> list[str]:
-    return [name + end for name in ("a", "b", *(f"c{n}" for n in CHAINS))]
 
 
 def _curve(instruction: Instruction, proved: ProvedNumbers, each: Counts, end: str) -> tuple[list[Point], float | None]:
@@ -554,11 +498,6 @@ def interval(points: Sequence[Point]) -> Point:
     least = min(point.cycles for point in points)
     near = [point for point in points if point.cycles <= least * (1 + CLOSE)]
     return min(near, key=lambda point: (point.warps * point.chains, point.warps))
-
-
-def _has_moves(counted: Seen, copies: int) -> bool:
-    """Whether the loop moves registers for every copy."""
-    return sum(n for opcode, n in counted.loop.items() if MOVES.match(opcode)) >= copies
 
 
 def experiments() -> list[MultiplyCosts]:

@@ -30,11 +30,11 @@ assembled and their machine code is read; nobody has run them on a GPU yet.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tcprobe.errors import ProbeError
 from tcprobe.isa import instruction_descriptor, inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
@@ -51,13 +51,12 @@ from tcprobe.probes.timing import (
     KIND,
     Costs,
     Counts,
-    Loop,
-    OfRow,
+    FormCosts,
     ProvedNumbers,
     Run,
     TimedBlock,
+    TimedLoop,
     mbarrier_wait,
-    stem,
     threads_for,
 )
 from tcprobe.store.kinds.cost import Body, Flight, Held, Point, Trip
@@ -72,7 +71,7 @@ CLUSTER = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
 
 
 @dataclass(frozen=True)
-class Issued:
+class IssuedLoop:
     """A loop of `line`, which may use %taddr, %ta, %meta, %sa, %sb, the descriptors %da and %db, %word4 and %p.
 
     `trip`: wait for each group of `count`. The variant's name starts with `begins`.
@@ -91,10 +90,10 @@ class Issued:
         """The loop's name: `begins`, i or t, `count`."""
         return f"{self.begins}{'t' if self.trip else 'i'}{self.count}"
 
-    def loop(self) -> Loop:
+    def loop(self) -> TimedLoop:
         """The loop to be timed."""
         places = ", ".join(PLACES)
-        return Loop(
+        return TimedLoop(
             self.subject,
             self.variant,
             self.target,
@@ -114,9 +113,10 @@ class Issued:
     def _before(self) -> list[str]:
         """Zero shared memory, allocate all of tensor memory, initialize two mbarriers.
 
-        Start addresses in descriptors count from the start of shared memory.
+        Start addresses in descriptors count from the start of shared memory. Of two CTAs the second goes to the end.
         """
         form = f"cta_group::{self.group}.sync.aligned"
+        both_meet = [*CLUSTER, "mov.u32 %to, %cluster_ctarank;", "setp.ne.u32 %more, %to, 0;", "@%more bra ENDED;"]
         return [
             "elect.sync _|%one, 0xffffffff;",
             "shl.b32 %to, %lane, 2;",
@@ -143,14 +143,8 @@ class Issued:
             "add.u64 %da, %da, %wide;",
             "add.u64 %db, %db, %wide;",
             "setp.eq.u32 %p, %zero, 0;",
-            *self._second_cta(),
+            *(both_meet if self.group == 2 else []),
         ]
-
-    def _second_cta(self) -> list[str]:
-        """Both CTAs meet; the second goes to the end."""
-        if self.group == 1:
-            return []
-        return [*CLUSTER, "mov.u32 %to, %cluster_ctarank;", "setp.ne.u32 %more, %to, 0;", "@%more bra ENDED;"]
 
     def _epilogue(self) -> list[str]:
         """Deallocate tensor memory, after both CTAs are done."""
@@ -178,19 +172,10 @@ def _wait(barrier: int, parity: str, label: str) -> list[str]:
     return mbarrier_wait(f"%memory+{BARRIERS + 8 * barrier}", parity, label)
 
 
-def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str = "") -> Sequence[Issued]:
+def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str = "") -> Sequence[IssuedLoop]:
     """The loop that gives the interval, then those of round trips."""
-    trips = (Issued(subject, needed, line, group, count, True, begins) for count in FLIGHTS)
-    return [Issued(subject, needed, line, group, begins=begins), *trips]
-
-
-def split_opcodes(loop_opcodes: Counts, endings: tuple[str, ...]) -> tuple[Counts, Counts]:
-    """(the form's own opcodes, once each; all other opcodes of the loop, with their counts).
-
-    The form's own are those whose stems start with UTC and end as one of `endings`.
-    """
-    each = {o: 1 for o in loop_opcodes if stem(o).startswith("UTC") and stem(o).endswith(endings)}
-    return each, {o: n for o, n in loop_opcodes.items() if o not in each}
+    trips = (IssuedLoop(subject, needed, line, group, count, True, begins) for count in FLIGHTS)
+    return [IssuedLoop(subject, needed, line, group, begins=begins), *trips]
 
 
 SIZES = (64, 128, 256)  # N
@@ -199,7 +184,7 @@ NARROWEST = "e2m1"  # of the other kinds
 B_BYTES = 16 << 10  # offset of B in shared memory
 A_PLACES: tuple[Held, ...] = ("shared", "tensor")
 SIXTEENTHS = ("4X", "6X")  # scale_vec sizes whose scales are for 16 elements
-MMA = ("MMA",)
+MMA, COPY = re.compile("UTC.*MMA"), re.compile("UTC.*(CP|SHIFT)")  # stems of opcodes
 
 
 @dataclass(frozen=True)
@@ -240,7 +225,7 @@ class TensorMemoryCosts(Costs):
         return f"{name} {operands.replace('%adesc', '%da' if a_place == 'shared' else '[%ta]')};"
 
     @property
-    def loops(self) -> Sequence[tuple[Held, Issued]]:
+    def loops(self) -> Sequence[tuple[Held, IssuedLoop]]:
         """All loops, each with where A is."""
         return [
             (a_place, issued)
@@ -252,22 +237,17 @@ class TensorMemoryCosts(Costs):
         """One warp, with the descriptors of A, of B, and of the instruction."""
         matrices = (tcgen05_descriptor.encode(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
         words = [value >> shift & 0xFFFFFFFF for value in matrices for shift in (0, 32)]
-        return TimedBlock(
-            WARP, 0, (*words, instruction_descriptor.encode(self.row.kind or "", self._descriptor_fields()))
-        )
-
-    def _descriptor_fields(self) -> dict[str, int | str]:
-        """The fields of the instruction descriptor."""
         fields: dict[str, int | str] = {"m": self.row.shape.m, "n": self.n, "a_type": self._type, "b_type": self._type}
         if any(operand.role is Role.METADATA for operand in self.row.operands):
             fields["sparse"] = 1
         if self.row.id.endswith(".k96"):
             fields["k"] = 96
-        return fields | ({"scale_type": self.scale.split()[0]} if self.scale else {"d_type": result_type(self.row)})
+        fields |= {"scale_type": self.scale.split()[0]} if self.scale else {"d_type": result_type(self.row)}
+        return TimedBlock(WARP, 0, (*words, instruction_descriptor.encode(self.row.kind or "", fields)))
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name."""
-        return {issued.variant: Run(issued.loop().kernel(), [self.block()]) for _, issued in self.loops}
+        return {issued.variant: issued.loop().run([self.block()]) for _, issued in self.loops}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
@@ -276,24 +256,17 @@ class TensorMemoryCosts(Costs):
         trips: list[Trip] = []
         each: Counts = {}
         for a_place, issued in self.loops:
-            each, around = split_opcodes(proved.each(issued.variant), MMA)
+            each, around = proved.split(issued.variant, MMA.fullmatch)
             cycles = proved.cycles_of_copy(issued.variant, COPIES, each, around)
             if cycles is not None and issued.trip:
                 trips.append(Trip(float(cycles[0]) * issued.count, None, a_place, 1, issued.count))
             elif cycles is not None:
                 intervals.append(Flight(float(cycles[0]), a_place, 1, issued.count))
         if not intervals:
-            raise ProbeError(next(iter(proved.refused.values())))
+            raise proved.refusal()
         macs = self.row.shape.m * self.n * self.row.shape.k // self.group
-        return Body(
-            opcodes=dict.fromkeys(each, 1.0),
-            spread=proved.spread,
-            interval=intervals,
-            round_trip=trips,
-            macs_per_cycle=round(macs / min(flight.cycles for flight in intervals), 1),
-            mhz=proved.mhz,
-            refused=proved.refused,
-        )
+        best = round(macs / min(flight.cycles for flight in intervals), 1)
+        return proved.body(each, interval=intervals, round_trip=trips, macs_per_cycle=best)
 
 
 def result_type(instruction: Instruction) -> str:
@@ -317,11 +290,10 @@ def multiplies() -> list[TensorMemoryCosts]:
 UNPACKED = ("", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64")
 GROUPS = (1, 2)
 WORD = 4  # bytes of a cell of tensor memory
-STEMS = ("CP", "SHIFT")
 
 
 @dataclass(frozen=True)
-class TensorCopyCosts(OfRow, Costs):
+class TensorCopyCosts(FormCosts, Costs):
     """Interval and round trips of a copy into tensor memory, or of a shift in it."""
 
     group: int
@@ -336,7 +308,7 @@ class TensorCopyCosts(OfRow, Costs):
         return f"{family}.{op}.cta_group::{self.group}.{'.'.join(rest)}{multicast}{self.unpacked}"
 
     @property
-    def loops(self) -> Sequence[Issued]:
+    def loops(self) -> Sequence[IssuedLoop]:
         """The loop of the interval, then those of round trips."""
         operands = "[%taddr]" if self.row.id.startswith("tcgen05.shift") else "[%taddr], %da"
         return issues(self.id, self.target, f"{self.id} {operands};", self.group)
@@ -345,35 +317,21 @@ class TensorCopyCosts(OfRow, Costs):
         """Every loop by its name. The source is a matrix without a swizzle."""
         source = tcgen05_descriptor.encode(canonical("k", 0, 0))
         block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
-        return {issued.variant: Run(issued.loop().kernel(), [block]) for issued in self.loops}
+        return {issued.variant: issued.loop().run([block]) for issued in self.loops}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
-        proved, trips = ProvedNumbers(reading), []
-        each, around = split_opcodes(proved.each(self.loops[0].variant), STEMS)
-        interval = proved.cycles_of_copy(self.loops[0].variant, COPIES, each, around)
-        if interval is None:
-            raise ProbeError(proved.refused[self.loops[0].variant])
-        for issued in self.loops[1:]:
-            cycles = proved.cycles_of_copy(issued.variant, COPIES, *split_opcodes(proved.each(issued.variant), STEMS))
+        proved, trips, (first, *others) = ProvedNumbers(reading), [], self.loops
+        each, around = proved.split(first.variant, COPY.fullmatch)
+        cycles = proved.cycles_of_copy(first.variant, COPIES, each, around)
+        if cycles is None:
+            raise proved.refusal()
+        point, (rows, columns, *_) = Point(float(cycles[0]), 1), self.row.shape
+        for issued in others:
+            cycles = proved.cycles_of_copy(issued.variant, COPIES, *proved.split(issued.variant, COPY.fullmatch))
             if cycles is not None:
-                trips.append(Trip(float(cycles[0]) * issued.count, issued.count * self._bytes))
-        point = Point(float(interval[0]), 1)
-        return Body(
-            opcodes=dict.fromkeys(each, 1.0),
-            spread=proved.spread,
-            interval=point,
-            one_warp=point.cycles,
-            round_trip=trips,
-            mhz=proved.mhz,
-            refused=proved.refused,
-        )
-
-    @property
-    def _bytes(self) -> int:
-        """Bytes that one copy writes."""
-        rows, columns, *_ = self.row.shape
-        return rows * columns * WORD
+                trips.append(Trip(float(cycles[0]) * issued.count, issued.count * rows * columns * WORD))
+        return proved.body(each, interval=point, one_warp=point.cycles, round_trip=trips)
 
 
 def copies() -> list[TensorCopyCosts]:
@@ -394,7 +352,7 @@ OPS = {"ld": "LDTM", "ld.red": "LDTM", "st": "STTM"}
 
 
 @dataclass(frozen=True)
-class TensorMoveCosts(OfRow, Costs):
+class TensorMoveCosts(FormCosts, Costs):
     """Interval by warps, and round trips, of a load or store with its number of repetitions."""
 
     @property
@@ -420,16 +378,15 @@ class TensorMoveCosts(OfRow, Costs):
 
     def _line(self, copy: int) -> str:
         """PTX of one copy, with its registers and its address."""
-        operands, names = tensor_memory.operands(self.row), iter(self._names(copy))
-        for fragment in self.row.fragments:
-            for j in range(fragment.registers):
-                operands = _rename_operand(operands, f"%{fragment.operand}{j}", next(names))
-        return f"{tensor_memory.instruction_name(self.row)} {operands.replace('%taddr', f'%at{copy}')};"
+        registers = [f"%{f.operand}{j}" for f in self.row.fragments for j in range(f.registers)]
+        names = {**dict(zip(registers, self._names(copy), strict=True)), "%taddr": f"%at{copy}"}
+        text = f"{tensor_memory.instruction_name(self.row)} {tensor_memory.operands(self.row)};"
+        return re.sub(r"%\w+", lambda found: names[found[0]], text)
 
-    def _loop(self, variant: str, ptx_lines: Sequence[str]) -> Loop:
+    def _loop(self, variant: str, ptx_lines: Sequence[str]) -> TimedLoop:
         registers = [name for copy in range(self.copies) for name in self._names(copy)]
         changed = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(self.copies)]
-        return Loop(
+        return TimedLoop(
             self.id,
             variant,
             self.target,
@@ -449,14 +406,14 @@ class TensorMoveCosts(OfRow, Costs):
             ended=self._epilogue(),
         )
 
-    def many(self) -> Loop:
+    def many(self) -> TimedLoop:
         """Independent copies and one wait."""
         copies = range(self.copies)
         return self._loop(
             "many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._consume(c))]
         )
 
-    def trip(self) -> Loop:
+    def trip(self) -> TimedLoop:
         """A wait after each copy."""
         copies = range(self.copies)
         return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._consume(c))])
@@ -472,8 +429,13 @@ class TensorMoveCosts(OfRow, Costs):
         return [f"xor.b32 %joined, %joined, {name};" for name in parts] if self._loads else []
 
     def _before(self) -> list[str]:
-        """The first warp allocates tensor memory; each warp gets the address of its own lanes."""
+        """The first warp allocates tensor memory; each warp gets the address of its own lanes.
+
+        All registers of a store must differ: an image has fewer words than a store has registers, and the compiler
+        would copy equal ones inside the loop.
+        """
         form = "cta_group::1.sync.aligned"
+        stored = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
         return [
             f"setp.ge.u32 %one, %lane, {WARP};",
             "@%one bra ALLOCATED;",
@@ -486,16 +448,8 @@ class TensorMoveCosts(OfRow, Costs):
             f"and.b32 %lanes, %lanes, {QUARTER};",
             f"mad.lo.u32 %at0, %lanes, {WARP << LANE_BIT}, %base;",
             *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, self.copies)),
-            *self._apart(),
+            *(f"add.u32 {name}, {name}, {j};" for j, name in enumerate(stored) if j >= IMAGE_WORDS // WARP),
         ]
-
-    def _apart(self) -> list[str]:
-        """Make all registers of a store differ.
-
-        An image has fewer words than a store has registers; the compiler would copy equal ones inside the loop.
-        """
-        registers = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
-        return [f"add.u32 {name}, {name}, {j};" for j, name in enumerate(registers) if j >= IMAGE_WORDS // WARP]
 
     def _epilogue(self) -> list[str]:
         return [
@@ -514,41 +468,22 @@ class TensorMoveCosts(OfRow, Costs):
     def runs(self) -> dict[str, Run]:
         """Independent moves by warps, round trips in one warp."""
         blocks = [TimedBlock(warps * WARP) for warps in self.warps]
-        trip = Run(self.trip().kernel(), [TimedBlock(WARP)])
-        return {"many": Run(self.many().kernel(), blocks), "trip": trip}
+        return {"many": self.many().run(blocks), "trip": self.trip().run([TimedBlock(WARP)])}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
         proved = ProvedNumbers(reading)
-        each, around = self._own_and_other_opcodes(proved.each("many"))
+        each, around = proved.split("many", OPS[self._op].__eq__)
         cycles = proved.cycles_of_copy("many", self.copies, each, around)
         if cycles is None:
-            raise ProbeError(proved.refused["many"])
-        trip = proved.cycles_of_copy("trip", self.copies, *self._own_and_other_opcodes(proved.each("trip")))
+            raise proved.refusal()
+        trip = proved.cycles_of_copy("trip", self.copies, *proved.split("trip", OPS[self._op].__eq__))
         points = [
             Point(round(value / warps, DECIMALS), warps)
             for warps, value in zip(self.warps, cycles.tolist(), strict=True)
         ]
-        return Body(
-            opcodes=dict.fromkeys(each, 1.0),
-            spread=proved.spread,
-            interval=interval(points),
-            one_warp=points[0].cycles,
-            curve=points,
-            round_trip=[] if trip is None else [Trip(float(trip[0]), 4 * WARP * self.row.fragments[0].registers)],
-            mhz=proved.mhz,
-            refused=proved.refused,
-        )
-
-    def _own_and_other_opcodes(self, loop_opcodes: Counts) -> tuple[Counts, Counts]:
-        """(the move's own opcode, once; all other opcodes of the loop, with their counts)."""
-        each = {o: 1 for o in loop_opcodes if stem(o) == OPS[self._op]}
-        return each, {o: n for o, n in loop_opcodes.items() if o not in each}
-
-
-def _rename_operand(text: str, old: str, new: str) -> str:
-    """`text` with operand `old` renamed wherever it is a whole operand."""
-    return ", ".join(part.replace(old, new) if part.strip("{}") == old else part for part in text.split(", "))
+        trips = [] if trip is None else [Trip(float(trip[0]), 4 * WARP * self.row.fragments[0].registers)]
+        return proved.body(each, interval=interval(points), one_warp=points[0].cycles, curve=points, round_trip=trips)
 
 
 def moves() -> list[TensorMoveCosts]:

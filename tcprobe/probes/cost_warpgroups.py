@@ -30,7 +30,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Floats, Ints, Words
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.probes import cost_multiplies, ptx, timing
-from tcprobe.probes.cost_multiplies import METADATA, Chained
+from tcprobe.probes.cost_multiplies import METADATA, ChainLoop
 from tcprobe.probes.cost_multiplies import round_of as warp_round
 from tcprobe.probes.experiment import Bench, Context, Readout, array_of_text
 from tcprobe.probes.ptx import Kernel
@@ -42,12 +42,13 @@ from tcprobe.probes.timing import (
     ZEROS,
     Costs,
     Counts,
-    Loop,
-    OfRow,
+    FormCosts,
     ProvedNumbers,
     Run,
     TimedBlock,
+    TimedLoop,
     lines,
+    prove,
     stem,
 )
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, ByLayout, Clock, CostPlace, Data, Flight, Trip
@@ -68,7 +69,7 @@ FENCE, WAIT = "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR.LE"
 
 
 @dataclass(frozen=True)
-class Flown:
+class WarpgroupLoop:
     """One loop; with `trip` it waits for groups of `in_flight`. `registers`: A is in registers."""
 
     row: Instruction
@@ -84,10 +85,10 @@ class Flown:
         place, end = "r" if self.registers else "s", "" if self.major == "k" else ".mn"
         return f"{place}{'t' if self.trip else 'i'}{self.in_flight}{end}"
 
-    def loop(self) -> Loop:
+    def loop(self) -> TimedLoop:
         """The loop to be timed."""
         row, names = self.row, [f"%d{j}" for j in range(self.row.fragment("d").registers)]
-        return Loop(
+        return TimedLoop(
             row.id,
             self.variant,
             row.target,
@@ -195,11 +196,11 @@ def canonical(major: str, swizzle: int, start: int) -> Descriptor:
     return Descriptor(16 * swizzle, 8 * swizzle, swizzle, 0, start)
 
 
-def flown_loops(instruction: Instruction) -> list[Flown]:
+def warpgroup_loops(instruction: Instruction) -> list[WarpgroupLoop]:
     """All loops of a form if its N is one of WHOLE; else the best interval and one round trip."""
     all_loops = instruction.shape.n in WHOLE
     loops = [
-        Flown(instruction, count, registers, trip, copies=round_of(instruction, count if trip else 0))
+        WarpgroupLoop(instruction, count, registers, trip, copies=round_of(instruction, count if trip else 0))
         for registers in (False, True)
         for trip in (False, True)
         for count in (FLIGHTS if all_loops else (1,) if trip else USUAL)
@@ -207,7 +208,7 @@ def flown_loops(instruction: Instruction) -> list[Flown]:
     ]
     if len(instruction.described[0].held.majors) > 1 and all_loops:
         copies = round_of(instruction)
-        loops += [Flown(instruction, max(USUAL), registers, major="mn", copies=copies) for registers in (False, True)]
+        loops += [WarpgroupLoop(instruction, max(USUAL), in_, major="mn", copies=copies) for in_ in (False, True)]
     return loops
 
 
@@ -220,37 +221,35 @@ def round_of(instruction: Instruction, trip: int = 0) -> int:
     return max(copies, TRIP_COPIES, trip) if trip else copies
 
 
-class WarpgroupCosts(OfRow, Costs):
+class WarpgroupCosts(FormCosts, Costs):
     """Intervals and round trips of a warpgroup multiply, by place of A, warpgroups and multiplies in flight."""
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name."""
-        first = Flown(self.row, max(USUAL))
+        first = WarpgroupLoop(self.row, max(USUAL))
         pairs = cost_multiplies.runs(self.row, first.loop(), first.blocks()[0])
-        return {flown.variant: Run(flown.loop().kernel(), flown.blocks()) for flown in flown_loops(self.row)} | pairs
+        return {one.variant: one.loop().run(one.blocks()) for one in warpgroup_loops(self.row)} | pairs
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
         proved, form_numbers = ProvedNumbers(reading), FormNumbers([], [], [], [])
-        for flown in flown_loops(self.row):
-            cycles = proved.cycles_of_copy(flown.variant, flown.copies, opcode_counts(proved, flown), flown.beside)
-            for block, value in zip(flown.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
-                form_numbers.add(flown, block, value)
+        for one in warpgroup_loops(self.row):
+            cycles = proved.cycles_of_copy(one.variant, one.copies, opcode_counts(proved, one), one.beside)
+            for block, value in zip(one.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
+                form_numbers.add(one, block, value)
         if not form_numbers.intervals:
-            raise ProbeError(next(iter(proved.refused.values())))
+            raise proved.refusal()
         best = min(flight.cycles for flight in form_numbers.intervals)
-        opcode, usual = opcode_counts(proved, Flown(self.row, max(USUAL))), Flown(self.row, max(USUAL))
-        return Body(
-            opcodes=dict.fromkeys(opcode, 1.0),
-            spread=proved.spread,
+        usual = WarpgroupLoop(self.row, max(USUAL))
+        opcode = opcode_counts(proved, usual)
+        return proved.body(
+            opcode,
             interval=form_numbers.intervals,
             round_trip=form_numbers.trips,
             forms=form_numbers.forms,
             macs_per_cycle=round(self.row.triples / best, 1),
-            random=form_numbers.random,
-            mhz=proved.mhz,
+            random=next(iter(form_numbers.randoms), None),
             overlap=cost_multiplies.overlaps(self.row, proved, opcode, usual.beside),
-            refused=proved.refused,
         )
 
 
@@ -262,29 +261,21 @@ class FormNumbers(NamedTuple):
     forms: list[ByLayout]
     randoms: list[float]
 
-    @property
-    def random(self) -> float | None:
-        """The first of `randoms`."""
-        return next(iter(self.randoms), None)
-
-    def add(self, flown: Flown, timed_block: TimedBlock, copy_cycles: float) -> None:
+    def add(self, one: WarpgroupLoop, timed_block: TimedBlock, copy_cycles: float) -> None:
         """Add `copy_cycles`, the cycles of one copy, that a block measured."""
-        groups, place, swizzle = timed_block.threads // WARPGROUP, flown.place, swizzle_of(timed_block)
-        usual = flown.major == "k" and swizzle == USUAL_SWIZZLE
+        groups, place, swizzle = timed_block.threads // WARPGROUP, one.place, swizzle_of(timed_block)
+        usual = one.major == "k" and swizzle == USUAL_SWIZZLE
+        known = [(flight.a, flight.warpgroups, flight.in_flight) for flight in self.intervals]
         if timed_block.image == RANDOM:
-            base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, flown.major)]
+            base = [f.cycles for f in self.forms if (f.a, f.swizzle, f.major) == (place, swizzle, one.major)]
             self.randoms.append(round(copy_cycles / base[0], 3))
-        elif flown.trip:
-            cycles = round(copy_cycles * flown.in_flight, DECIMALS)
-            self.trips.append(Trip(cycles, None, place, groups, flown.in_flight))
-        elif usual and not _has(self.intervals, place, groups, flown.in_flight):
-            self.intervals.append(Flight(round(copy_cycles / groups, DECIMALS), place, groups, flown.in_flight))
+        elif one.trip:
+            cycles = round(copy_cycles * one.in_flight, DECIMALS)
+            self.trips.append(Trip(cycles, None, place, groups, one.in_flight))
+        elif usual and (place, groups, one.in_flight) not in known:
+            self.intervals.append(Flight(round(copy_cycles / groups, DECIMALS), place, groups, one.in_flight))
         else:
-            self.forms.append(ByLayout(copy_cycles, place, swizzle, flown.major))
-
-
-def _has(flights: Sequence[Flight], place: str, warpgroups: int, count: int) -> bool:
-    return any((f.a, f.warpgroups, f.in_flight) == (place, warpgroups, count) for f in flights)
+            self.forms.append(ByLayout(copy_cycles, place, swizzle, one.major))
 
 
 def swizzle_of(timed_block: TimedBlock) -> int:
@@ -292,11 +283,11 @@ def swizzle_of(timed_block: TimedBlock) -> int:
     return {0: 0, 1: 128, 2: 64, 3: 32}[timed_block.words[1] >> 30]
 
 
-def opcode_counts(proved: ProvedNumbers, flown: Flown) -> Counts:
+def opcode_counts(proved: ProvedNumbers, one: WarpgroupLoop) -> Counts:
     """The tensor opcode, counted once, that has the form's shape; empty if the loop has none."""
-    m, n, k = flown.row.shape
+    m, n, k = one.row.shape
     shape = f".{m}x{n}x{k}."
-    opcodes = [o for o in proved.each(flown.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
+    opcodes = [o for o in proved.each(one.variant) if stem(o).endswith("GMMA") and shape in f"{o}." and "->" not in o]
     return dict.fromkeys(opcodes, 1)
 
 
@@ -317,7 +308,7 @@ FORMS = (
 )
 
 
-class FullLoad(OfRow):
+class FullLoad(FormCosts):
     """The clock while all SMs run one form, with zeros and with random factors."""
 
     @property
@@ -326,13 +317,13 @@ class FullLoad(OfRow):
         return f"{FULL_LOAD}.{self.row.id}"
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> TimedLoop:
         """The loop in which the form reaches its interval."""
         wide = self.row.threads == WARPGROUP
-        flown_or_chained = (
-            Flown(self.row, CHAINS) if wide else Chained(self.row, chains=CHAINS, copies=warp_round(self.row))
+        loop_of_form = (
+            WarpgroupLoop(self.row, CHAINS) if wide else ChainLoop(self.row, chains=CHAINS, copies=warp_round(self.row))
         )
-        return replace(flown_or_chained.loop(), subject=self.id)
+        return replace(loop_of_form.loop(), subject=self.id)
 
     def kernels(self) -> list[Kernel]:
         """The loop's kernel."""
@@ -354,15 +345,15 @@ class FullLoad(OfRow):
         """A block whose factors come from `image`."""
         if self.row.threads == WARP:
             return TimedBlock(WARPS * WARP, image, rounds=ROUNDS)
-        usual = next(b for b in Flown(self.row, CHAINS).blocks() if b.image == RANDOM)
+        usual = next(b for b in WarpgroupLoop(self.row, CHAINS).blocks() if b.image == RANDOM)
         return TimedBlock(2 * WARPGROUP, image, usual.words, ROUNDS)
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The clocks; ProbeError unless the loop's machine code is as expected."""
         loop, proof = self.loop, ProvedNumbers(reading)
         each = {o: 1 for o in proof.each(FULL_LOAD) if stem(o).endswith("MMA") and "->" not in o}
-        beside = Flown(self.row, CHAINS).beside if self.row.threads == WARPGROUP else {}
-        proof.check_opcodes(FULL_LOAD, dict.fromkeys(each, loop.copies), beside)
+        beside = WarpgroupLoop(self.row, CHAINS).beside if self.row.threads == WARPGROUP else {}
+        prove(FULL_LOAD, proof.code(FULL_LOAD), dict.fromkeys(each, loop.copies), beside)
         warps = self.block(ZEROS).threads // self.row.threads
         by_data = {data: _rates_and_cycles(reading[data]) for data in IMAGES}
         clocks = [

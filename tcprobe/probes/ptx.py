@@ -8,14 +8,6 @@ output images. `op` of a kernel says what it does, so that the emulator, which r
 >>> [kernel] = kernels(experiments()["movmatrix.m8n8.trans.b16"])
 >>> kernel.name, kernel.target.name, "movmatrix.sync.aligned.m8n8.trans.b16" in kernel.text
 ('movmatrix_m8n8_trans_b16', 'sm_75', True)
-
-Which kernels of a module a PTX compiler refused, according to its error log.
-
->>> from tcprobe.probes.ptx import errors_by_line
->>> errors_by_line("ptxas x, line 7; error   : Feature '.kind::f8f6f4' not supported on .target 'sm_90'")
-{7: "Feature '.kind::f8f6f4' not supported on .target 'sm_90'"}
-
-ptxas and the driver's compiler report all refused instructions of a module at once, by line.
 """
 
 from __future__ import annotations
@@ -27,6 +19,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
@@ -84,6 +77,18 @@ class Op(Protocol):
 
 
 @dataclass(frozen=True)
+class NotEmulated:
+    """The op of a kernel that an emulator cannot stand in for; `why` is said."""
+
+    why: str
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
+        """Raises ProbeError."""
+        raise ProbeError(f"{launch.kernel.name}: {self.why}.")
+
+
+@dataclass(frozen=True)
 class Kernel:
     """One entry point: `text` without the module's header, and what it needs from the compiler.
 
@@ -132,7 +137,7 @@ def module(kernels: Sequence[Kernel], device: Arch) -> str:
     """
     options = [k.target.on(device) or (device.name, max(device.ptx, k.target.ptx, key=version)) for k in kernels]
     ptx = max((ptx for _, ptx in options), key=version)
-    target = max((target for target, _ in options), key=lambda t: (MORE.get(t[-1], 0), _number(t)))
+    target = max((target for target, _ in options), key=lambda t: (MORE.get(t[-1], 0), int(re.sub(r"\D", "", t))))
     return f".version {ptx}\n.target {target}\n.address_size 64\n\n" + "\n".join(k.text for k in kernels)
 
 
@@ -225,13 +230,7 @@ def thread_bytes(fragment: Fragment) -> int:
 
 
 def _kind(fragment: Fragment) -> str:
-    if fragment.type in ("f32", "f64"):
-        return fragment.type
-    return f"b{fragment.register_bits}"
-
-
-def _number(target: str) -> int:
-    return int("".join(filter(str.isdigit, target)))
+    return fragment.type if fragment.type in ("f32", "f64") else f"b{fragment.register_bits}"
 
 
 _LINE = re.compile(r"line\s+(\d{1,9})\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
@@ -239,7 +238,11 @@ HEADER_LINES = 4
 
 
 def errors_by_line(log: str) -> dict[int, str]:
-    """The first error on each line, by line number."""
+    """The first error on each line, by line number: ptxas and the driver's compiler report all of a module at once.
+
+    >>> errors_by_line("ptxas x, line 7; error   : Feature '.kind::f8f6f4' not supported on .target 'sm_90'")
+    {7: "Feature '.kind::f8f6f4' not supported on .target 'sm_90'"}
+    """
     first_errors: dict[int, str] = {}
     for number, words in _LINE.findall(log):
         first_errors.setdefault(int(number), one_line(words))

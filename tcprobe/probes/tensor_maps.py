@@ -40,7 +40,7 @@ from tcprobe.isa.target import Target
 from tcprobe.isa.tensor_map import DATA_TYPES, PACKED, SPANS, SWIZZLES
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, array_of_text, text_lines
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry
+from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry
 from tcprobe.references.shared_memory.tensor_map import (
     MOST_RANK,
     ROUNDED,
@@ -85,16 +85,11 @@ class BoxCase(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Boxing:
+class Boxing(NotEmulated):
     """The op of a kernel: boxes of `rank` dimensions, in one direction."""
 
-    direction: str
-    rank: int
-    from_code: bool = False
-
-    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Raises ProbeError: layouts of fragments do not determine what tensor maps do."""
-        raise ProbeError(f"{launch.kernel.name}: tensor maps cannot be emulated by layouts of fragments.")
+    direction: str = ""
+    rank: int = 0
 
 
 def kernel(direction: str, rank: int) -> Kernel:
@@ -109,7 +104,8 @@ def kernel(direction: str, rank: int) -> Kernel:
     ]
     body = [*_load_case(name), *(_load(rank) if direction == "load" else _store(rank))]
     text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
-    return Kernel(name, Boxing(direction, rank), text, TARGET)
+    op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
+    return Kernel(name, op, text, TARGET)
 
 
 def _load_case(name: str) -> list[str]:

@@ -34,7 +34,7 @@ from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, NotEmulated
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 MULTIPLY = {"d": "[%taddr]", "a": "%adesc", "b": "%bdesc", "e": "[%meta]", "scale_a": "[%sa]", "scale_b": "[%sb]"}
@@ -50,17 +50,7 @@ MOVES = {
     "tcgen05.cp.": "[%taddr], %adesc",
     "tcgen05.shift.": "[%taddr]",
 }
-
-
-@dataclass(frozen=True)
-class Assembled:
-    """The op of a kernel that is only assembled."""
-
-    from_code: bool = False
-
-    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Raises ProbeError: there is nothing to run."""
-        raise ProbeError(f"{launch.kernel.name} is for the compiler, not to be run.")
+ASSEMBLED = NotEmulated("it is for the compiler, not to be run")
 
 
 def kernel(instruction: Instruction, least: bool = False) -> Kernel:
@@ -83,8 +73,8 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
     text = ptx.entry(name, ["in", "out"], registers, body)
     if least and BLOCK in text and instruction.named_apart:
         vector = str(instruction.stated["scales"][0]).split()[1]
-        return Kernel(name, Assembled(), text.replace(BLOCK, f".scale_vec::{vector}"), instruction.target)
-    return Kernel(name, Assembled(), text, instruction.target.at_least(SINCE if BLOCK in text else ptx.ALIGNED))
+        return Kernel(name, ASSEMBLED, text.replace(BLOCK, f".scale_vec::{vector}"), instruction.target)
+    return Kernel(name, ASSEMBLED, text, instruction.target.at_least(SINCE if BLOCK in text else ptx.ALIGNED))
 
 
 def instruction_text(instruction: Instruction) -> str:

@@ -21,10 +21,10 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -34,8 +34,9 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.probes.experiment import Bench, Dialogue, Readout, TimedCode, array_of_text, text_lines
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry, identifier
+from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
 from tcprobe.references.shared_memory.tensor_map import TensorMap
+from tcprobe.store.kinds.cost import Body
 
 SHORT, LONG = 32, 96
 RUNS = 5
@@ -51,24 +52,37 @@ POINTERS = ("data", "plan", "out")
 
 
 @dataclass(frozen=True)
-class LoopTiming:
-    """The op of a timing kernel; only a GPU can run it. `ctas` of a cluster are one experiment."""
+class LoopTiming(NotEmulated):
+    """The op of a timing kernel. `ctas` of a cluster are one experiment."""
 
-    subject: str
-    variant: str
-    copies: int
-    from_code: bool = False
+    subject: str = ""
+    variant: str = ""
+    copies: int = 1
     ctas: int = 1
 
-    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Raises ProbeError: layouts do not determine timing."""
-        raise ProbeError(f"{launch.kernel.name}: how long {self.subject} takes cannot be emulated.")
+
+class TimedBlock(NamedTuple):
+    """A block's threads, the image of its inputs, its own words, and rounds of every pass, if not ROUNDS."""
+
+    threads: int
+    image: int = 0
+    words: tuple[int, ...] = ()
+    rounds: int | None = None
+
+
+class Run(NamedTuple):
+    """A kernel and the blocks that run it; `maps` describe tensors in `inputs`."""
+
+    kernel: Kernel
+    blocks: Sequence[TimedBlock]
+    maps: tuple[TensorMap, ...] = ()
+    inputs: Bytes | None = None
 
 
 @dataclass(frozen=True)
-class Loop:
-    """A loop. `body` is one round, with `copies` of what is timed; `after` waits for what is in flight, `ended` ends
-    the kernel.
+class TimedLoop:
+    """What every kind of cost times. `body` is one round, with `copies` of what is timed; `after` waits for what is in
+    flight, `ended` ends the kernel.
 
     `loaded` registers get words of the block's image; `results` are consumed. Registers in `wide` have 64 bits.
     `before` may use %zero, %word0 to %word5 of the plan, and %memory, the start of shared memory. With `ctas`, a
@@ -104,8 +118,13 @@ class Loop:
         cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
         directives = f'.maxntid {self.threads}, 1, 1 {cluster}.pragma "nounroll";'
         text = entry(self.name, pointers, self._declarations(), self._lines(), directives)
-        op = LoopTiming(self.subject, self.variant, self.copies, ctas=self.ctas)
+        why = f"how long {self.subject} takes cannot be emulated"
+        op = LoopTiming(why, False, self.subject, self.variant, self.copies, self.ctas)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
+
+    def run(self, blocks: Sequence[TimedBlock], maps: tuple[TensorMap, ...] = (), inputs: Bytes | None = None) -> Run:
+        """The loop's kernel with its blocks."""
+        return Run(self.kernel(), blocks, maps, inputs)
 
     def _declarations(self) -> list[str]:
         named = dict.fromkeys((*self.loaded, *self.results))
@@ -154,7 +173,18 @@ class Loop:
             "bar.sync 0, %warps;",
             "mov.u64 %end, %clock64;",
             "mov.u64 %until, %globaltimer;",
-            *self._store_times(),
+            # thread 0 stores cycles and nanoseconds of the pass
+            "sub.u64 %end, %end, %start;",
+            "sub.u64 %until, %until, %since;",
+            "cvt.u32.u64 %low, %end;",
+            "cvt.u32.u64 %high, %until;",
+            "mad.wide.u32 %at, %pass, 8, %out;",
+            "setp.eq.u32 %first, %lane, 0;",
+            "@%first st.global.v2.u32 [%at], {%low, %high};",
+            "add.u64 %row, %row, 4;",
+            "add.u32 %pass, %pass, 1;",
+            f"setp.lt.u32 %more, %pass, {len(ROUNDS)};",
+            "@%more bra PASS;",
             "mov.u32 %sum, 0;",
             *(line for name in self.results for line in self._consume(name)),
             f"setp.eq.u32 %first, %sum, {NEVER};",
@@ -169,22 +199,6 @@ class Loop:
             return [f"ld.global.u32 {name}, [%data+{place}];"]
         return [f"ld.global.u32 %low, [%data+{place}];", f"mov.b64 {name}, {{%low, %low}};"]
 
-    def _store_times(self) -> list[str]:
-        """Thread 0 stores cycles and nanoseconds of the pass."""
-        return [
-            "sub.u64 %end, %end, %start;",
-            "sub.u64 %until, %until, %since;",
-            "cvt.u32.u64 %low, %end;",
-            "cvt.u32.u64 %high, %until;",
-            "mad.wide.u32 %at, %pass, 8, %out;",
-            "setp.eq.u32 %first, %lane, 0;",
-            "@%first st.global.v2.u32 [%at], {%low, %high};",
-            "add.u64 %row, %row, 4;",
-            "add.u32 %pass, %pass, 1;",
-            f"setp.lt.u32 %more, %pass, {len(ROUNDS)};",
-            "@%more bra PASS;",
-        ]
-
     def _consume(self, name: str) -> list[str]:
         if name not in self.wide:
             return [f"xor.b32 %sum, %sum, {name};"]
@@ -198,15 +212,6 @@ def mbarrier_wait(address: str, parity: int | str, label: str) -> list[str]:
         f"mbarrier.try_wait.parity.shared::cta.b64 %done, [{address}], {parity};",
         f"@!%done bra WAIT{label};",
     ]
-
-
-class TimedBlock(NamedTuple):
-    """A block's threads, the image of its inputs, its own words, and rounds of every pass, if not ROUNDS."""
-
-    threads: int
-    image: int = 0
-    words: tuple[int, ...] = ()
-    rounds: int | None = None
 
 
 def threads_for(registers: int) -> int:
@@ -352,15 +357,6 @@ TICK = 2.0  # cycles by which two equal passes may differ
 DECIMALS = 3
 
 
-class Run(NamedTuple):
-    """A kernel and the blocks that run it; `maps` describe tensors in `inputs`."""
-
-    kernel: Kernel
-    blocks: Sequence[TimedBlock]
-    maps: tuple[TensorMap, ...] = ()
-    inputs: Bytes | None = None
-
-
 class Costs(Dialogue):
     """An experiment that times loops."""
 
@@ -394,7 +390,7 @@ class Costs(Dialogue):
 
 
 @dataclass(frozen=True)
-class OfRow(Dialogue):
+class FormCosts(Dialogue):
     """What experiments on one instruction share."""
 
     row: Instruction
@@ -430,6 +426,12 @@ class ProvedNumbers:
         """Counts of the opcodes that do a loop's work."""
         return working_opcodes(self.code(variant).loop)
 
+    def split(self, variant: str, own: Callable[[str], object]) -> tuple[Counts, Counts]:
+        """(the opcodes of a loop whose stems are `own`, once each; all others, with their counts)."""
+        counts = self.each(variant)
+        each = {opcode: 1 for opcode in counts if own(stem(opcode))}
+        return each, {opcode: n for opcode, n in counts.items() if opcode not in each}
+
     def cycles_of_copy(
         self, variant: str, copies: int, each: Mapping[str, int], around: Mapping[str, int] | None = None
     ) -> Floats | None:
@@ -441,7 +443,7 @@ class ProvedNumbers:
     ) -> Floats | None:
         """As `cycles_of_copy`; `loop_opcodes` counts the opcodes of a whole round."""
         try:
-            self.check_opcodes(variant, loop_opcodes, around)
+            prove(variant, self.code(variant), loop_opcodes, around)
         except ProbeError as error:
             self.refused[variant] = str(error)
             return None
@@ -452,9 +454,14 @@ class ProvedNumbers:
         self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
         return np.asarray(least.round(DECIMALS), np.float64)
 
-    def check_opcodes(self, variant: str, loop_opcodes: Mapping[str, int], around: Mapping[str, int]) -> None:
-        """Raises ProbeError unless a loop has the opcodes `loop_opcodes` and `around`."""
-        prove(variant, self.code(variant), loop_opcodes, around)
+    def body(self, each: Mapping[str, int], **numbers: Any) -> Body:
+        """The body of a finding whose copies become the opcodes `each`; ProbeError if there is no number."""
+        opcodes = {opcode: float(n) for opcode, n in each.items()}
+        return Body(**{"opcodes": opcodes, "spread": self.spread, "mhz": self.mhz, "refused": self.refused, **numbers})
+
+    def refusal(self) -> ProbeError:
+        """Why the first loop gave no number."""
+        return ProbeError(next(iter(self.refused.values()), "no loop gave a number."))
 
     @property
     def spread(self) -> float:
@@ -463,7 +470,7 @@ class ProvedNumbers:
         ProbeError if there is no number.
         """
         if not self._spreads:
-            raise ProbeError(next(iter(self.refused.values()), "no loop gave a number."))
+            raise self.refusal()
         return round(max(self._spreads), 4)
 
     @property
