@@ -41,7 +41,7 @@ from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Experiment, OfInstruction, Readout
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
-from tcprobe.probes.slots import codes, element_numbers, one_hot, pack, unpack
+from tcprobe.probes.slots import codes, from_slots, into_slots, one_hot, pack, unpack
 from tcprobe.probes.sparse import SparseExperiment, columns, matrices
 from tcprobe.probes.sparse_decode import metadata_images
 
@@ -202,27 +202,21 @@ class Scaled:
         names = [f.operand for f in row.given if f.operand != "c"]
         raw = dict(zip(names, launch.inputs, strict=True))
         a, b = (matrices(row.fragment(o), raw[o], tables) for o in FACTORS)
-        k = (
-            columns(row.metadata, tables.table(row.metadata).selection(0), raw["e"])
-            if row.metadata
-            else _all_columns(a)
-        )
-        index, used = element_numbers(tables.table(d), d)
+        e = row.metadata
+        all_columns = np.broadcast_to(np.arange(a.shape[2]), (1, *a.shape[1:]))
+        k = columns(e, tables.table(e).selection(0), raw["e"]) if e else all_columns
         answers = []
         for selectors in self.choices:
             scales = (_scales(f, tables.table(f).selection(selectors[f.operand]), raw[f.operand]) for f in row.scales)
             product = _products(a, b[0], k[0], *scales)
-            slots = np.zeros((*product.shape[:2], d.slots))
-            slots[..., used] = product.reshape(*product.shape[:2], -1)[..., index]
+            slots = into_slots(tables.table(d), d, product.reshape(*product.shape[:2], -1))
             answers.append(_exponents(slots, d.elements).reshape(-1))
         return np.concatenate(answers)
 
 
 def _scales(fragment: Fragment, table: Table, raw: Bytes) -> Ints:
     """The exponents of scales: (images, rows, cols)."""
-    index, used = element_numbers(table, fragment)
-    exponents = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
-    exponents[:, index] = exponents_of(fragment, unpack(raw, fragment.slot_bits))[:, used]
+    exponents = from_slots(table, fragment, exponents_of(fragment, unpack(raw, fragment.slot_bits)))
     return exponents.reshape(len(raw), fragment.rows, fragment.cols)
 
 
@@ -231,11 +225,6 @@ def exponents_of(fragment: Fragment, scales: Bytes) -> Ints:
     step = fragment.one & -fragment.one  # bits below it are the mantissa
     exponents: Ints = (scales.astype(np.int64) - fragment.one) // step
     return exponents
-
-
-def _all_columns(a_elements: Ints) -> Ints:
-    """The k of every column of A: in a dense multiply, the column's number."""
-    return np.broadcast_to(np.arange(a_elements.shape[2]), (1, *a_elements.shape[1:]))
 
 
 def _products(a_elements: Ints, b_elements: Ints, k_of_stored: Ints, scale_a: Ints, scale_b: Ints) -> Floats:

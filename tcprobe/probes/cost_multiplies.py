@@ -33,7 +33,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.native import is_native, tensor
 from tcprobe.isa.operand import ACCUMULATORS, FACTORS, Role
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Context, Readout
+from tcprobe.probes.experiment import Context, FormDialogue, Readout
 from tcprobe.probes.timing import (
     DECIMALS,
     KIND,
@@ -41,7 +41,6 @@ from tcprobe.probes.timing import (
     RANDOM,
     Costs,
     Counts,
-    FormCosts,
     ProvedNumbers,
     Run,
     TimedBlock,
@@ -406,7 +405,7 @@ def may_be_emulated(instruction: Instruction) -> bool:
     return (a in ("e4m3", "e5m2", "s4", "u4", "b1") and not instruction.kind) or instruction.products > 1
 
 
-class MultiplyCosts(FormCosts, Costs):
+class MultiplyCosts(FormDialogue, Costs):
     """Latency by operand, interval by warps and chains, and overlap with other instructions."""
 
     def runs(self) -> dict[str, Run]:

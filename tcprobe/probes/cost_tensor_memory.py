@@ -44,14 +44,13 @@ from tcprobe.layout import tcgen05_descriptor
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.cost_multiplies import interval
 from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
-from tcprobe.probes.experiment import Context, Readout
+from tcprobe.probes.experiment import Context, FormDialogue, Readout
 from tcprobe.probes.timing import (
     DECIMALS,
     IMAGE_WORDS,
     KIND,
     Costs,
     Counts,
-    FormCosts,
     ProvedNumbers,
     Run,
     TimedBlock,
@@ -188,11 +187,10 @@ MMA, COPY = re.compile("UTC.*MMA"), re.compile("UTC.*(CP|SHIFT)")  # stems of op
 
 
 @dataclass(frozen=True)
-class TensorMemoryCosts(Costs):
+class TensorMemoryCosts(FormDialogue, Costs):
     """Interval and round trips of a tcgen05.mma by where A is; `scale` is as "ue4m3 4X", or empty."""
 
-    row: Instruction
-    n: int
+    n: int = 0
     scale: str = ""
 
     @property
@@ -293,7 +291,7 @@ WORD = 4  # bytes of a cell of tensor memory
 
 
 @dataclass(frozen=True)
-class TensorCopyCosts(FormCosts, Costs):
+class TensorCopyCosts(FormDialogue, Costs):
     """Interval and round trips of a copy into tensor memory, or of a shift in it."""
 
     group: int
@@ -352,7 +350,7 @@ OPS = {"ld": "LDTM", "ld.red": "LDTM", "st": "STTM"}
 
 
 @dataclass(frozen=True)
-class TensorMoveCosts(FormCosts, Costs):
+class TensorMoveCosts(FormDialogue, Costs):
     """Interval by warps, and round trips, of a load or store with its number of repetitions."""
 
     @property

@@ -32,7 +32,7 @@ from tcprobe.layout.descriptor import Descriptor
 from tcprobe.probes import cost_multiplies, ptx, timing
 from tcprobe.probes.cost_multiplies import METADATA, ChainLoop
 from tcprobe.probes.cost_multiplies import round_of as warp_round
-from tcprobe.probes.experiment import Bench, Context, Readout, array_of_text
+from tcprobe.probes.experiment import Bench, Context, FormDialogue, Readout, array_of_text
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import (
     DECIMALS,
@@ -42,7 +42,6 @@ from tcprobe.probes.timing import (
     ZEROS,
     Costs,
     Counts,
-    FormCosts,
     ProvedNumbers,
     Run,
     TimedBlock,
@@ -221,7 +220,7 @@ def round_of(instruction: Instruction, trip: int = 0) -> int:
     return max(copies, TRIP_COPIES, trip) if trip else copies
 
 
-class WarpgroupCosts(FormCosts, Costs):
+class WarpgroupCosts(FormDialogue, Costs):
     """Intervals and round trips of a warpgroup multiply, by place of A, warpgroups and multiplies in flight."""
 
     def runs(self) -> dict[str, Run]:
@@ -308,8 +307,10 @@ FORMS = (
 )
 
 
-class FullLoad(FormCosts):
+class FullLoad(FormDialogue):
     """The clock while all SMs run one form, with zeros and with random factors."""
+
+    kind = KIND
 
     @property
     def id(self) -> str:

@@ -23,7 +23,6 @@ import numpy as np
 
 from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import resolve
 from tcprobe.isa.sparsity import sparsity
@@ -32,22 +31,18 @@ from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.layout.predicted import NIBBLE, picked_k
 from tcprobe.layout.table import Table, Tables
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, known_tables
+from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
-from tcprobe.probes.slots import NUMBERS, element_numbers, pack
-from tcprobe.probes.sparse_decode import fields, random_metadata
+from tcprobe.probes.slots import decode, element_numbers, from_slots, into_slots, pack
+from tcprobe.probes.sparse import columns
+from tcprobe.probes.sparse_decode import random_metadata
 from tcprobe.probes.wgmma import LAST, CodedRun, coded_images, decode_answers, k_bytes, ones_by_k, uniform
 from tcprobe.probes.wgmma_kernels import behind, kernel
 from tcprobe.store.kinds import descriptors as saved
 
 CODED_BYTES = 1 << 16
 DESCRIPTORS = 84  # at most, of each case
-WIDTHS = {
-    "f32.f16.f16": 16,
-    "f32.tf32.tf32": 32,
-    "s32.s8.s8": 8,
-    "s32.b1.b1.and.popc": 1,
-}  # a form of each width in bits
+WIDTHS = {"f32.f16.f16": 16, "f32.tf32.tf32": 32, "s32.s8.s8": 8, "s32.b1.b1.and.popc": 1}  # bits, by a form
 SPARSE = tuple(kind for kind, bits in WIDTHS.items() if bits > 1)
 LINES = {"a_smem": 64, "b_smem": 128}  # N of the form, by coded operand; A always has 64 rows
 
@@ -168,40 +163,35 @@ class CaseJudgement(NamedTuple):
     case: Case
     elements: int
     agree: int
-    readings: dict[
-        str, tuple[int, int]
-    ]  # of the base offset: (descriptors that it explains, descriptors that tell readings apart)
-    without: dict[
-        str, tuple[int, int]
-    ]  # by field: (descriptors that map as if it were 0, descriptors where it is not 0)
+    # of the base offset: (descriptors that it explains, descriptors that tell readings apart)
+    readings: dict[str, tuple[int, int]]
+    # by field: (descriptors that map as if it were 0, descriptors where it is not 0)
+    without: dict[str, tuple[int, int]]
     first: str | None  # the first misfit, in words
 
 
 def judge(case: Case, seen: Ints) -> CaseJudgement:
     """Compare the formula with what was measured."""
     predicted = _predict(case, case.descriptors)
-    readings: dict[str, tuple[int, int]] = {}
     based = [j for j, descriptor in enumerate(case.descriptors) if descriptor.base_offset]
     ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
-    changed = {
-        way: [
-            descriptor._replace(base_offset=sign * descriptor.base_offset)
-            for descriptor in (case.descriptors[j] for j in based)
-        ]
+    starts = [case.descriptors[j] for j in based]
+    maps = {
+        way: _predict(case, [start._replace(base_offset=sign * start.base_offset) for start in starts])
         for way, sign in ways.items()
     }
-    maps = {way: _predict(case, changed_map) for way, changed_map in changed.items()}
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
-    for way, changed_map in maps.items():
-        readings[way] = (sum(bool((changed_map[j] == seen[based[j]]).all()) for j in telling), len(telling))
+    readings = {
+        way: (sum(bool((moved[j] == seen[based[j]]).all()) for j in telling), len(telling))
+        for way, moved in maps.items()
+    }
     without = {}
     for field in ("lbo", "sbo", "base_offset", "start"):
         nonzero = [j for j, descriptor in enumerate(case.descriptors) if getattr(descriptor, field)]
         zero = _predict(case, [case.descriptors[j]._replace(**{field: 0}) for j in nonzero])
         without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(nonzero)), len(nonzero))
-    return CaseJudgement(
-        case, seen.size, int((predicted == seen).sum()), readings, without, _misfit(case, predicted, seen)
-    )
+    agree = int((predicted == seen).sum())
+    return CaseJudgement(case, seen.size, agree, readings, without, _misfit(case, predicted, seen))
 
 
 def _misfit(case: Case, formula: Ints, seen: Ints) -> str | None:
@@ -237,11 +227,8 @@ class RandomProducts:
     def wrong(self, table: Table, raw: Bytes) -> int:
         """How many products differ from the expected ones; `table` is D's."""
         d = self.instruction.fragment("d")
-        index, used = element_numbers(table, d)
-        numbers = np.ascontiguousarray(raw).view(NUMBERS[d.type]).reshape(len(self.d), -1)
-        d_of_index = np.zeros(self.d.shape, np.float64).reshape(len(self.d), -1)
-        d_of_index[:, index] = numbers[:, used]
-        return int((d_of_index.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
+        numbers = from_slots(table, d, decode(raw.reshape(len(self.d), -1), d.type))
+        return int((numbers.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
 
 
 def products(instruction: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
@@ -267,11 +254,8 @@ def _majors(instruction: Instruction, coded: str) -> list[tuple[str, str]]:
 
 def _selector(instruction: Instruction, coded: str, majors: tuple[str, str]) -> int:
     """A random selector of the metadata, the same in every run; 0 for a dense form."""
-    return (
-        random.Random(f"{instruction.id} {coded} {majors}").randrange(len(instruction.metadata.selectors))
-        if instruction.metadata
-        else 0
-    )
+    count = len(instruction.metadata.selectors) if instruction.metadata else 1
+    return random.Random(f"{instruction.id} {coded} {majors}").randrange(count)
 
 
 def _products(
@@ -290,7 +274,8 @@ def _products(
         a_images = np.stack([image(a, left[j], a_desc[j], majors[0]) for j in range(count)])
         images, pairs = ((a_images, b_images), [(x.encode(), y.encode()) for x, y in zip(a_desc, b_desc, strict=True)])
     else:
-        images, pairs = ((b_images, _registers(instruction, left, tables["a"])), [(y.encode(), 0) for y in b_desc])
+        slots = into_slots(tables["a"], instruction.fragment("a"), patterns(a, left).reshape(count, -1))
+        images, pairs = ((b_images, pack(slots, a.held.slot_bits)), [(y.encode(), 0) for y in b_desc])
     size = count * instruction.threads * thread_bytes(instruction.fragment("d"))
     e = instruction.metadata
     selector = _selector(instruction, coded, majors)
@@ -300,19 +285,9 @@ def _products(
     )
     if e is None or metadata is None:
         return RandomProducts(instruction, coded, majors, run, left @ right)
-    columns = _columns(e, tables["e"].selection(selector), metadata)
-    b_rows = np.stack([right[j][columns[j]] for j in range(count)])
+    k = columns(e, tables["e"].selection(selector), metadata)
+    b_rows = np.stack([right[j][k[j]] for j in range(count)])
     return RandomProducts(instruction, coded, majors, run, np.einsum("cms,cmsn->cmn", left, b_rows))
-
-
-def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
-    """By image, the column of A of each stored element."""
-    rule = sparsity(e)
-    index, used = element_numbers(table, e)
-    index_fields = np.zeros((len(metadata), e.rows * e.cols), np.int64)
-    index_fields[:, index] = fields(rule, metadata)[:, used]
-    columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + index_fields.reshape(-1, e.rows, e.cols)
-    return columns
 
 
 def _random(rng: np.random.Generator, operand: SharedOperand, count: int) -> Ints:
@@ -345,14 +320,6 @@ def patterns(operand: SharedOperand, integers: Ints) -> Any:
     low = int(integers.min())
     bits = [dtype(operand.held.type).pattern(v, operand.held.slot_bits) for v in range(low, int(integers.max()) + 1)]
     return np.array(bits, np.uint64)[integers - low]
-
-
-def _registers(instruction: Instruction, numbers_of_a: Ints, table: Table) -> Bytes:
-    a = instruction.fragment("a")
-    index, used = element_numbers(table, a)
-    registers = np.zeros((len(numbers_of_a), a.slots), np.uint64)
-    registers[:, used] = patterns(behind(instruction, "a_smem"), numbers_of_a).reshape(len(numbers_of_a), -1)[:, index]
-    return pack(registers, a.slot_bits)
 
 
 KIND = "descriptors"
@@ -413,39 +380,27 @@ def _entry(judgement: CaseJudgement) -> saved.CaseCounts:
 
 
 @dataclass(frozen=True)
-class ProductExperiment(Dialogue):
+class ProductExperiment(FormDialogue):
     """Products of random matrices through random descriptors, with A in registers and in shared memory."""
 
-    instruction: Instruction
     count: int = PRODUCTS
     kind = KIND
 
     @property
     def id(self) -> str:
         """The form's id with a suffix."""
-        return f"{self.instruction.id}{saved.PRODUCTS}"
-
-    @property
-    def target(self) -> Target:
-        """The target that the form needs."""
-        return self.instruction.target
+        return f"{self.row.id}{saved.PRODUCTS}"
 
     def kernels(self) -> list[Kernel]:
         """The kernels of all majors and both places of A."""
-        return list(kernels_of_products(self.instruction))
+        return list(kernels_of_products(self.row))
 
     def measure(self, bench: Bench) -> Readout:
         """ "products" and "wrong": how many there are, one number each."""
-        row, seed = self.instruction, len(self.instruction.id)
-        tables = _tables(row, bench)
-        runs = [
-            random_product
-            for coded in ("b_smem", "a_smem")
-            for random_product in products(row, coded, tables, self.count, seed)
-        ]
-        wrong = sum(
-            random_product.wrong(tables["d"], bench.run([random_product.launch])[0].copy()) for random_product in runs
-        )
+        tables, seed = _tables(self.row, bench), len(self.row.id)
+        places = ("b_smem", "a_smem")
+        runs = [run for coded in places for run in products(self.row, coded, tables, self.count, seed)]
+        wrong = sum(run.wrong(tables["d"], bench.run([run.launch])[0].copy()) for run in runs)
         return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
 
     def conclude(self, reading: Readout, context: Context) -> saved.Body:

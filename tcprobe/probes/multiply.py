@@ -38,7 +38,7 @@ from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
-from tcprobe.probes.slots import NUMBERS, RAW, codes, element_numbers, one_hot, pack, unpack
+from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, unpack
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
 
@@ -140,23 +140,16 @@ class Multiply:
         if hot_and_coded(row)[0].operand == "b":
             product = product.swapaxes(0, 1)
         d = product[None] + c[:, None, None]
-        return _scatter(row.fragment("d"), d.reshape(-1, *d.shape[3:]), tables)
+        of_d = row.fragment("d")
+        slots = into_slots(tables.table(of_d), of_d, d.reshape(-1, of_d.products * of_d.rows * of_d.cols))
+        return encode(slots, of_d.type, of_d.slot_bits).reshape(-1)
 
 
 def _matrices(fragment: Fragment, raw: Bytes, table: Table) -> NDArray[np.float32]:
     """Slots as matrices (images, products, rows, cols); of an element's holders the last one counts."""
     ones = unpack(raw, fragment.slot_bits) == fragment.one
-    index, used = element_numbers(table, fragment)
-    matrices = np.zeros((len(raw), fragment.products * fragment.rows * fragment.cols), np.float32)
-    matrices[:, index] = ones[:, used]
-    return matrices.reshape(len(raw), fragment.products, fragment.rows, fragment.cols)
-
-
-def _scatter(fragment: Fragment, matrices: Array, tables: EmulatedCore) -> Bytes:
-    index, used = element_numbers(tables.table(fragment), fragment)
-    slots = np.zeros((len(matrices), fragment.slots), NUMBERS[fragment.type])
-    slots[:, used] = matrices.reshape(len(matrices), -1)[:, index]
-    return pack(slots.view(RAW[fragment.type]), fragment.slot_bits).reshape(-1)
+    size = (len(raw), fragment.products, fragment.rows, fragment.cols)
+    return from_slots(table, fragment, ones.astype(np.float32)).reshape(size)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ import numpy as np
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Array, Bytes, Ints
+from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table
 
 _WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
-NUMBERS: dict[str, Any] = FLOATS | {"s32": np.int32}  # types of D that NumPy has
-RAW: dict[str, Any] = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64, "s32": np.uint32}
+RAW: dict[str, Any] = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 
 
 def pack(numbers: Array, bits: int) -> Bytes:
@@ -93,9 +93,25 @@ def decode(raw: Bytes, kind: str) -> Array:
 
 def element_numbers(table: Table, fragment: Fragment) -> tuple[Ints, Ints]:
     """(element number, slot) of every used slot; elements are numbered in the order (product, row, col)."""
-    used = [s for s, cell in enumerate(table.cells) if cell is not None]
-    cells = np.array([(*table.cells[s], 0)[:3] for s in used], np.int64)  # type: ignore[misc]
-    return (cells[:, 2] * fragment.rows + cells[:, 0]) * fragment.cols + cells[:, 1], np.array(used)
+    row, col, product = elements(table)
+    used = np.flatnonzero(row >= 0)
+    return ((product * fragment.rows + row) * fragment.cols + col)[used], used
+
+
+def from_slots(table: Table, fragment: Fragment, slots: Array) -> Array:
+    """Elements from (.., slots), as (.., elements): of several holders the last one counts; zero if there is none."""
+    index, used = element_numbers(table, fragment)
+    numbers = np.zeros((*slots.shape[:-1], fragment.products * fragment.rows * fragment.cols), slots.dtype)
+    numbers[..., index] = slots[..., used]
+    return numbers
+
+
+def into_slots(table: Table, fragment: Fragment, numbers: Array) -> Array:
+    """The inverse of `from_slots`; zero in slots that hold nothing."""
+    index, used = element_numbers(table, fragment)
+    slots = np.zeros((*numbers.shape[:-1], fragment.slots), numbers.dtype)
+    slots[..., used] = numbers[..., index]
+    return slots
 
 
 class InMemory(NamedTuple):
@@ -105,8 +121,8 @@ class InMemory(NamedTuple):
     ldm: int
 
 
-def positions(table: Table, fragment: Fragment, lying: InMemory) -> tuple[Ints, Ints]:
+def positions(table: Table, fragment: Fragment, memory: InMemory) -> tuple[Ints, Ints]:
     """(position in memory, in elements; slot) of every used slot."""
     index, used = element_numbers(table, fragment)
     row, col = np.divmod(index, fragment.cols)
-    return (row * lying.ldm + col if lying.layout == "row" else col * lying.ldm + row), used
+    return (row * memory.ldm + col if memory.layout == "row" else col * memory.ldm + row), used

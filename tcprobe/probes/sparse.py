@@ -34,7 +34,7 @@ from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
-from tcprobe.probes.slots import NUMBERS, RAW, codes, element_numbers, one_hot, pack, unpack
+from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, pack, unpack
 from tcprobe.probes.sparse_decode import Sparse, b_images, decode, metadata_images, number_tables
 
 
@@ -52,12 +52,11 @@ class Packed:
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
         e = row.fragment("e")
         k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
-        index, used = element_numbers(tables.table(row.fragment("d")), row.fragment("d"))
+        d = row.fragment("d")
         words = np.zeros((len(c), len(k), len(a), WARP, 2), np.uint32)
         for number, image in enumerate(b):
             counts = np.minimum(_counts(a, image, k)[None] + c[:, None, None], 2).astype(np.uint8)  # zero, one, more
-            slots = np.zeros((*counts.shape[:3], row.fragment("d").slots), np.uint8)
-            slots[..., used] = counts.reshape(*counts.shape[:3], -1)[..., index]
+            slots = into_slots(tables.table(d), d, counts.reshape(*counts.shape[:3], -1))
             _add(words, slots.reshape(*slots.shape[:3], WARP, -1), number, len(b))
         return words.view(np.uint8).reshape(-1)
 
@@ -77,32 +76,22 @@ class Product:
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
         e = row.fragment("e")
         k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
-        index, used = element_numbers(tables.table(d), d)
-        slots = np.zeros((len(a), d.slots), NUMBERS[d.type])
-        for image in range(len(a)):
-            counts = _counts(a[image : image + 1], b[image], k[image : image + 1])[0, 0] + c[image]
-            slots[image, used] = counts.reshape(-1)[index]
-        return pack(slots.view(RAW[d.type]), d.slot_bits).reshape(-1)
+        counts = np.stack([_counts(a[[x]], b[x], k[[x]])[0, 0] + c[x] for x in range(len(a))]).reshape(len(a), -1)
+        return encode(into_slots(tables.table(d), d, counts), d.type, d.slot_bits).reshape(-1)
 
 
 def matrices(fragment: Fragment, raw: Bytes, tables: EmulatedCore) -> Ints:
     """Slots as matrices of zeros and ones: (images, rows, cols)."""
     ones = unpack(raw, fragment.slot_bits) == fragment.one
-    index, used = element_numbers(tables.table(fragment), fragment)
-    matrices = np.zeros((len(raw), fragment.rows * fragment.cols), np.int64)
-    matrices[:, index] = ones[:, used]
-    return matrices.reshape(len(raw), fragment.rows, fragment.cols)
+    numbers = from_slots(tables.table(fragment), fragment, ones.astype(np.int64))
+    return numbers.reshape(len(raw), fragment.rows, fragment.cols)
 
 
 def columns(e: Fragment, table: Table, raw: Bytes) -> Ints:
     """The column of A of each stored element: (images, rows, stored columns)."""
     rule = sparsity(e)
-    index, used = element_numbers(table, e)
-    values = unpack(raw, e.slot_bits).astype(np.int64) >> (
-        3 if rule.fields == 1 else 0
-    )  # the top bit tells 0xE from 0x4
-    index_fields = np.zeros((len(raw), e.rows * e.cols), np.int64)
-    index_fields[:, index] = values[:, used]
+    values = unpack(raw, e.slot_bits).astype(np.int64) >> (3 if rule.fields == 1 else 0)  # the top bit tells 0xE from 4
+    index_fields = from_slots(table, e, values)
     stored = np.arange(e.cols)
     index_fields = index_fields.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
     unit = stored // (rule.fields * rule.span) * rule.positions

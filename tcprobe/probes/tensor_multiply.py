@@ -41,7 +41,7 @@ from tcprobe.layout.cell_runs import runs
 from tcprobe.layout.descriptor import packed_descriptor
 from tcprobe.layout.tcgen05_descriptor import encode
 from tcprobe.probes import tensor_multiply_kernels as images
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
+from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout
 from tcprobe.probes.ptx import POISON, Kernel, Launch
 from tcprobe.probes.tensor_multiply_kernels import (
     FIRST_HALF,
@@ -141,10 +141,10 @@ def d_parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
     ProbeError unless every element has a part, and A and B agree about k.
     """
     high = dtype(sized.d_type).one
-    element_and_answered = [
-        _decode_both(sized, answers(sized, bench, inputs), high, shifts)
-        for inputs, shifts in (_inputs_with_coded_a(sized), _inputs_with_coded_b(sized))
-    ]
+    element_and_answered = []
+    for inputs, shifts in _coded_inputs(sized):
+        parts = answers(sized, bench, inputs)
+        element_and_answered.append(decode_codes(parts.reshape(shifts, -1, parts.shape[1]), high, 0))
     (of_a, by_a), (of_b, by_b) = element_and_answered
     used = by_a[0]
     if not (used.any() and (by_a == used).all() and (by_b == used).all()):
@@ -163,26 +163,17 @@ def d_parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
     return row[0], col[0], np.flatnonzero(used)
 
 
-def _decode_both(sized: SizedMultiply, cell_parts: Array, high: int, shifts: int) -> tuple[Ints, Array]:
-    return decode_codes(cell_parts.reshape(shifts, -1, cell_parts.shape[1]), high, 0)
-
-
-def _inputs_with_coded_a(sized: SizedMultiply) -> tuple[Inputs, int]:
-    a = codes(sized.m * sized.stored).reshape(-1, sized.m, sized.stored)
-    b = ones(sized.n, sized.stored, -(-sized.stored // sized.n))
-    whole = np.zeros((len(b), sized.n, sized.k), np.int64)
-    whole[:, :, sized.first_k] = b
-    return Inputs(a, whole, images.tensor_image(sized)[None], _each(len(b), len(a), a_coded=True)), len(b)
-
-
-def _inputs_with_coded_b(sized: SizedMultiply) -> tuple[Inputs, int]:
-    b = codes(sized.n * sized.k).reshape(-1, sized.n, sized.k)
-    a = ones(sized.m, sized.stored, -(-sized.stored // sized.m))
-    return Inputs(a, b, images.tensor_image(sized)[None], _each(len(a), len(b), a_coded=False)), len(a)
-
-
-def _each(outer: int, inner: int, a_coded: bool) -> list[tuple[int, int, int]]:
-    return [(i, o, 0) if a_coded else (o, i, 0) for o in range(outer) for i in range(inner)]
+def _coded_inputs(sized: SizedMultiply) -> Iterator[tuple[Inputs, int]]:
+    """(inputs in which A, then B, encodes its numbers; how many matrices of ones the other one has)."""
+    a, b = codes(sized.m * sized.stored), codes(sized.n * sized.k)
+    in_a, in_b = (ones(lines, sized.stored, -(-sized.stored // lines)) for lines in (sized.m, sized.n))
+    whole = np.zeros((len(in_b), sized.n, sized.k), np.int64)
+    whole[:, :, sized.first_k] = in_b
+    memory = images.tensor_image(sized)[None]
+    each = [(i, o, 0) for o in range(len(whole)) for i in range(len(a))]
+    yield Inputs(a.reshape(-1, sized.m, sized.stored), whole, memory, each), len(whole)
+    each = [(o, i, 0) for o in range(len(in_a)) for i in range(len(b))]
+    yield Inputs(in_a, b.reshape(-1, sized.n, sized.k), memory, each), len(in_a)
 
 
 def ones(line_count: int, k: int, shifts: int, step: int | None = None) -> Ints:
@@ -223,7 +214,9 @@ def places_of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
         a[j, np.arange(sized.m), of_block[np.arange(sized.m) % len(of_block)]] = 1
     which = [(j, 0, image) for j in range(sized.vector) for image in range(len(memory))]
     inputs = Inputs(a, np.ones((1, sized.n, sized.k), np.int64), memory, which)
-    number = _numbers(sized, name, _d_parts(sized, bench, parts_of_d, inputs), _values(sized, (2, 1)))
+    of_d = dtype(sized.d_type)
+    two_one = (of_d.pattern(2, of_d.bits), of_d.pattern(1, of_d.bits))
+    number = _numbers(sized, name, _d_parts(sized, bench, parts_of_d, inputs), two_one)
     row, col = (np.broadcast_to(line, number.shape) for line in np.indices(parts_of_d.shape))
     block = np.broadcast_to(np.arange(sized.vector)[:, None, None], number.shape)
     places_of_scale = (row, block) if name == "scale_a" else (block, col)
@@ -254,12 +247,6 @@ def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     return _places(sized, bits, np.broadcast_to(row, number.shape), stored, number)
 
 
-def _values(sized: SizedMultiply, two_values: tuple[int, int]) -> tuple[int, int]:
-    """The bit patterns of two numbers in D."""
-    first, second = (dtype(sized.d_type).pattern(value, 16 if sized.d_type == "f16" else CELL) for value in two_values)
-    return first, second
-
-
 def _numbers(sized: SizedMultiply, name: str, cell_parts: Array, high_low: tuple[int, int]) -> Ints:
     """The number of the part that each element of D follows, by run; ProbeError if a single part cannot give D."""
     shape = cell_parts.shape
@@ -288,6 +275,7 @@ def places_of_d(sized: SizedMultiply, bench: Bench) -> Ints:
 
 KIND = TENSOR_MEMORY
 SOME_N = (64, 96, 128, 256)
+SCALES: dict[str, tuple[int, ...]] = {"scale_a": (), "scale_b": (128,)}  # with these N and the largest
 SOURCE_BYTES = 8 << 10  # of the image that tcgen05.cp copies from
 
 
@@ -343,10 +331,9 @@ class PlaceExperiment(Dialogue):
 
 
 @dataclass(frozen=True)
-class CopyExperiment(Dialogue):
+class CopyExperiment(FormDialogue):
     """tcgen05.cp of numbered words: which cells get which word."""
 
-    row: Instruction
     multicast: str
     kind = KIND
 
@@ -354,11 +341,6 @@ class CopyExperiment(Dialogue):
     def id(self) -> str:
         """The subject, as `Subject` writes it."""
         return str(Subject(self.row.id, "memory", multicast=self.multicast))
-
-    @property
-    def target(self) -> Target:
-        """The target that the form needs."""
-        return self.row.target
 
     def kernels(self) -> list[Kernel]:
         """The form's kernel."""
@@ -409,8 +391,9 @@ def experiments() -> list[Dialogue]:
 def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
     names = {operand.name for operand in instruction.operands}
     scaled = vectors(instruction) if "scale_a" in names else (0,)
+    sizes = [int(n) for n in instruction.stated["n_values"]]
     for m in map(int, instruction.stated["m_values"]):
-        for n in _some(instruction):
+        for n in (n for n in sizes if n in (sizes[0], sizes[-1], *SOME_N)):
             for kind in ("f32",) if scaled != (0,) else map(str, instruction.stated["d_types"]):
                 yield PlaceExperiment("d", SizedMultiply(instruction, m, n, kind, scaled[0]))
         wide = next(str(name) for name in instruction.stated["d_types"] if name != "f16")
@@ -418,21 +401,9 @@ def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
         if "e" in names:
             for selector in selectors(instruction, "e"):
                 yield PlaceExperiment("e", SizedMultiply(instruction, m, USUAL_N, wide, scaled[0], "e", selector))
-        yield from _scales(instruction, m) if scaled != (0,) else ()
-
-
-def _scales(instruction: Instruction, m: int) -> Iterator[Dialogue]:
-    largest = int(instruction.stated["n_values"][-1])
-    for vector in vectors(instruction):
-        for name, sizes in (("scale_a", (largest,)), ("scale_b", (128, largest))):
-            for n, selector in product(sizes, _selectable(instruction, name, vector)):
+        for vector, (name, some_n) in product(scaled if any(scaled) else (), SCALES.items()):
+            for n, selector in product((*some_n, sizes[-1]), _selectable(instruction, name, vector)):
                 yield PlaceExperiment(name, SizedMultiply(instruction, m, n, "f32", vector, name, selector))
-
-
-def _some(instruction: Instruction) -> list[int]:
-    """The least N, the largest, and some between."""
-    n_values = [int(n) for n in instruction.stated["n_values"]]
-    return [n for n in n_values if n in (n_values[0], n_values[-1], *SOME_N)]
 
 
 def _selectable(instruction: Instruction, name: str, vector: int) -> list[int]:

@@ -30,7 +30,6 @@ import numpy as np
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.probes.experiment import Bench, Dialogue, Readout, TimedCode, array_of_text, text_lines
@@ -387,24 +386,6 @@ class Costs(Dialogue):
         }
         codes = {variant: bench.timed_code(run.kernel) for variant, run in runs.items()}
         return {**reading, "code": array_of_text(lines(codes))}
-
-
-@dataclass(frozen=True)
-class FormCosts(Dialogue):
-    """What experiments on one instruction share."""
-
-    row: Instruction
-    kind: ClassVar[str] = KIND
-
-    @property
-    def id(self) -> str:
-        """The instruction's id."""
-        return self.row.id
-
-    @property
-    def target(self) -> Target:
-        """The target that the instruction needs."""
-        return self.row.target
 
 
 @dataclass

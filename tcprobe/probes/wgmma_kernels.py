@@ -30,23 +30,20 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import FACTORS
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, decode
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
-from tcprobe.probes.slots import NUMBERS, RAW, element_numbers, pack, unpack
+from tcprobe.probes.slots import encode, from_slots, into_slots, unpack
+from tcprobe.probes.sparse import columns
 
 KernelKind = Literal["registers", "codes", "raw"]
 # fields of a launch's leading dimension: bytes of an image, number of images, flags of a kernel of kind registers
 IMAGES_SHIFT, FEW, SHARED_A = 20, 1 << 30, 1 << 31
-FEW_SLOTS, FEW_MEETINGS = (
-    4,
-    8,
-)  # slots of each thread; words of each A slot: 4 threads hold a row, each in 2 of these slots
+FEW_SLOTS = 4  # of each thread
+FEW_MEETINGS = 8  # words of each A slot: 4 threads hold a row, each in 2 of these slots
 BAD = 1 << 16  # in a word of meetings: a product of zeros and ones cannot give these answers
 SLOT_SHIFT = 17
 ODD = 1 << 31  # in a word of codes: an answer was neither zero nor one
@@ -138,7 +135,7 @@ class _Run:
             still = self._still(other, second)
             matrix = self._matrix_behind(self.coded, image, first)
             slots = self._slots(self._product(matrix, still, self._columns(x)))
-            out.append(pack(slots.astype(NUMBERS[d.type]).view(RAW[d.type])[None], d.slot_bits)[0])
+            out.append(encode(slots[None], d.type, d.slot_bits)[0])
         return np.stack(out)
 
     def _product(self, matrix: Ints, still: Ints, columns: Ints) -> Ints:
@@ -152,25 +149,17 @@ class _Run:
         row, e = self.instruction, self.instruction.metadata
         if e is None:
             return np.broadcast_to(np.arange(row.shape.k), (row.shape.m, row.shape.k))
-        rule = sparsity(e)
-        index, used = element_numbers(self.tables.table(e).selection(self.op.selector), e)
-        fields = unpack(self.launch.inputs[3][image][None], e.slot_bits)[0].astype(np.int64) >> (
-            3 if rule.fields == 1 else 0
-        )
-        index_fields = np.zeros(e.rows * e.cols, np.int64)
-        index_fields[index] = fields[used]
-        columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + index_fields.reshape(e.rows, e.cols)
-        return columns
+        table = self.tables.table(e).selection(self.op.selector)
+        of_image: Ints = columns(e, table, self.launch.inputs[3][image][None])[0]
+        return of_image
 
     def _still(self, memory_image: Bytes, descriptor: int) -> Ints:
         """The matrix that is not coded."""
         if self.coded == "a_smem":
             return self._matrix_behind("b_smem", memory_image, descriptor)
         a = self.instruction.fragment("a")
-        index, used = element_numbers(self.tables.table(a), a)
-        a_of_index = np.zeros(a.rows * a.cols, np.int64)
-        a_of_index[index] = values(a.type, unpack(memory_image[None], a.slot_bits)[0])[used]
-        return a_of_index.reshape(a.rows, a.cols)
+        slots = values(a.type, unpack(memory_image[None], a.slot_bits)[0])
+        return from_slots(self.tables.table(a), a, slots).reshape(a.rows, a.cols)
 
     def _matrix_behind(self, name: str, memory_image: Bytes, descriptor: int) -> Ints:
         """The matrix behind a descriptor."""
@@ -182,11 +171,8 @@ class _Run:
         ]
 
     def _slots(self, matrix: Ints) -> Ints:
-        d: Fragment = self.instruction.fragment("d")
-        index, used = element_numbers(self.tables.table(d), d)
-        of_slots = np.zeros(d.slots, np.int64)
-        of_slots[used] = matrix.reshape(-1)[index]
-        return of_slots
+        d = self.instruction.fragment("d")
+        return into_slots(self.tables.table(d), d, matrix.reshape(-1))
 
 
 def behind(instruction: Instruction, name: str) -> SharedOperand:
@@ -197,18 +183,12 @@ def behind(instruction: Instruction, name: str) -> SharedOperand:
 def values(kind: str, raw: Array) -> Ints:
     """Bit patterns as whole numbers; 99 if the number is not in VALUES."""
     row = dtype(kind)
-    value_of_bits = {row.pattern(v, row.bits): v for v in VALUES if _holds(kind, v)}
+    held = (0, 1) if kind == "b1" else [v for v in VALUES if v >= 0 or not kind.startswith("u")]
+    value_of_bits = {row.pattern(v, row.bits): v for v in held}
     patterns = np.array(sorted(value_of_bits))
     places = np.searchsorted(patterns, raw).clip(max=len(patterns) - 1)
     numbers = np.array([value_of_bits[p] for p in patterns.tolist()])
     return np.where(patterns[places] == raw, numbers[places], 99)
-
-
-def _holds(kind: str, value: int) -> bool:
-    """Whether a type has a number: unsigned types no negative ones, bits only 0 and 1."""
-    if kind == "b1":
-        return value in (0, 1)
-    return value >= 0 or not kind.startswith("u")
 
 
 def _descriptors(launch: Launch) -> NDArray[np.uint64]:
@@ -264,7 +244,7 @@ def a_image(image: str) -> list[str]:
     ]
 
 
-def b_image(instruction: Instruction, image: str, size: str) -> list[str]:
+def b_image(image: str, size: str) -> list[str]:
     """Copy B to shared memory, where it stays as it is."""
     return [
         f"mov.u32 %size, {size};",
@@ -343,11 +323,8 @@ def _registers(instruction: Instruction) -> list[str]:
 
 
 def _body(warpgroup_op: Warpgroup) -> list[str]:
-    instruction, by_descriptor, raw = (
-        warpgroup_op.instruction,
-        warpgroup_op.coded == "a_smem",
-        warpgroup_op.kind == "raw",
-    )
+    instruction, by_descriptor = warpgroup_op.instruction, warpgroup_op.coded == "a_smem"
+    raw, still = warpgroup_op.kind == "raw", str(other_bytes(instruction))
     image = "%x" if raw else "%y"
     both = {False: multiply(warpgroup_op, by_descriptor=False), True: multiply(warpgroup_op, by_descriptor=True)}
     if warpgroup_op.kind == "registers":
@@ -355,22 +332,30 @@ def _body(warpgroup_op: Warpgroup) -> list[str]:
             *descriptors("%db", "%da", "0"),
             "@!%shared bra.uni HOT;",
             *descriptors("%da", "%db", "16"),
-            *b_image(instruction, "%y", str(other_bytes(instruction))),
+            *b_image("%y", still),
             "HOT:",
             *one_slot(instruction),
         ]
         work = ["@%shared bra.uni BEHIND;", *both[False], "bra.uni DONE;", "BEHIND:", *both[True], "DONE:"]
         output = ["@%shared bra.uni TELL;", *_meetings(instruction), "TELL:", *_codes(instruction)]
     else:
-        size = "%bytes" if raw else str(other_bytes(instruction))
-        other = b_image(instruction, image, size) if by_descriptor else a_image(image)
+        other = b_image(image, "%bytes" if raw else still) if by_descriptor else a_image(image)
         pair = ("%da", "%db") if by_descriptor else ("%db", "%da")
         brought = ["mad.wide.u32 %desc, %x, 16, %desc;", *descriptors(*pair, "0"), *other]
         work, output = both[by_descriptor], _raw(instruction) if raw else _codes(instruction)
+    clear = ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;"]
+    clear += _each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"])
+    next_image = [
+        "add.u32 %n, %n, 1;",
+        "cvt.u64.u32 %low, %bytes;",
+        "add.u64 %coded, %coded, %low;",
+        "setp.lt.u32 %p, %n, %images;",
+        "@%p bra.uni NEXT;",
+    ]
     return [
         *brought,
         *(metadata(image) if instruction.metadata else []),
-        *([] if raw else _clear()),
+        *([] if raw else clear),
         "mov.u32 %n, 0;",
         *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
         "setp.ne.u32 %never, %n, 0;",
@@ -379,18 +364,7 @@ def _body(warpgroup_op: Warpgroup) -> list[str]:
         "fence.proxy.async;",
         "bar.sync 0;",
         *work,
-        *([] if raw else _answers(instruction)),
-        *(
-            []
-            if raw
-            else [
-                "add.u32 %n, %n, 1;",
-                "cvt.u64.u32 %low, %bytes;",
-                "add.u64 %coded, %coded, %low;",
-                "setp.lt.u32 %p, %n, %images;",
-                "@%p bra.uni NEXT;",
-            ]
-        ),
+        *([] if raw else [*_answers(instruction), *next_image]),
         *output,
     ]
 
@@ -445,15 +419,6 @@ def _layout(instruction: Instruction, kind: KernelKind, name: str) -> list[str]:
         "mad.lo.u32 %answers, %lane, 4, %answers;",
         f"selp.u32 %t, {_image(instruction, FEW_SLOTS)}, {_image(instruction, slots)}, %few;",
         "add.u32 %found, %answers, %t;",
-    ]
-
-
-def _clear() -> list[str]:
-    return [
-        "mov.u32 %s, 0;",
-        "mov.u32 %at, %found;",
-        "mov.b32 %w, 0;",
-        *_each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"]),
     ]
 
 
