@@ -181,10 +181,8 @@ def judge(case: Case, seen: Ints) -> CaseJudgement:
         for way, sign in ways.items()
     }
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
-    readings = {
-        way: (sum(bool((moved[j] == seen[based[j]]).all()) for j in telling), len(telling))
-        for way, moved in maps.items()
-    }
+    explained = {way: sum(bool((moved[j] == seen[based[j]]).all()) for j in telling) for way, moved in maps.items()}
+    readings = {way: (count, len(telling)) for way, count in explained.items()}
     without = {}
     for field in ("lbo", "sbo", "base_offset", "start"):
         nonzero = [j for j, descriptor in enumerate(case.descriptors) if getattr(descriptor, field)]

@@ -150,22 +150,14 @@ def _any(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
 
 def _like(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
     """Exponents near each other; C's are near the products'."""
-    middles = [_middle(form, rng) for form in _forms(types)]
-    middles[2] = _exponent_of_products(types, middles)
+    a, b, c = forms = _forms(types)
+    tops = [(1 << form.bits - 1 - form.fraction) - 1 for form in forms]
+    middles = [int(rng.integers(top // 4, top - top // 4 + 1)) for top in tops]
+    middles[2] = middles[0] - a.bias + middles[1] - b.bias + c.bias
     return [
         _numbers(form, shape, rng, middle + rng.integers(-NEAR, NEAR + 1, shape))
-        for form, shape, middle in zip(_forms(types), _shapes(mnk), middles, strict=True)
+        for form, shape, middle in zip(forms, _shapes(mnk), middles, strict=True)
     ]
-
-
-def _middle(floats: FloatFormat, rng: Random) -> int:
-    top = (1 << floats.bits - 1 - floats.fraction) - 1
-    return int(rng.integers(top // 4, top - top // 4 + 1))
-
-
-def _exponent_of_products(types: ElementTypes, middles: list[int]) -> int:
-    a, b, c = _forms(types)
-    return middles[0] - a.bias + middles[1] - b.bias + c.bias
 
 
 def _cancelling(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
@@ -184,18 +176,17 @@ def _cancelling(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bit
 
 def _finite(floats: FloatFormat, bit_patterns: Bits) -> Bits:
     """The bits, with infinities and NaN made finite."""
-    top = (bit_patterns.astype(np.int64) >> floats.fraction) & (1 << floats.bits - 1 - floats.fraction) - 1
-    full = top == (1 << floats.bits - 1 - floats.fraction) - 1
+    full_exponent = (1 << floats.bits - 1 - floats.fraction) - 1
+    full = (bit_patterns.astype(np.int64) >> floats.fraction) & full_exponent == full_exponent
     if floats.special == "none" or (floats.special == "nan" and floats.fraction == 0):
         return bit_patterns
     last = (bit_patterns & ((1 << floats.fraction) - 1)) == (1 << floats.fraction) - 1
-    wrong = full if floats.special == "ieee" else full & last
-    return np.where(
-        wrong, bit_patterns ^ (1 << floats.fraction if floats.special == "ieee" else 1), bit_patterns
-    ).astype(bit_patterns.dtype)
+    ieee = floats.special == "ieee"
+    changed = bit_patterns ^ (1 << floats.fraction if ieee else 1)
+    return np.where(full if ieee else full & last, changed, bit_patterns).astype(bit_patterns.dtype)
 
 
-def _beside(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
+def _beside_cancelling(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
     """Large products at two k cancel; the others are at any depth below: shows what alignment keeps."""
     (fa, fb, fc), (sa, sb, sc) = _forms(types), _shapes(mnk)
     tops = [min((1 << f.bits - 1 - f.fraction) - 2, f.bias + 50) for f in (fa, fb)]
@@ -241,16 +232,10 @@ def _low_products(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[B
     for k, below in ((i, 0 * depths), (j, depths)):
         factors[0][..., k] = _numbers(a, sa[:-1], rng, low // 2 - below)
         factors[1][..., k] = _numbers(b, sb[:-1], rng, np.full(sb[:-1], low - low // 2))
-    factors = [_power(form, bits) for form, bits in zip((a, b), factors, strict=True)]
+    factors = [bits & ~form.word((1 << form.fraction) - 1) for form, bits in zip((a, b), factors, strict=True)]
     own = _numbers(c, sc, rng, np.zeros(sc)) & c.word((1 << c.bits - 1) | 3)
     own[rng.random(sc) < 0.8] = 0
     return [*factors, own]
-
-
-def _power(floats: FloatFormat, bit_patterns: Bits) -> Bits:
-    """The numbers with their fractions cleared."""
-    whole: Bits = bit_patterns & ~floats.word((1 << floats.fraction) - 1)
-    return whole
 
 
 def _special(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
@@ -265,7 +250,18 @@ def _special(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
     return matrices
 
 
-STYLES = (_any, _like, _cancelling, _beside, _small, _low_products, _special, _beside, _small, _low_products)
+STYLES = (
+    _any,
+    _like,
+    _cancelling,
+    _beside_cancelling,
+    _small,
+    _low_products,
+    _special,
+    _beside_cancelling,
+    _small,
+    _low_products,
+)
 
 
 KIND = "numerics"
@@ -341,9 +337,8 @@ def differences(kinds: ElementTypes, arithmetic: Arithmetic | Integers, got: Bit
     if isinstance(arithmetic, Integers) or arithmetic.nan:
         return other
     d = FORMATS[kinds.d]
-    size = (1 << d.bits - 1) - 1
-    other &= ~(((got & size) > d.infinity) & ((expected & size) > d.infinity))
-    return other
+    got_nan, expected_nan = ((bits & (1 << d.bits - 1) - 1) > d.infinity for bits in (got, expected))
+    return other & ~(got_nan & expected_nan)
 
 
 @dataclass(frozen=True)
@@ -425,19 +420,17 @@ class NumericsExperiment(Dialogue):
             more, others = wrong_cases(form, rule, batch, (clamped, expected))
             wrong, examples, tried = wrong + more, [*examples, *others][:SHOWN], tried + clamped.size
         compared = self._compare_others(bench, form, batch, got)
-        return Body(
-            [row.id for row in self.rows], 2 if self._clampable else 1, tried, wrong, compared, None, rule, examples
-        )
+        ids, directed = [row.id for row in self.rows], 2 if self._clampable else 1
+        return Body(ids, directed, tried, wrong, compared, None, rule, examples)
 
     def _compare_others(self, bench: Bench, form: TabledForm, batch: Images, got: Bits) -> int:
         """How many results of the other forms were compared; ProbeError if one has other bits."""
-        compared = 0
-        for row in self.rows:
-            for from_memory in (False, True) if row.threads > WARP else (False,):
-                if row == self.first and not from_memory:
-                    continue
-                compared += _compare_form(bench, _tabled_form(row, bench), (form, batch, got), from_memory)
-        return compared
+        others = [(row, from_memory) for row in self.rows for from_memory in (False, True)[: 1 + (row.threads > WARP)]]
+        return sum(
+            _compare_form(bench, _tabled_form(row, bench), (form, batch, got), from_memory)
+            for row, from_memory in others
+            if row != self.first or from_memory
+        )
 
 
 def _compare_form(bench: Bench, other: TabledForm, base: tuple[TabledForm, Images, Bits], from_memory: bool) -> int:
@@ -492,10 +485,7 @@ def _scaled_dots(bench: Bench, form: TabledForm, shift: int) -> Dots | None:
     if not all(step <= bits < last for bits in (first, second)):
         return None
 
-    def scaled_dots(a_bits: Bits, b_bits: Bits, c_bits: Bits) -> Bits:
-        return dots(bench, form, Images(a_bits, b_bits, c_bits), (first, second))
-
-    return scaled_dots
+    return lambda a_bits, b_bits, c_bits: dots(bench, form, Images(a_bits, b_bits, c_bits), (first, second))
 
 
 def dots(bench: Bench, form: TabledForm, batch: Images, scale: tuple[int, int] | None = None) -> Bits:
@@ -515,20 +505,16 @@ def dots(bench: Bench, form: TabledForm, batch: Images, scale: tuple[int, int] |
     image_a[:, :, :each], image_b[:, :, :each] = (part.reshape(-1, products, each, k) for part in (a, b))
     image_c = np.zeros((len(image_a), products, m, n), c.dtype)
     image_c[:, :, diagonal, diagonal] = c.reshape(-1, products, each)
-    d = _run(bench, form, Images(image_a, image_b, image_c, _uniform_scales(form.row, image_a, scale)))
+    scale_bits = None
+    if scale is not None:
+        blocks, scale_type = form.row.scales[0].cols, form.row.scales[0].type
+        of_a, of_b = (
+            np.full((*image_a.shape[:2], line, blocks), bits, np.uint8)
+            for line, bits in zip((m, n), scale, strict=True)
+        )
+        scale_bits = BlockScales(of_a, of_b, scale_type)
+    d = _run(bench, form, Images(image_a, image_b, image_c, scale_bits))
     return d[:, :, diagonal, diagonal].reshape(-1)[:count]
-
-
-def _uniform_scales(instruction: Instruction, image_a: Bits, scale: tuple[int, int] | None) -> BlockScales | None:
-    """The same scale everywhere in A, and in B."""
-    if scale is None:
-        return None
-    blocks = instruction.scales[0].cols
-    factor_scales = [
-        np.full((*image_a.shape[:2], line, blocks), bits, np.uint8)
-        for line, bits in zip((instruction.shape.m, instruction.shape.n), scale, strict=True)
-    ]
-    return BlockScales(factor_scales[0], factor_scales[1], instruction.scales[0].type)
 
 
 def wrong_cases(

@@ -129,11 +129,9 @@ def _with_quarters(directed: Directed, group: Sequence[int], power: tuple[Power,
 
 def _ulps(directed: Directed, bits: int, exponent: int) -> int | None:
     """A result as a multiple (0 to 2, signed) of 2^exponent; None if it is none of these."""
-    sign = -1 if bits >> directed.d.bits - 1 else 1
     by_bits = {0: 0, **{number(directed.d, Power(exponent + n)): 1 << n for n in (0, 1)}}
-    return next(
-        (sign * ulps for magnitude, ulps in by_bits.items() if bits & ~(1 << directed.d.bits - 1) == magnitude), None
-    )
+    ulps = by_bits.get(bits & magnitude_bits(directed.d))
+    return -ulps if ulps and bits >> directed.d.bits - 1 else ulps
 
 
 def _result_is_nearest(directed: Directed, group: Sequence[int]) -> bool:
@@ -160,8 +158,7 @@ def through_f32(directed: Directed, ks: list[int]) -> Rounding | None:
     roundings: dict[tuple[int, ...], Rounding | None] = {(1, 1): None, (0, 1): TOWARD_ZERO, (0, 2): NEAREST}
     if places not in roundings:
         raise ProbeError(f"sums of f32 are rounded to f16 in no known way: places {places}.")
-    rounding: Rounding | None = roundings[places]
-    return rounding
+    return roundings[places]
 
 
 WIDE = 28  # the products of e4m3 span so many exponents: enough to show what a sum keeps

@@ -29,10 +29,14 @@ class Power(NamedTuple):
     sign: int = 1
     half: bool = False
 
+    def times(self, sign: int) -> Power:
+        """The term, or its negative."""
+        return self._replace(sign=self.sign * sign)
+
 
 @dataclass
 class Directed:
-    """A form's answers; `cases` counts the cases.
+    """A form's answers; `cases` counts the cases, `a` to `d` are the formats of the operands.
 
     If the form has scales, `scaled_dots(shift)` multiplies under scales whose product is 2^shift.
     """
@@ -45,25 +49,9 @@ class Directed:
     cases: int = field(default=0, init=False)
     unread: int = field(default=0, init=False)
 
-    @property
-    def a(self) -> FloatFormat:
-        """The format of A."""
-        return FORMATS[self.types.a]
-
-    @property
-    def b(self) -> FloatFormat:
-        """The format of B."""
-        return FORMATS[self.types.b]
-
-    @property
-    def c(self) -> FloatFormat:
-        """The format of C."""
-        return FORMATS[self.types.c]
-
-    @property
-    def d(self) -> FloatFormat:
-        """The format of D."""
-        return FORMATS[self.types.d]
+    def __post_init__(self) -> None:
+        kinds = (self.types.a, self.types.b, self.types.c, self.types.d)
+        self.a, self.b, self.c, self.d = (FORMATS[kind] for kind in kinds)
 
     @property
     def least(self) -> int:
@@ -110,9 +98,7 @@ class Directed:
         power = power._replace(exponent=power.exponent - self.shift)
         low = max(self.a.least, power.exponent - largest(self.b))
         high = min(largest(self.a), power.exponent - self.b.least)
-        beyond = max(
-            0, self.least - self.shift - self.b.fraction - power.exponent
-        )  # what B cannot take, even as a subnormal
+        beyond = max(0, self.least - self.shift - self.b.fraction - power.exponent)  # B's least subnormal is too large
         first = max(low, min(power.exponent // 2, high)) - beyond
         return number(self.a, power._replace(exponent=first)), number(self.b, Power(power.exponent - first))
 
@@ -184,8 +170,8 @@ def result_rounding(
 
 def _with(base: SumBase, rest: dict[int, Power] | None, sign: int) -> DotTerms:
     """A base with more products, all of one sign."""
-    products = {k: _with_sign(power, sign) for k, power in {**base.products, **(rest or {})}.items()}
-    return products, _with_sign(base.c, sign) if isinstance(base.c, Power) else base.c
+    products = {k: power.times(sign) for k, power in {**base.products, **(rest or {})}.items()}
+    return products, base.c.times(sign) if isinstance(base.c, Power) else base.c
 
 
 def _in_c(
@@ -250,10 +236,6 @@ def _rounding(directed: Directed, up_and_down: tuple[list[DotTerms], ...], m: in
     raise ProbeError(f"results are rounded in no known way: quarters {QUARTERS} give {ulps[0]} and {ulps[1]}.")
 
 
-def _with_sign(power: Power, sign: int) -> Power:
-    return power._replace(sign=power.sign * sign)
-
-
 def floor(directed: Directed, groups: Sequence[Sequence[int]], kept: int | None) -> int | None:
     """The least exponent that terms are aligned to; None if there is none, or no product can be below it."""
     least, group = directed.d.least - directed.d.fraction, groups[0]
@@ -277,8 +259,15 @@ def subnormals(directed: Directed) -> Subnormals:
     Cases: the least subnormal of A or B times a large number; half the least normal number of C; a product below D's.
     """
     a, b = (_keeps_factor(directed, name) for name in FACTORS)
-    c = _keeps_c(directed)
-    return Subnormals(a=a, b=b, c=c, d=_keeps_d(directed, c))
+    half = Power(directed.c.least - 1)
+    c = None
+    if _holds(directed.d, half.exponent):
+        c = _is_kept(int(directed.ask([({}, half)])[0]), number(directed.d, half), "c")
+    # D's from a product below its least normal number; if there is none, a kept C of D's type tells
+    small, d = Power(directed.d.least - 1), True if c and directed.types.c == directed.types.d else None
+    if directed.least <= small.exponent:
+        d = _is_kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
+    return Subnormals(a=a, b=b, c=c, d=d)
 
 
 def _keeps_factor(directed: Directed, name: str) -> bool | None:
@@ -292,21 +281,6 @@ def _keeps_factor(directed: Directed, name: str) -> bool | None:
     return _is_kept(answer, number(directed.d, Power(low + high)), name) if _holds(directed.d, low + high) else None
 
 
-def _keeps_c(directed: Directed) -> bool | None:
-    own = Power(directed.c.least - 1)
-    if not _holds(directed.d, own.exponent):
-        return None
-    return _is_kept(int(directed.ask([({}, own)])[0]), number(directed.d, own), "c")
-
-
-def _keeps_d(directed: Directed, keeps_c: bool | None) -> bool | None:
-    """From a product below D's least normal number; if there is none, a kept C of D's type tells."""
-    small = Power(directed.d.least - 1)
-    if directed.least <= small.exponent:
-        return _is_kept(int(directed.ask([({0: small}, 0)])[0]), number(directed.d, small), "d")
-    return True if keeps_c and directed.types.c == directed.types.d else None
-
-
 def normalized(
     directed: Directed, groups: Sequence[Sequence[int]], place_of_c: str, kept: int | None
 ) -> tuple[Literal["a", "b", "c"], ...]:
@@ -317,20 +291,17 @@ def normalized(
     group = groups[0]
     if kept is None or len(group) < 3:
         return ()
-    factors: list[tuple[Literal["a", "b"], FloatFormat, FloatFormat]]
-    factors = [("a", directed.a, directed.b), ("b", directed.b, directed.a)]
     survives: dict[Literal["a", "b", "c"], bool] = {
-        name: _survives(directed, group, kept, (name, form, other)) for name, form, other in factors
+        "a": _survives(directed, group, kept, "a"),
+        "b": _survives(directed, group, kept, "b"),
+        "c": place_of_c == IN_GROUP and _survives_c(directed, group, kept),
     }
-    survives["c"] = place_of_c == IN_GROUP and _survives_c(directed, group, kept)
     return tuple(name for name, normal in survives.items() if normal)
 
 
-def _survives(
-    directed: Directed, group: Sequence[int], kept: int, formats: tuple[str, FloatFormat, FloatFormat]
-) -> bool:
+def _survives(directed: Directed, group: Sequence[int], kept: int, name: str) -> bool:
     """Whether the term survives beside the smallest subnormal of A or B times a large number, and its negative."""
-    name, form, other = formats
+    form, other = (directed.a, directed.b) if name == "a" else (directed.b, directed.a)
     low, high = form.least - form.fraction + directed.unread, largest(other)
     small = Power(form.least + high - kept - 1)
     if small.exponent < directed.least or not _holds(directed.d, small.exponent):
