@@ -24,7 +24,7 @@ from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.peaks import peak
 from tcprobe.pages import costs
 from tcprobe.probes import cost_warpgroups, dialogues
-from tcprobe.probes.cost_multiplies import BOX, FMA, Chained
+from tcprobe.probes.cost_multiplies import BOX, FMA, ChainLoop
 from tcprobe.probes.cost_warpgroups import COPIES, warpgroup_loops
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT, Seen, prove
@@ -396,7 +396,7 @@ LINK = ("mma.m16n8k8.row.col.f32.f16.f16.f32", "mma.sp.m16n8k32.row.col.s32.s8.s
 
 def _stated_cycles(id_, chains):
     """What the code states of a link: cycles of each of its instructions and NOPs, in the loop's middle."""
-    kernel = Chained(inventory.instructions()[id_], chains=chains).loop().kernel()
+    kernel = ChainLoop(inventory.instructions()[id_], chains=chains).loop().kernel()
     codes, refused = assemble(machine_code.TOOLS, [kernel], arch("sm_90"))
     assert not refused
     code = codes[kernel.name]
