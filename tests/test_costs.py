@@ -17,7 +17,7 @@ from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
-from tcprobe.pages import costs
+from tcprobe.pages import numbers
 from tcprobe.probes import cost_clock, dialogues
 from tcprobe.probes.cost_overlap import BOX, FMA
 from tcprobe.probes.cost_warpgroups import COPIES, flown_loops
@@ -285,7 +285,9 @@ def test_commands_answer_from_a_folder():
     assert answered("cost", "HMMA.16816.F32").count(" on sm_90: ") == 2
     assert "emulated" in answered("cost", "--table")
     assert "agrees" in answered("compare", "--cost")
-    assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
+    assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(
+        numbers.costs_page(Results(SIMULATED))
+    )
 
 
 @pytest.mark.full
