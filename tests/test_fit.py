@@ -15,8 +15,7 @@ from tcprobe.fit.formula import Formula, Products, Term
 from tcprobe.fit.inverse import inverse
 from tcprobe.fit.linear import Layout, fit_layout
 from tcprobe.layout import gf2
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Axis, Space, Table, slot_table
 from tcprobe.references.claim import tabulate
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent / "tcprobe"
 TYPED = re.compile(r"(?<![\w-])--(?:[a-z]|$)|`tcprobe ")  # -- alone: the name follows as a value
 # words that are stored with what was found, or told by whoever goes on, and options of other programs
 APART = {
-    "layout/printout.py",
+    "layout/address_files.py",
     "probes/numerics_experiments.py",
     "sass/cubin.py",
     "sass/ptxas.py",

@@ -8,7 +8,7 @@ from tcprobe.api.arguments import arch_name, element_type, place, sizes, whole
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import DTYPES, OTHER_NAMES, ptx_name
 from tcprobe.isa.names.words import read
-from tcprobe.layout import spelling
+from tcprobe.layout.swizzle import type_named
 
 A, D = "mma.m16n8k16.row.col.f32.f16.f16.f32.a", "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
 
@@ -21,9 +21,9 @@ def test_a_type_has_the_same_names_everywhere(name):
         assert ptx_name(f"cutlass::{other}") == name
         if "|" in name:
             with pytest.raises(UsageError, match="choose one"):
-                spelling.element_type(other)
+                type_named(other)
         else:
-            assert spelling.element_type(f" {other.upper()} ") == element_type(other) == name
+            assert type_named(f" {other.upper()} ") == element_type(other) == name
 
 
 def test_no_other_name_is_the_name_of_a_type_or_of_two():

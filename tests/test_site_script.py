@@ -10,8 +10,7 @@ from site_pages import archs_of, data_of, facts, pages
 
 from tcprobe.isa import inventory
 from tcprobe.layout.grid import blocks
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Axis, Space, Table, slot_table
 from tcprobe.pages.site import addresses, markup
 from tcprobe.pages.site.data_files import layout, sizes
 

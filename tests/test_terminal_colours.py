@@ -4,7 +4,8 @@ import pytest
 
 from tcprobe.cli import wrapping
 from tcprobe.cli.swizzle import INK
-from tcprobe.layout.bankdraw import BANKS, colour
+from tcprobe.layout.banks import BANKS_bankdraw as BANKS
+from tcprobe.layout.banks import colour_of
 
 STEPS = (0, 95, 135, 175, 215, 255)  # of a channel in the cube of 216 colours
 STYLES = {name: style for name, style in vars(wrapping).items() if name.isupper() and isinstance(style, dict)}
@@ -39,4 +40,4 @@ def test_a_colour_is_read_on_white_and_on_black(name):
 
 
 def test_what_is_written_on_the_colour_of_a_bank():
-    assert min(contrast(INK, colour(bank)) for bank in range(BANKS)) >= 7
+    assert min(contrast(INK, colour_of(bank)) for bank in range(BANKS)) >= 7

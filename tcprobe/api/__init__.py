@@ -97,7 +97,7 @@ LATER = {
     "costs_beside": ("tcprobe.ask.cost", "beside"),
     "diff": ("tcprobe.ask.diff", "compare_named"),
     "doctor": ("tcprobe.run.doctor", "examine"),
-    "draw_banks": ("tcprobe.layout.bankdraw", "svg"),
+    "draw_banks": ("tcprobe.layout.banks", "svg_of_picture"),
     "in_namespace": ("tcprobe.code.scope", "in_namespace"),
     "instruction_descriptor": ("tcprobe.ask.tcgen05_descriptor", "instruction_json"),
     "instruction_descriptor_fields": ("tcprobe.ask.tcgen05_descriptor", "instruction_value_json"),

@@ -14,8 +14,7 @@ from typing import SupportsIndex
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
-from tcprobe.layout import spelling
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import MOST_SIDES, Swizzle, is_swizzle, sizes_written, swizzle_named, type_named
 
 Sizes = str | Sequence[SupportsIndex]  # "128x64", or numbers
 PlaceName = str | int | Swizzle  # of lines in shared memory: "plain", "pad:16", "128B", 128
@@ -43,10 +42,10 @@ def each(name: str, several: object) -> list[object]:
     raise UsageError(f"`{name}` {str(several)[:40]!r}: several are needed, in a list.")
 
 
-def sizes(name: str, given_sizes: Sizes, most: int = spelling.MOST_SIDES) -> tuple[int, ...]:
+def sizes(name: str, given_sizes: Sizes, most: int = MOST_SIDES) -> tuple[int, ...]:
     """Up to `most` numbers; UsageError naming the parameter where they are none."""
     if isinstance(given_sizes, str):
-        return spelling.sides(given_sizes, most)
+        return sizes_written(given_sizes, most)
     return tuple(whole(name, number) for number in each(name, given_sizes))
 
 
@@ -58,13 +57,13 @@ def addresses(name: str, python_addresses: object) -> list[int | None]:
 def element_type(python_type: object) -> str:
     """PTX's name of a type: of its name, of NumPy's, PyTorch's or ml_dtypes's type."""
     text = python_type if isinstance(python_type, str) else getattr(python_type, "__name__", str(python_type))
-    return spelling.element_type(str(text).rpartition(".")[2])
+    return type_named(str(text).rpartition(".")[2])
 
 
 def place(placed: PlaceName) -> str:
     """A place in shared memory, a swizzle in its one spelling."""
     text = ",".join(map(str, placed.to_json())) if isinstance(placed, Swizzle) else str(placed)
-    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text
+    return str(swizzle_named(text)) if is_swizzle(text) else text
 
 
 def arch_name(arch: ArchName | None) -> str | None:

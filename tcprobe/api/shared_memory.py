@@ -152,20 +152,20 @@ def descriptor(
     1024
     """
     from tcprobe.ask import descriptor as ask
-    from tcprobe.layout import spelling
-    from tcprobe.layout import tcgen05_descriptor as tcgen05_word
+    from tcprobe.layout import descriptor as tcgen05_word
     from tcprobe.layout.descriptor import decode
+    from tcprobe.layout.swizzle import swizzle_named
 
     if value is not None:
         bits = whole("value", value)
         if (tile, kind, major, swizzle, instruction, tcgen05) != (None, None, "k", "128", None, False):
             raise UsageError("a descriptor's value holds every field: give the value alone, or a tile.")
-        return tcgen05_word.read(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
+        return tcgen05_word.read_tcgen05(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
     sides = sizes("tile", tile, 2) if tile is not None else ()
     if len(sides) != 2:
         raise UsageError("give a value of 64 bits, or a tile of (lines, k) and its kind.")
     lines, k = sides
-    of_type, span = None if kind is None else element_type(kind), spelling.swizzle(place(swizzle)).span
+    of_type, span = None if kind is None else element_type(kind), swizzle_named(place(swizzle)).span
     if tcgen05:
         from tcprobe.ask import tcgen05_descriptor
 
@@ -202,7 +202,7 @@ def tensormap(
     (1, 1)
     """
     from tcprobe.ask import tensor_map as ask
-    from tcprobe.layout import spelling
+    from tcprobe.layout.swizzle import map_mode
     from tcprobe.store import tensor_maps
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
@@ -211,7 +211,7 @@ def tensormap(
         element_type(kind),
         **{name: None if side is None else sizes(name, side) for name, side in sides.items()},
         interleave=interleave,
-        swizzle=spelling.map_mode(place(swizzle)),
+        swizzle=map_mode(place(swizzle)),
         promotion=promotion,
         fill=fill,
         address=whole("address", address),
@@ -228,12 +228,12 @@ def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle |
     >>> tcprobe.swizzle("3,4,3")(1024 + 16)
     1040
     """
-    from tcprobe.layout import spelling
+    from tcprobe.layout.swizzle import swizzle_named
 
     if isinstance(what, str):
         if bits is not None:
             raise UsageError("`bits` are those of the elements of an array; a swizzle by name maps any offsets.")
-        return spelling.swizzle(what).swizzle
+        return swizzle_named(what).swizzle
     import numpy as np
 
     from tcprobe.ask.swizzle import layout_of

@@ -11,7 +11,7 @@ from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from tcprobe.cli.requests import PlaceRequest
-    from tcprobe.layout.spelling import SwizzleName
+    from tcprobe.layout.swizzle import SwizzleName
 
 
 class SwizzleType(click.ParamType["SwizzleName"]):
@@ -21,10 +21,10 @@ class SwizzleType(click.ParamType["SwizzleName"]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SwizzleName:
         """The swizzle and its name."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout.swizzle import SwizzleName, swizzle_named
 
         try:
-            return value if isinstance(value, spelling.SwizzleName) else spelling.swizzle(str(value))
+            return value if isinstance(value, SwizzleName) else swizzle_named(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -36,10 +36,10 @@ class MapSwizzle(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As the driver calls it: NONE, 128B, 128B_ATOM_32B."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout.swizzle import map_mode
 
         try:
-            return spelling.map_mode(str(value))
+            return map_mode(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -52,10 +52,10 @@ class Sides(click.ParamType[tuple[int, ...]]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """All of them."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout.swizzle import sizes_written
 
         try:
-            return value if isinstance(value, tuple) else spelling.sides(str(value), self.most)
+            return value if isinstance(value, tuple) else sizes_written(str(value), self.most)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -67,9 +67,9 @@ class ElementType(Given):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """PTX's name, if there is one."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout.swizzle import type_named
 
-        return spelling.element_type(super().convert(value, param, ctx))
+        return type_named(super().convert(value, param, ctx))
 
 
 PLACE = click.option(
@@ -87,9 +87,9 @@ SWIZZLE = click.option(
 
 def place_text(place_request: PlaceRequest) -> str:
     """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
-    from tcprobe.layout import spelling
+    from tcprobe.layout.swizzle import is_swizzle, swizzle_named
 
     if place_request["placed"] is not None and place_request["swizzle"] is not None:
         raise UsageError("--shared and --swizzle set the same thing: remove one of them.")
     text = str(place_request["placed"] or place_request["swizzle"] or "plain")
-    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text
+    return str(swizzle_named(text)) if is_swizzle(text) else text

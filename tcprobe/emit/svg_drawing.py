@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import MULTIPLIED
-from tcprobe.layout.grid import Block, Stretch, lanes
+from tcprobe.layout.grid import Block, Stretch, lane_registers
 from tcprobe.text import escaped
 
 HIGH, LINE, MARGIN, LETTER = 20, 18, 34, 6.25  # height of a cell and a line, left margin, width of a letter, in px
@@ -174,7 +174,7 @@ class _Marks:
 
 def registers(block: Block, fragment: Fragment) -> Drawing:
     """A line for each thread with the contents of its registers; a block for each warp."""
-    rows = lanes(block, fragment)
+    rows = lane_registers(block, fragment)
     wide = max(len(words) for lane in rows for words in lane.registers) * LETTER + 10
     parts = [text((MARGIN + (n + 0.5) * wide, 12), f"r{n}") for n in range(fragment.registers)]
     y: float = LINE

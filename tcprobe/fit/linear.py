@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from tcprobe.fit.formula import Formula, linear_formula
 from tcprobe.layout import gf2
-from tcprobe.layout.space import Space
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Space, Table
 
 if TYPE_CHECKING:
     from tcprobe.fit.not_linear import NotLinear

@@ -1,6 +1,6 @@
 """The layout behind an address map: one of four kinds, tried in this order and proven for every cell.
 
->>> from tcprobe.layout.offsets import matrices
+>>> from tcprobe.layout.address_files import matrices
 >>> text = "0 1 2 3 4 5 6 7; 9 8 11 10 13 12 15 14; 18 19 16 17 22 23 20 21; 27 26 25 24 31 30 29 28"
 >>> found = fit_address(matrices(text.replace(";", ",").split(", "))[0].address)
 >>> found.kind, found.swizzle, found.others

@@ -17,9 +17,8 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bools, Floats, Ints
-from tcprobe.layout.banks import IDLE, BankRule, Judge
-from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, tags_from_pairs
-from tcprobe.layout.source_tags import access_cycles as with_lookups
+from tcprobe.layout.banks import IDLE, LEAST, BankRule, Judge, SourceTags, is_spread, lookups, tags_from_pairs
+from tcprobe.layout.banks import access_cycles as with_lookups
 from tcprobe.probes import banks
 from tcprobe.probes.bank_cases import costly, far, tag_pairs, tag_steps
 from tcprobe.probes.banks import Cases

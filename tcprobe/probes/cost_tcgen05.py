@@ -16,7 +16,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
-from tcprobe.layout import tcgen05_descriptor
+from tcprobe.layout import descriptor
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.cost import KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
@@ -84,7 +84,7 @@ class TensorMemoryCosts(Costs):
 
     def block(self) -> TimedBlock:
         """One warp, with the descriptors of A, of B, and of the instruction."""
-        matrices = (tcgen05_descriptor.encode(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
+        matrices = (descriptor.encode_tcgen05(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
         words = [value >> shift & 0xFFFFFFFF for value in matrices for shift in (0, 32)]
         return TimedBlock(
             WARP, 0, (*words, instruction_descriptor.encode(self.row.kind or "", self._descriptor_fields()))

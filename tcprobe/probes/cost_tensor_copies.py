@@ -13,7 +13,7 @@ from itertools import product
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
-from tcprobe.layout import tcgen05_descriptor
+from tcprobe.layout import descriptor
 from tcprobe.probes.cost import KIND, Costs, OfRow, ProvedNumbers, Run
 from tcprobe.probes.cost_issued import COPIES, Issued, issues, split_opcodes
 from tcprobe.probes.cost_warpgroups import canonical
@@ -51,7 +51,7 @@ class TensorCopyCosts(OfRow, Costs):
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name. The source is a matrix without a swizzle."""
-        source = tcgen05_descriptor.encode(canonical("k", 0, 0))
+        source = descriptor.encode_tcgen05(canonical("k", 0, 0))
         block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
         return {issued.variant: Run(issued.loop().kernel(), [block]) for issued in self.loops}
 

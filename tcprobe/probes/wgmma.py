@@ -26,9 +26,8 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.descriptor import offsets, packed_descriptor
-from tcprobe.layout.predicted import NIBBLE, WholeProduct, picked_k
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.structure import NIBBLE, WholeProduct, picked_k
+from tcprobe.layout.table import StructureHash, Table, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import codes, pack

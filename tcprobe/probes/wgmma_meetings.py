@@ -11,7 +11,7 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Array, Bytes, Ints, Words
-from tcprobe.layout.predicted import WholeProduct, chunks
+from tcprobe.layout.structure import WholeProduct, chunks
 from tcprobe.probes.wgmma_op import BAD, ODD, SLOT_SHIFT
 
 

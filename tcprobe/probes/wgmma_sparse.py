@@ -21,9 +21,8 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.operand import OF_WARPGROUP
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
-from tcprobe.layout.predicted import WholeProduct
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, selected, slot_table
+from tcprobe.layout.structure import WholeProduct
+from tcprobe.layout.table import StructureHash, Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack

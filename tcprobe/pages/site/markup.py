@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from tcprobe import __version__
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.grid import Block, Stretch, lanes
+from tcprobe.layout.grid import Block, Stretch, lane_registers
 from tcprobe.text import escaped
 from tcprobe.values import Json
 
@@ -74,7 +74,7 @@ def _span(count: int) -> str:
 def registers(block: Block, fragment: Fragment, most: int = MOST_REGISTERS) -> Drawn:
     """A row for each thread that holds anything: its registers with their elements."""
     heads = "".join(f"<th>r{number}</th>" for number in range(fragment.registers))
-    rows = (f"<tr><th>{lane.number}</th>{_texts(lane.registers)}</tr>" for lane in lanes(block, fragment))
+    rows = (f"<tr><th>{lane.number}</th>{_texts(lane.registers)}</tr>" for lane in lane_registers(block, fragment))
     return _table(heads, rows, most)
 
 
