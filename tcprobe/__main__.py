@@ -20,10 +20,10 @@ def main() -> None:
     sys.excepthook, sys.unraisablehook = uncaught, unraisable
     gc.set_threshold(100_000)  # most commands are over before there is garbage: a tenth of their time
     try:
-        from tcprobe.system import interrupts, memory
+        from tcprobe.system import interrupts
 
         interrupts.prepare()
-        memory.prepare()
+        interrupts.reserve_numpy_room()
         from tcprobe.cli import main as command
 
         command()

@@ -7,8 +7,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import numeric_core as core
 
-from tcprobe.arithmetic.forms import types
-from tcprobe.arithmetic.parameters import Integers, chained
+from tcprobe.arithmetic.parameters import Integers, chained, types_of
 from tcprobe.probes.numerics_cases import Images
 from tcprobe.probes.numerics_experiments import model_results
 from tcprobe.run.emulator import Emulator
@@ -22,7 +21,7 @@ class Numeric(Emulator):
 
 def rule_of(row):
     """Of a form that the trial did not name: one sum of everything."""
-    kind = types(row)
+    kind = types_of(row)
     if row.id in core.RULES or not kind.is_float:
         return core.RULES.get(row.id, Integers("wraps", "clamps"))
     return core.rule(chained(row.stored, row.stored), 25, 23 if kind.d == "f32" else 10)

@@ -12,8 +12,7 @@ from sampling import examples
 from tcprobe.errors import UsageError, VariableError
 from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit
 from tcprobe.fit.formula import Formula, Products, Term
-from tcprobe.fit.inverse import inverse
-from tcprobe.fit.linear import Layout, fit_layout
+from tcprobe.fit.linear import Layout, fit_layout, inverse
 from tcprobe.layout import gf2
 from tcprobe.layout.table import Axis, Space, Table, slot_table
 from tcprobe.references.claim import tabulate

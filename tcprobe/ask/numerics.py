@@ -10,8 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tcprobe import numerics
-from tcprobe.arithmetic.forms import subject, types
-from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, Arithmetic, ElementTypes, Integers
+from tcprobe.arithmetic.parameters import (
+    AFTER,
+    BEFORE,
+    IN_GROUP,
+    NEAREST,
+    Arithmetic,
+    ElementTypes,
+    Integers,
+    subject,
+    types_of,
+)
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.instruction import Instruction
@@ -40,7 +49,7 @@ class FormNumerics(Described):
     @property
     def types(self) -> ElementTypes:
         """Its element types."""
-        return types(self.form)
+        return types_of(self.form)
 
     @property
     def rule(self) -> Arithmetic | Integers | None:
@@ -283,7 +292,7 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     if not instruction.target.on(device):
         return None
     sourced = numerics.measured(instruction, device.name, layers)
-    published = published_row(instruction, device.name) if types(instruction).is_float else None
+    published = published_row(instruction, device.name) if types_of(instruction).is_float else None
     if sourced is None and published is None:
         return None
     return FormNumerics(instruction, device.name, sourced, published, _lowering(instruction, device.name, layers))

@@ -69,7 +69,7 @@ def reduce(
     With --mask and --fill, the code changes elements by their row and col instead. Other names in a condition, as in
     'row + row0 >= col + col0', become arguments. Where the output is not a terminal, stdout has the code alone.
     """
-    from tcprobe.code.scope import in_namespace
+    from tcprobe.code.names import in_namespace
     from tcprobe.store.names import find_cell
 
     if (over is None) == (mask is None and fill is None):

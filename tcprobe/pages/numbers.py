@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.arithmetic.forms import subject
-from tcprobe.arithmetic.parameters import BEFORE, Arithmetic
+from tcprobe.arithmetic.parameters import BEFORE, Arithmetic, subject
 from tcprobe.ask.cost import InstructionCost, beside, costs, number_of
 from tcprobe.ask.cost_names import archs
 from tcprobe.isa import inventory

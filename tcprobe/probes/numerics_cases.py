@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS, FloatFormat
+from tcprobe.arithmetic.formats import FORMATS, BlockScales, FloatFormat
 from tcprobe.arithmetic.parameters import ElementTypes
-from tcprobe.arithmetic.scales import BlockScales
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Array, Bits
 

@@ -1,6 +1,6 @@
 """What is asked of the operating system: files, child processes, signals.
 
-files, digest                    files whole or not at all, checksums
-children, worker, beside         processes
-interrupts, memory               signals, and want of memory
+files, digest         files whole or not at all, checksums
+children, worker      processes
+interrupts            signals, standard streams, and want of memory
 """

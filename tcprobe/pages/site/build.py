@@ -24,7 +24,7 @@ from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.markup import View, render
 from tcprobe.store.cell import Cell
-from tcprobe.system.beside import beside
+from tcprobe.system.children import in_second_process
 
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
 STATIC = (".css", ".js", ".svg")  # what the folder of that name has for readers; the rest is for editors
@@ -32,7 +32,7 @@ STATIC = (".css", ".js", ".svg")  # what the folder of that name has for readers
 
 def build(facts: Facts) -> dict[str, str]:
     """Text by address; a second process makes the pages of fragments and layouts and the data, where it can."""
-    fragments = beside(lambda: {**_render(fragment_views(facts)), **dict(_others(facts))})
+    fragments = in_second_process(lambda: {**_render(fragment_views(facts)), **dict(_others(facts))})
     written = _render(other_views(facts))
     return {**fragments(), **written, **dict(data_files.search_files(facts, written))}
 

@@ -18,7 +18,7 @@ from tcprobe import __version__
 from tcprobe.ask import behind
 from tcprobe.ask.describe import cell_entry, form_entry, fragment_entry
 from tcprobe.emit import svg
-from tcprobe.emit.svg_drawing import DARK, LIGHT, colour
+from tcprobe.emit.svg import DARK, LIGHT, colour
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch as arch_row

@@ -11,8 +11,8 @@ from tcprobe.code.names import identifier
 from tcprobe.emit import cute, cute_dsl, ptx, tilelang, triton
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
-from tcprobe.fit.inverse import cached_inverse
-from tcprobe.fit.manual import in_manual
+from tcprobe.fit.formula import in_manual
+from tcprobe.fit.linear import cached_inverse
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment

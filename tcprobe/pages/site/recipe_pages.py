@@ -24,7 +24,7 @@ from tcprobe.ask.repack import cuda as repacked_code
 from tcprobe.ask.repack import python as packer
 from tcprobe.ask.repack import repack
 from tcprobe.ask.repack.words import summary_lines
-from tcprobe.code.origin import origin
+from tcprobe.code.cuda import origin
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.operand import FACTORS
 from tcprobe.pages.site import addresses
