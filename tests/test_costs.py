@@ -22,7 +22,7 @@ from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.peaks import peak
-from tcprobe.pages import costs
+from tcprobe.pages import tensor_memory
 from tcprobe.probes import cost_warpgroups, dialogues
 from tcprobe.probes.cost_multiplies import BOX, FMA, ChainLoop
 from tcprobe.probes.cost_warpgroups import COPIES, warpgroup_loops
@@ -348,7 +348,9 @@ def test_commands_answer_from_a_folder():
     assert answered("cost", "HMMA.16816.F32").count(" on sm_90: ") == 2
     assert "emulated" in answered("cost", "--table")
     assert "agrees" in answered("compare", "--cost")
-    assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
+    assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(
+        tensor_memory.page(Results(SIMULATED))
+    )
 
 
 @pytest.mark.full

@@ -37,9 +37,8 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bools, Bytes, Floats, Ints, Words
-from tcprobe.layout.banks import IDLE, BankRule, Judge
-from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, tags_from_pairs
-from tcprobe.layout.source_tags import access_cycles as with_lookups
+from tcprobe.layout.banks import IDLE, LEAST, BankRule, Judge, SourceTags, is_spread, lookups, tags_from_pairs
+from tcprobe.layout.banks import access_cycles as with_lookups
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
 from tcprobe.store.kinds.banks import Body, Misfit, Second

@@ -40,7 +40,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
-from tcprobe.layout import tcgen05_descriptor
+from tcprobe.layout.descriptor import encode_tcgen05
 from tcprobe.probes import tensor_memory
 from tcprobe.probes.cost_multiplies import interval
 from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
@@ -233,7 +233,7 @@ class TensorMemoryCosts(FormDialogue, Costs):
 
     def block(self) -> TimedBlock:
         """One warp, with the descriptors of A, of B, and of the instruction."""
-        matrices = (tcgen05_descriptor.encode(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
+        matrices = (encode_tcgen05(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
         words = [value >> shift & 0xFFFFFFFF for value in matrices for shift in (0, 32)]
         fields: dict[str, int | str] = {"m": self.row.shape.m, "n": self.n, "a_type": self._type, "b_type": self._type}
         if any(operand.role is Role.METADATA for operand in self.row.operands):
@@ -313,7 +313,7 @@ class TensorCopyCosts(FormDialogue, Costs):
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name. The source is a matrix without a swizzle."""
-        source = tcgen05_descriptor.encode(canonical("k", 0, 0))
+        source = encode_tcgen05(canonical("k", 0, 0))
         block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
         return {issued.variant: issued.loop().run([block]) for issued in self.loops}
 

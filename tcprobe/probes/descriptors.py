@@ -29,7 +29,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
-from tcprobe.layout.predicted import NIBBLE, picked_k
+from tcprobe.layout.structure import NIBBLE, picked_k
 from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes

@@ -20,8 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Bytes
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, Tables
+from tcprobe.layout.table import StructureHash, Table, Tables
 from tcprobe.probes.ptx import Kernel, Launch
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.arithmetic.forms import types
-from tcprobe.arithmetic.parameters import ElementTypes
-from tcprobe.arithmetic.scales import BlockScales
+from tcprobe.arithmetic.formats import BlockScales
+from tcprobe.arithmetic.parameters import ElementTypes, types_of
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
@@ -78,7 +77,7 @@ class TabledForm:
     @property
     def types(self) -> ElementTypes:
         """The form's element types."""
-        return types(self.row)
+        return types_of(self.row)
 
     @property
     def kernel(self) -> Kernel:

@@ -26,10 +26,8 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints, Words
-from tcprobe.layout.predicted import NIBBLE, columns
-from tcprobe.layout.structure import Triples, elements
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, Tables, selected, slot_table
+from tcprobe.layout.structure import NIBBLE, Triples, columns, elements
+from tcprobe.layout.table import StructureHash, Table, Tables, selected, slot_table
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
 from tcprobe.probes.slots import bit_length, pack, unpack
 from tcprobe.references import Claim, claim_of, references

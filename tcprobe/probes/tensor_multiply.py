@@ -37,9 +37,8 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.instruction_descriptor import word
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Ints
-from tcprobe.layout.cell_runs import runs
-from tcprobe.layout.descriptor import packed_descriptor
-from tcprobe.layout.tcgen05_descriptor import encode
+from tcprobe.layout.descriptor import encode_tcgen05, packed_descriptor
+from tcprobe.layout.runs import cell_runs
 from tcprobe.probes import tensor_multiply_kernels as images
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout
 from tcprobe.probes.ptx import POISON, Kernel, Launch
@@ -281,7 +280,7 @@ SOURCE_BYTES = 8 << 10  # of the image that tcgen05.cp copies from
 
 def _body(rows: int, cols: int, bits: int, held_rows: Ints) -> Body:
     places = [(row, col, cta, lane, bit) for row, col, cta, lane, bit in held_rows.tolist()]
-    return Body(rows, cols, bits, [run[:] for run in runs(places)])
+    return Body(rows, cols, bits, [run[:] for run in cell_runs(places)])
 
 
 @dataclass(frozen=True)
@@ -349,7 +348,7 @@ class CopyExperiment(FormDialogue):
     def launch(self) -> Launch:
         """One block; every word of shared memory has its number."""
         words = np.zeros(PLAN, np.uint32)
-        descriptor = encode(packed_descriptor(self.row.shape.n * CELL // BYTE))
+        descriptor = encode_tcgen05(packed_descriptor(self.row.shape.n * CELL // BYTE))
         words[4:8] = np.array([descriptor, descriptor], np.uint64).view(np.uint32)
         words[8], words[11] = SOURCE_BYTES, 2 * REGION
         source = np.arange(1, SOURCE_BYTES // 4 + 1, dtype=np.uint32).view(np.uint8).reshape(1, -1)

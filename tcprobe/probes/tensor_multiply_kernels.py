@@ -30,9 +30,8 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS
-from tcprobe.layout import tcgen05_descriptor
 from tcprobe.layout.arrays import Array, Bytes, Ints
-from tcprobe.layout.descriptor import offsets, packed_descriptor
+from tcprobe.layout.descriptor import encode_tcgen05, offsets, packed_descriptor
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
@@ -217,7 +216,7 @@ def plan(sized: SizedMultiply, image_numbers: Sequence[tuple[int, int, int]], co
     words = np.zeros((len(each), PLAN), np.uint32)
     words[:, :3] = each + (np.arange(len(each)) % sized.ctas)[:, None]
     words[:, 3] = sized.instruction_bits
-    described = [tcgen05_descriptor.encode(packed_descriptor(k_bytes(sized, name))) for name in FACTORS]
+    described = [encode_tcgen05(packed_descriptor(k_bytes(sized, name))) for name in FACTORS]
     words[:, 4:8] = np.array(described, np.uint64).view(np.uint32)
     lines = (sized.m // sized.ctas, sized.n // sized.ctas)
     words[:, 8:10] = [count * k_bytes(sized, name) for count, name in zip(lines, FACTORS, strict=True)]

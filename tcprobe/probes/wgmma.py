@@ -40,9 +40,8 @@ from tcprobe.isa.operand import OF_WARPGROUP, Operand
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Array, Bytes, Ints, Words
 from tcprobe.layout.descriptor import offsets, packed_descriptor
-from tcprobe.layout.predicted import NIBBLE, WholeProduct, chunks, picked_k
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, selected, slot_table
+from tcprobe.layout.structure import NIBBLE, WholeProduct, chunks, picked_k
+from tcprobe.layout.table import StructureHash, Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import codes, pack

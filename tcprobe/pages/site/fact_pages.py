@@ -1,29 +1,33 @@
-"""The page of a fragment: archs, formula, the map both ways, code, references, provenance."""
+"""The page of a fragment: archs, formula, the map both ways, code to copy, references, provenance; that of a layout."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import groupby
 
 from tcprobe.ask.describe import indices
+from tcprobe.code.names import identifier
+from tcprobe.emit import cute, cute_dsl, ptx, tilelang, triton
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
-from tcprobe.fit.manual import in_manual
+from tcprobe.fit.formula import in_manual
+from tcprobe.fit.linear import cached_inverse
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.grid import Block, blocks
 from tcprobe.layout.table import Table
-from tcprobe.pages.site import addresses, code, markup, words
+from tcprobe.pages.site import addresses, markup, words
+from tcprobe.pages.site.data_files import payload, picture_of
 from tcprobe.pages.site.facts import Fact, Facts, for_every_n
-from tcprobe.pages.site.payload import payload
-from tcprobe.pages.site.pictures import picture
-from tcprobe.pages.site.render import View
+from tcprobe.pages.site.markup import LinkList, View
 from tcprobe.pages.tables import spans
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 
-_TABLES: dict[tuple[object, ...], list[Json]] = {}
+_DRAWN: dict[tuple[object, ...], list[Json]] = {}
 WHAT = {
     Role.FACTOR: "Factor",
     Role.ACCUMULATOR: "Accumulator",
@@ -35,8 +39,8 @@ WHAT = {
 }
 
 
-def view(facts: Facts, fact: Fact) -> View:
-    """The page."""
+def fact_page(facts: Facts, fact: Fact) -> View:
+    """The page of a fragment."""
     fragment, main = fact.fragment, fact.main
     emulated = {
         arch: f"The tensor cores of {arch} do not have this type: {machine_code}."
@@ -82,14 +86,16 @@ def tables(cell: Cell) -> list[Json]:
     """The blocks of a cell as tables, made once for each layout in elements of some width: many fragments share few."""
     operand = cell.fragment.held
     key = (cell.table.id, operand.slot_bits, operand.register_bits, operand.rows, operand.cols)
-    if key not in _TABLES:
-        _TABLES[key] = [_block_tables(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]
-    return _TABLES[key]
+    if key not in _DRAWN:
+        _DRAWN[key] = [_block_tables(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]
+    return _DRAWN[key]
 
 
-def _block_tables(block: Block, fragment: Fragment) -> Json:
-    """A block as tables."""
-    matrix, registers = markup.matrix(block), markup.registers(block, fragment)
+def _block_tables(
+    block: Block, fragment: Fragment, matrix_most: int = markup.MOST_MATRIX, most: int = markup.MOST_REGISTERS
+) -> Json:
+    """A block as tables of so many characters at most, and whether that is all of it."""
+    matrix, registers = markup.matrix(block, matrix_most), markup.registers(block, fragment, most)
     holding = len({thread for thread, _ in block.slots})
     return {
         "title": block.title,
@@ -146,7 +152,7 @@ def _with_table(fact: Fact, name: str) -> tuple[str, str, str]:
 def _without_table(fact: Fact, name: str) -> tuple[str, str, str]:
     """(kind, words, nothing) of an arch without a table; why one that could have it has none stands below."""
     kind = fact.kind(name)
-    why = words.why(fact, name).removeprefix("does not have it") if kind == "absent" else ""
+    why = words.why_absent(fact, name).removeprefix("does not have it") if kind == "absent" else ""
     return kind, words.SHORT[kind] + why, ""
 
 
@@ -155,7 +161,7 @@ def _absent(fact: Fact) -> list[tuple[str, str]]:
     by_reason: dict[str, list[str]] = {}
     for row in ARCHS:
         if fact.kind(row.name) == "unknown":
-            by_reason.setdefault(words.why(fact, row.name), []).append(row.name)
+            by_reason.setdefault(words.why_absent(fact, row.name), []).append(row.name)
     return [(spans(archs), why) for why, archs in by_reason.items()]
 
 
@@ -170,19 +176,100 @@ def _layout(fact: Fact, table: Table) -> Json:
         "name": words.layout_name(fact.fragment, fact.shape),
         "archs": spans(list(cells)) if len(fact.tables) > 1 else "",
         "formula": "" if cell is fact.main else words.formula(table),
-        "picture": picture(cell),
-        "code": code.tabs(cell),
+        "picture": picture_of(cell),
+        "code": tabs(cell),
     }
-
-
-def _slots(table: Table) -> str:
-    verdict = fitted(table).verdict
-    used = sum(cell is not None for cell in table.cells)
-    return f"{verdict[:1].upper()}{verdict[1:]}, proven over all {used} slots that hold anything."
 
 
 def _notes(fact: Fact, table: Table) -> list[str]:
     counts = sorted(table.copies) if fact.fragment.role in WHOLE else [1]
-    lines = [_slots(table)] + ([] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders."])
+    verdict, used = fitted(table).verdict, sum(slot is not None for slot in table.cells)
+    lines = [f"{verdict[:1].upper()}{verdict[1:]}, proven over all {used} slots that hold anything."]
+    lines += [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders."]
     lines += [f"{indices(fact.fragment)}."] if fact.fragment.role is Role.METADATA else []
-    return lines + [sentence for sentence in (in_manual(fitted(table).formulas.values()),) if sentence]
+    return [*lines, *filter(None, [in_manual(fitted(table).formulas.values())])]
+
+
+MOST_REGISTERS = 16  # that are written one by one
+
+
+def tabs(cell: Cell) -> list[tuple[str, str]]:
+    """(language, code to copy) of a table; what a format cannot say has no tab, operands with unused slots none."""
+    if cell.fragment.role not in WHOLE or None in cell.table.cells:
+        return []
+    texts = {name: answer_or_none(partial(write, cell)) for name, write in WRITERS.items()}
+    return [(name, text) for name, text in texts.items() if text is not None]
+
+
+def _cuda_tab(cell: Cell) -> str:
+    """Constexpr functions of the formulas, and of their inverse where it is linear."""
+    forward = {name: formula for name, formula in fitted(cell.table).formulas.items() if formula}
+    back = cached_inverse(cell.table) or {}
+    lines = [
+        f"// {cell.fragment.id} on {cell.arch}, layout {cell.table.id}",
+        f"namespace {identifier(cell.fragment.id)} {{",
+    ]
+    copy = ["copy"] if max(cell.table.copies) > 1 else []
+    arguments = (cell.table.space.names, [*cell.table.outputs, *copy])
+    for way in (forward, back):
+        for name, formula in way.items():
+            parameters = ", ".join(f"int {n}" for n in arguments[way is back])
+            function = f"{name if way is forward else name + '_of'}({parameters})"
+            lines.append(f"__host__ __device__ constexpr int {function} {{\n  return {formula};\n}}")
+    return "\n".join([*lines, "}"])
+
+
+def _cute_tab(cell: Cell) -> str:
+    shape, stride = cute.thread_value(cell)
+    written = cute.layout_code(cell).replace("cute::", "")
+    return f"// {cute.mode_text(shape)}:{cute.mode_text(stride)}\nusing namespace cute;\n{written}"
+
+
+def _ptx_tab(cell: Cell) -> str:
+    if cell.fragment.registers > MOST_REGISTERS:
+        raise UsageError(f"{cell.fragment.id} has {cell.fragment.registers} registers.")
+    return ptx.declaration(cell)
+
+
+WRITERS: dict[str, Callable[[Cell], str]] = {
+    "CUDA": _cuda_tab,
+    "CuTe C++": _cute_tab,
+    "CuTe DSL": cute_dsl.layout_code,
+    "Triton": triton.layout_code,
+    "tilelang": tilelang.layout_code,
+    "PTX": _ptx_tab,
+}
+
+
+MOST_LINKS = 300  # of fragments; of more their instructions are linked
+MOST_OF_LAYOUT = 12_500, 9_000  # characters of a matrix, of a table of registers; pages of fragments have more
+
+
+def layout_page(facts: Facts, id_: str) -> View:
+    """The page of a layout: who has it, where, and the map itself."""
+    table = facts.tables[id_]
+    sharing, fragment = facts.sharing[id_], facts.sharing[id_][0][1].fragment
+    by_archs: dict[str, dict[str, LinkList]] = {}
+    for fact, cell, archs in sharing:
+        prefix, _, last = (cell.fragment.id if fact.grows else fact.id).rpartition(".")
+        page = addresses.fact(fact.id) + (f"?n={cell.fragment.shape.n}" if fact.grows else "")
+        by_archs.setdefault(spans(archs), {}).setdefault(prefix, []).append((last, page))
+    context = {
+        "many": len(sharing) > MOST_LINKS,
+        "id": id_,
+        "formula": words.formula(table),
+        "manual": in_manual(fitted(table).formulas.values()),
+        "held": [
+            (
+                archs,
+                [
+                    (prefix, addresses.instruction(prefix) if prefix in facts.instructions else "", links)
+                    for prefix, links in by_prefix.items()
+                ],
+            )
+            for archs, by_prefix in by_archs.items()
+        ],
+        "size": " x ".join(f"{axis.size} {axis.name}" for axis in table.space.axes) + f" → {', '.join(table.outputs)}",
+        "blocks": [_block_tables(block, fragment, *MOST_OF_LAYOUT) for block in blocks(table, fragment)],
+    }
+    return View(addresses.layout(id_), "layout", f"Layout {id_}", "", context)

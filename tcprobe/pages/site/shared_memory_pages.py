@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.ask.bank_access import parse_access, slots_of, walk
 from tcprobe.ask.bank_collisions import Phase
 from tcprobe.ask.bank_rules import BankRules, rules_for
-from tcprobe.ask.tile import TMA, parse_shared, parse_tile, swizzle_offset
+from tcprobe.ask.tile import TMA, UNTYPED, bits_of, parse_shared, parse_tile, swizzle_offset
 from tcprobe.ask.tile_cost import TileCost, cost
-from tcprobe.pages.site import addresses
+from tcprobe.isa.dtypes import DTYPES
+from tcprobe.isa.shared_memory import accesses
+from tcprobe.pages.site import addresses, markup
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.markup import colour
-from tcprobe.pages.site.render import LinkList, ListPart, View
+from tcprobe.pages.site.markup import LinkList, ListPart, View, colour
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from markupsafe import Markup
+
 
 LINES, PIECE, LINE = 8, 16, 128  # lines that are drawn; bytes
 
@@ -70,7 +73,7 @@ ACCESSES = (
 )
 
 
-def views(facts: Facts) -> list[View]:
+def shared_memory_pages(facts: Facts) -> list[View]:
     """All pages, their list first."""
     rules = rules_for(None, facts.layers)
     swizzles, accesses = (
@@ -78,8 +81,8 @@ def views(facts: Facts) -> list[View]:
         [_access(facts, access, rules) for access in ACCESSES if _there(facts, access)],
     )
     parts = [
-        ListPart("Swizzles", "swizzles", links=_links(swizzles)),
-        ListPart("Accesses, phase by phase", "accesses", links=_links(accesses)),
+        ListPart("Swizzles", "swizzles", links=_access_links(swizzles)),
+        ListPart("Accesses, phase by phase", "accesses", links=_access_links(accesses)),
     ]
     rule = "The lanes of an access form phases; a phase takes as many passes as its fullest bank has distinct words."
     words = f"Shared memory has 32 banks of 4 bytes. {rule} The rule is {rules.evidence}."
@@ -97,7 +100,7 @@ def _there(facts: Facts, shown_access: Access) -> bool:
     return shown_access.fragment is None or shown_access.fragment in facts.facts
 
 
-def _links(drawn: list[View]) -> LinkList:
+def _access_links(drawn: list[View]) -> LinkList:
     return [(view.title, view.page) for view in drawn]
 
 
@@ -198,3 +201,34 @@ def _pass(number: int, by_banks: Sequence[Sequence[tuple[int, ...]]]) -> str:
 def _party(party_lanes: tuple[int, ...]) -> str:
     css_class = f" class=c{colour(party_lanes[0])}" if party_lanes else ""
     return f"<td{css_class}>{' '.join(map(str, party_lanes))}</td>"
+
+
+PLAYED_SWIZZLES = ("1,4,3", "2,4,3", "3,4,3", "5,2,5", "32B", "64B", "128B")
+
+
+def playground(facts: Facts) -> View:
+    """The page."""
+    rules = rules_for(None, facts.layers)
+    types = {name: bits_of(name) for name in (*(d.name for d in DTYPES), *(f"b{n}" for n in UNTYPED))}
+    by_access: Json = {
+        name: {**asdict(rules.rule(row)), "bytes": row.bytes, "lanes": row.lanes} for name, row in accesses().items()
+    }
+    swept = [
+        name if row.is_matrix else f"{name}@{order}"
+        for name, row in accesses().items()
+        for order in (("",) if row.is_matrix else ("rows",) if row.has_source else ("rows", "cols"))
+    ]
+    context = {
+        "evidence": rules.evidence,
+        "types": list(types),
+        "swizzles": PLAYED_SWIZZLES,
+        "accesses": swept,
+        "data": markup.data({"kind": "banks", "types": types, "rules": by_access}),
+    }
+    return View(
+        addresses.PLAYGROUND,
+        "banks",
+        "Bank conflicts of a tile",
+        "Swizzles and padding tried out, by the measured rule",
+        context,
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,12 +24,17 @@ from tcprobe.ask.repack import cuda as repacked_code
 from tcprobe.ask.repack import python as packer
 from tcprobe.ask.repack import repack
 from tcprobe.ask.repack.words import summary_lines
-from tcprobe.code.origin import origin
+from tcprobe.code.cuda import origin
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.operand import FACTORS
+from tcprobe.pages.site import addresses
+from tcprobe.pages.site.facts import Facts
+from tcprobe.pages.site.kernel_pages import KernelPages, multiply_links
+from tcprobe.pages.site.markup import Links, ListPart, View
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.names import find_cell
+from tcprobe.values import Json
 
 F16, BF16 = (f"mma.m16n8k16.row.col.f32.{kind}.{kind}.f32" for kind in ("f16", "bf16"))
 TF32 = "mma.m16n8k8.row.col.f32.tf32.tf32.f32"
@@ -296,3 +302,110 @@ def recipes() -> tuple[Recipe, ...]:
             tuple(_ldmatrix(OTHERS)),
         ),
     )
+
+
+RECIPES_PAGE = "recipes/index.html"
+KERNEL = "recipes/kernel.html"
+_NAME = re.compile(r"\b(?:mma|wmma|wgmma|ldmatrix|stmatrix)\.[\w.:]+")
+
+
+def recipe_pages(facts: Facts, kernels: Sequence[KernelPages]) -> Iterator[View]:
+    """The pages that have an answer, and the page that leads to them."""
+    pages = [page for recipe in recipes() if (page := _recipe(facts, recipe))]
+    if kernels:
+        pages.append(_kernels_page(kernels))
+    if pages:
+        yield _recipes_index(pages, kernels)
+    yield from pages
+    yield from (_kernel_page(facts, kernel_pages) for kernel_pages in kernels)
+
+
+def recipe_links(facts: Facts) -> list[tuple[str, str]]:
+    """The links to them on the first page."""
+    return [("Recipes with code", RECIPES_PAGE)] if facts.layers.with_published else []
+
+
+def _recipes_index(pages: Sequence[View], kernels: Sequence[KernelPages]) -> View:
+    about = (
+        "What kernel authors ask for, answered for common types and archs: the answer in words, and the code as the "
+        "command prints it."
+    )
+    listed: Links = [(page.title, page.page) for page in pages]
+    codes: Links = [(kernel_pages.head, kernel_pages.code) for kernel_pages in kernels]
+    parts = [ListPart("Recipes", "recipes", links=listed)]
+    parts += [ListPart("Code of kernels", "code", links=codes)] if codes else []
+    context = {"paragraphs": [about], "parts": parts}
+    return View(
+        RECIPES_PAGE, "list", "Recipes", "Code for attention, epilogues, quantised weights and whole kernels", context
+    )
+
+
+def _recipe(facts: Facts, recipe: Recipe) -> View | None:
+    cases = [
+        {
+            "head": recipe_command.head,
+            "anchor": addresses.slug(recipe_command.head),
+            "command": recipe_command.command,
+            "lines": answer.lines,
+            "links": _fragment_links(facts, recipe_command.command, recipe_command.arch),
+            "code": answer.code,
+        }
+        for recipe_command, answer in answers(recipe.commands, facts.layers)
+    ]
+    context = {"words": recipe.words, "cases": cases}
+    return View(f"recipes/{recipe.name}.html", "recipe", recipe.title, recipe.words, context) if cases else None
+
+
+def _fragment_links(facts: Facts, typed_command: str, arch: str) -> list[tuple[str, str]]:
+    """The pages of what a command names, on its arch."""
+    links = []
+    for id_ in dict.fromkeys(_NAME.findall(typed_command)):
+        if fact := facts.by_fragment.get(id_):
+            n = f"&n={fact.of_n(id_)}" if fact.grows else ""
+            links.append((id_, f"{addresses.fact(fact.id)}?arch={arch}{n}"))
+    return links
+
+
+def _kernels_page(kernels: Sequence[KernelPages]) -> View:
+    about = (
+        "D = A B as one file that nvcc or NVRTC compiles alone. The loop and the barriers are by hand; every address "
+        "and register comes from a table."
+    )
+    heads = ["Kernel", "Multiply", "Tile", "Threads", "Shared memory", "One element's path"]
+    rows = [
+        [
+            [(kernel_pages.head, kernel_pages.code)],
+            [(kernel_pages.kernel.gemm.instruction.id, "")],
+            [("x".join(map(str, kernel_pages.kernel.gemm.tile)), "")],
+            [(str(kernel_pages.kernel.block[0]), "")],
+            [(f"{kernel_pages.kernel.shared_bytes} bytes", "")],
+            [("step by step", kernel_pages.way)],
+        ]
+        for kernel_pages in kernels
+    ]
+    shell = "\n".join(kernel_pages.command for kernel_pages in kernels)
+    parts = [
+        ListPart("Kernels", "kernels", heads=heads, rows=rows, sorts=True),
+        ListPart("In the shell", "shell", code=shell),
+    ]
+    return View(KERNEL, "list", "Whole kernels: GEMM", about, {"paragraphs": [about], "parts": parts})
+
+
+def _kernel_page(facts: Facts, kernel_pages: KernelPages) -> View:
+    kernel = kernel_pages.kernel
+    head, *lines = kernel.launch_lines()
+    words = f"{head}."
+    case: Json = {
+        "head": kernel_pages.head,
+        "anchor": "code",
+        "command": kernel_pages.command,
+        "lines": [*lines, *kernel.gemm.evidence],
+        "links": [
+            *multiply_links(facts, kernel_pages),
+            ("One element's path, step by step", kernel_pages.way),
+            ("All kernels", KERNEL),
+        ],
+        "code": kernel.source,
+    }
+    title = f"GEMM kernel: {kernel_pages.head}"
+    return View(kernel_pages.code, "recipe", title, words, {"words": words, "cases": [case]})

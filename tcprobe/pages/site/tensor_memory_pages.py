@@ -1,4 +1,8 @@
-"""Pictures of tensor memory, 128 lanes of 512 columns: where tcgen05's multiplies keep operands, as documented."""
+"""Pages of tensor memory and of what has no table.
+
+Pictures of its 128 lanes of 512 columns show where tcgen05's multiplies keep operands, as documented. Instructions
+without registers and fragments that no source describes have a page each that says so.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
+from tcprobe.ask.absent import reason
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, extent, operands, placement
 from tcprobe.errors import answer_or_none
 from tcprobe.isa import inventory
+from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, words
+from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.pictures import picture
-from tcprobe.pages.site.render import Links
+from tcprobe.pages.site.markup import Links, ListPart, View
+from tcprobe.pages.tables import spans
 from tcprobe.references.memory_operand import LANES
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
@@ -152,14 +159,14 @@ def _rectangle(name: str, region: Region, start: int) -> Json:
     }
 
 
-def loads(facts: Facts) -> list[Sequence[Links]]:
+def load_rows(facts: Facts) -> list[Sequence[Links]]:
     """A row for each shape of tcgen05.ld: what a warp's load takes, its registers and formula, its picture."""
     rows = list[Sequence[Links]]()
     for fact in facts.facts.values():
         fragment = fact.fragment
         if not (fragment.id.startswith("tcgen05.ld.") and fragment.operand == "d"):
             continue
-        drawn = picture(fact.main)
+        drawn = picture_of(fact.main)
         rows.append(
             [
                 [(fragment.id, addresses.fact(fact.id))],
@@ -170,3 +177,128 @@ def loads(facts: Facts) -> list[Sequence[Links]]:
             ]
         )
     return rows
+
+
+OPERAND_HEADS = ["Operand", "Role", "Where", "At most", "Type"]
+
+
+def bare_pages(facts: Facts) -> Iterator[View]:
+    """A page each, and the page that leads to them."""
+    if facts.bare or facts.without_source:
+        yield _tensor_memory_page(facts)
+    yield from (_bare_page(facts, row) for row in facts.bare.values())
+    yield from (_untold_page(facts, fragment) for fragment in facts.without_source)
+
+
+def _tensor_memory_page(facts: Facts) -> View:
+    heads = ["Load", "A warp takes", "Registers", "Formula", "Drawn"]
+    shapes = load_rows(facts)
+    parts = [
+        ListPart("Into registers and back", "loads", "Documented, as CuTe has them.", links=_load_links(facts)),
+        ListPart("Shapes of loads", "shapes", "", heads if shapes else (), shapes),
+        ListPart(
+            "Instructions without registers", "bare", links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]
+        ),
+        ListPart(
+            "Fragments without a table", "untold", links=[(f.id, addresses.fact(f.id)) for f in facts.without_source]
+        ),
+    ]
+    about = (
+        "Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
+        "32 w + 31. None of this is measured: no GPU with tensor memory was available, and machine code shows no "
+        "layout."
+    )
+    return View(
+        addresses.TENSOR_MEMORY,
+        "tmem",
+        "Tensor memory",
+        "tcgen05: what is documented, and what is not",
+        {
+            "paragraphs": [about],
+            "parts": [part for part in parts if part.links or part.rows],
+            "figures": list(figures(facts)),
+        },
+    )
+
+
+def _bare_page(facts: Facts, instruction: Instruction) -> View:
+    what = f"{words.what_it_does(instruction)} Needs {words.targets(instruction)}."
+    operands = [
+        [[(o.name, "")], [(o.role.value, "")], [(o.place.value, "")], [(f"{o.rows} x {o.cols}", "")], [(o.type, "")]]
+        for o in instruction.operands
+    ]
+    fragment_links = [(words.name(f), addresses.fact(f.id)) for f in instruction.fragments]
+    parts = [
+        ListPart(
+            "Operands",
+            "operands",
+            f"Sizes are the largest that PTX documents; {instruction.unprobed}.",
+            OPERAND_HEADS,
+            operands,
+            fragment_links,
+        ),
+        ListPart(
+            "What varies",
+            "varies",
+            heads=["What", "Values"],
+            rows=[[[(name, "")], [(values, "")]] for name, values in words.variants(instruction)],
+        ),
+        ListPart(
+            "What it becomes in machine code",
+            "code",
+            heads=["Archs", "Instructions"],
+            rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in words.lowerings(facts, instruction)],
+        ),
+        ListPart(
+            "Tensor memory",
+            "memory",
+            "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes "
+            "32 w to 32 w + 31. What reads it into registers:",
+            links=_load_links(facts),
+        ),
+        ListPart("In the shell", "shell", code=f"tcprobe list {instruction.id} --json\ntcprobe lower {instruction.id}"),
+    ]
+    context = {
+        "paragraphs": [what, f"PTX: {instruction.name}"],
+        "parts": [part for part in parts if part.rows or part.links or part.code],
+    }
+    return View(
+        addresses.instruction(instruction.id),
+        "list",
+        instruction.id,
+        f"{instruction.id}: documented, not measured",
+        context,
+    )
+
+
+def _load_links(facts: Facts) -> list[tuple[str, str]]:
+    ids = [name for name in facts.instructions if name.startswith("tcgen05.")]
+    return [(id_, addresses.instruction(id_)) for id_ in ids]
+
+
+def _untold_page(facts: Facts, fragment: Fragment) -> View:
+    """Why it has no table on each arch."""
+    by_reason: dict[str, list[str]] = {}
+    for name in facts.archs:
+        why = reason(fragment, name, facts.layers, None).replace(f"{name} ", "").replace(f" on {name}", "")
+        by_reason.setdefault(why, []).append(name)
+    each = f"{words.lane_contents(fragment)} in each {words.axis(fragment)}"
+    size = f"{fragment.rows} x {fragment.cols} of {fragment.type}; {each}."
+    parts = [
+        ListPart(
+            "Archs",
+            "archs",
+            heads=["Archs", "Why there is no table"],
+            rows=[[[(spans(archs), "")], [(why, "")]] for why, archs in by_reason.items()],
+        ),
+        ListPart(
+            "Instruction", "instruction", links=[(fragment.experiment, addresses.instruction(fragment.experiment))]
+        ),
+    ]
+    return View(
+        addresses.fact(fragment.id),
+        "list",
+        fragment.id,
+        f"{fragment.id}: no table",
+        {"paragraphs": [size], "parts": parts},
+    )

@@ -14,14 +14,14 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import INPUTS
-from tcprobe.pages.numerics import HEAD, KIND, parameters
+from tcprobe.pages.numbers import NUMERICS, PARAMETER_HEADS, parameters
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts, for_every_n
-from tcprobe.pages.site.render import Links, ListPart, View
+from tcprobe.pages.site.markup import Links, ListPart, View
 from tcprobe.store.kinds.cost import Point
 from tcprobe.values import Json
 
-COST, WMMA, NUMERICS = "cost.html", "cost-wmma.html", "numerics.html"
+COST_PAGE, WMMA_PAGE, NUMERICS_PAGE = "cost.html", "cost-wmma.html", "numerics.html"
 SHOWN_N = (8, 16, 32, 64, 128, 256)
 PLACES = {"shared": "in shared memory", "registers": "in registers"}
 HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds per cycle")
@@ -116,7 +116,7 @@ def _curve(points: Sequence[Point]) -> Curve | None:
 
 def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
     for arch in facts.archs:
-        if facts.layers.findings(KIND, arch):
+        if facts.layers.findings(NUMERICS, arch):
             numerics = find(instruction, arch_row(arch), facts.layers)
             if numerics and numerics.sourced:
                 yield {"arch": arch, "lines": list(numerics.facts)}
@@ -125,12 +125,12 @@ def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
 # tables
 
 
-def views(facts: Facts) -> list[View]:
+def number_pages(facts: Facts) -> list[View]:
     """The tables of cost and of arithmetic, as far as somebody measured."""
     tables = [
-        (COST, "What instructions cost", CONDITIONS, _cost_parts(facts)),
-        (WMMA, "What wmma costs", CONDITIONS, _wmma_parts(facts)),
-        (NUMERICS, "What multiplies compute", ARITHMETIC, _numeric_parts(facts)),
+        (COST_PAGE, "What instructions cost", CONDITIONS, _cost_parts(facts)),
+        (WMMA_PAGE, "What wmma costs", CONDITIONS, _wmma_parts(facts)),
+        (NUMERICS_PAGE, "What multiplies compute", ARITHMETIC, _numeric_parts(facts)),
     ]
     return [
         View(page, "list", title, f"{title}, as measured", {"paragraphs": [words], "parts": parts})
@@ -249,7 +249,7 @@ def _copy(cost: InstructionCost) -> list[Links]:
 def _numeric_parts(facts: Facts) -> list[ListPart]:
     parts = []
     for arch in facts.archs:
-        findings = [sourced.finding for sourced in facts.layers.findings(KIND, arch).values() if not sourced.rivals]
+        findings = [sourced.finding for sourced in facts.layers.findings(NUMERICS, arch).values()]
         floats = [
             [
                 _instruction_link(facts, finding.subject),
@@ -275,7 +275,7 @@ def _numeric_parts(facts: Facts) -> list[ListPart]:
             if finding.body.unfit
         ]
         parts += [
-            ListPart(f"{arch}: floats", f"{arch}-floats", "", HEAD[:-1], floats, sorts=True),
+            ListPart(f"{arch}: floats", f"{arch}-floats", "", PARAMETER_HEADS[:-1], floats, sorts=True),
             ListPart(
                 f"{arch}: integers",
                 f"{arch}-integers",
