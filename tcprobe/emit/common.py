@@ -13,7 +13,7 @@ from tcprobe.fit import Formula, Layout, fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import wrong
+from tcprobe.isa.names import search
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
@@ -115,5 +115,5 @@ def multiplies(cells: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, C
     """As `instructions`; UsageError if one does not multiply."""
     for row, operands in instructions(cells):
         if not row.multiplies:
-            raise wrong.no_multiply(row)
+            raise search.no_multiply(row)
         yield row, operands

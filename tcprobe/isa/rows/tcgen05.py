@@ -25,7 +25,7 @@ CELL_BITS = 32  # of tensor memory
 LANES, COLUMNS = 128, 512
 
 
-class TensorMultiply(NamedTuple):
+class TensorMultiplyRow(NamedTuple):
     """A line of tcgen05_multiplies.csv: `d` types of the accumulator, `ab` of A and B; `group` CTAs of a group.
 
     `scales` have their type and, before X, how many there are of a row of A.
@@ -44,7 +44,7 @@ class TensorMultiply(NamedTuple):
     source: str
 
 
-class TensorMove(NamedTuple):
+class TensorMoveRow(NamedTuple):
     """A line of tcgen05_moves.csv: lanes x columns of one repetition, the repetitions, what copies are multicast to."""
 
     op: str
@@ -93,11 +93,11 @@ def _sizes_stated(kind: str) -> tuple[str, ...]:
 
 
 @cache
-def multiplies() -> tuple[TensorMultiply, ...]:
+def multiplies() -> tuple[TensorMultiplyRow, ...]:
     """The lines of tcgen05_multiplies.csv."""
     return facts.read(
         Path(__file__).with_name("tcgen05_multiplies.csv"),
-        TensorMultiply,
+        TensorMultiplyRow,
         group=facts.number,
         m=facts.numbers,
         n=facts.numbers,
@@ -110,11 +110,11 @@ def multiplies() -> tuple[TensorMultiply, ...]:
 
 
 @cache
-def moves() -> tuple[TensorMove, ...]:
+def moves() -> tuple[TensorMoveRow, ...]:
     """The lines of tcgen05_moves.csv."""
     return facts.read(
         Path(__file__).with_name("tcgen05_moves.csv"),
-        TensorMove,
+        TensorMoveRow,
         op=facts.one_of(*NAMES),
         lanes=facts.number,
         columns=facts.number,
@@ -124,7 +124,7 @@ def moves() -> tuple[TensorMove, ...]:
     )
 
 
-def _multiply(multiply: TensorMultiply) -> Instruction:
+def _multiply(multiply: TensorMultiplyRow) -> Instruction:
     called = f"{multiply.form}.cta_group::{multiply.group}.kind::{multiply.kind}"
     stated: dict[str, tuple[int | str, ...]] = {
         "m_values": multiply.m,
@@ -148,7 +148,7 @@ def _multiply(multiply: TensorMultiply) -> Instruction:
     )
 
 
-def _matrices(multiply: TensorMultiply) -> tuple[Operand, ...]:
+def _matrices(multiply: TensorMultiplyRow) -> tuple[Operand, ...]:
     """The matrices of the largest M and N, of the first types; no thread holds a part of them."""
     m, n, k, sparse = multiply.m[-1], multiply.n[-1], multiply.k, ".sp" in multiply.form
     stored = k // 2 if sparse else k
@@ -180,7 +180,7 @@ NAMES = {
 _REPEATED = r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9]\d{0,2})"
 
 
-def _move(move: TensorMove, number: int = 0) -> Instruction:
+def _move(move: TensorMoveRow, number: int = 0) -> Instruction:
     """A copy, a shift; or a load or store of .x`number`, which without a number represents all."""
     multicast = f".{'|'.join(move.multicast)}" if move.multicast else ""
     cols = move.columns * (number or move.numbers[0] if move.numbers else 1)
@@ -196,7 +196,7 @@ def _move(move: TensorMove, number: int = 0) -> Instruction:
     )
 
 
-def _moved(move: TensorMove, cols: int) -> tuple[Operand, ...]:
+def _moved(move: TensorMoveRow, cols: int) -> tuple[Operand, ...]:
     """The matrix in tensor memory, and what is in registers or in shared memory of it."""
     size = (move.lanes, cols)
     role = Role.SOURCE if move.op in ("ld", "ld.red", "st") else Role.RESULT
