@@ -9,7 +9,7 @@ import click
 import pytest
 from test_options import ASKED, OPTIONS, A
 
-from tcprobe.cli.options import Named, Output
+from tcprobe.question.options import Named, Output
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs FIFOs and devices")
 MAIN = """

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 from crafted import MMA, filled
 
 from tcprobe.cli import main
-from tcprobe.cli.options import Given, Named, Number, Numbers, Seconds
-from tcprobe.cli.places import ElementType, MapSwizzle, Sides, SwizzleType
+from tcprobe.question.options import ElementType, Given, MapSwizzle, Named, Number, Numbers, Seconds, Sides, SwizzleType
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tcprobe
-from tcprobe.api.arguments import arch_name, element_type, place, sizes, whole
 from tcprobe.errors import InternalError, TcprobeError, UsageError
 from tcprobe.isa.dtypes import DTYPES, OTHER_NAMES, ptx_name
 from tcprobe.isa.names.words import read
 from tcprobe.layout import spelling
+from tcprobe.question.arguments import arch_name, element_type, place, sizes, whole
 
 A, D = "mma.m16n8k16.row.col.f32.f16.f16.f32.a", "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
 

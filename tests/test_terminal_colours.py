@@ -2,9 +2,9 @@
 
 import pytest
 
-from tcprobe.cli import wrapping
 from tcprobe.cli.swizzle import INK
 from tcprobe.layout.bankdraw import BANKS, colour
+from tcprobe.question import wrapping
 
 STEPS = (0, 95, 135, 175, 215, 255)  # of a channel in the cube of 216 colours
 STYLES = {name: style for name, style in vars(wrapping).items() if name.isupper() and isinstance(style, dict)}

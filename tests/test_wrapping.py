@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.ask.diff import compare_named
-from tcprobe.cli.wrapping import fold
 from tcprobe.isa import inventory
+from tcprobe.question.wrapping import fold
 from tcprobe.store.choose import default
 
 

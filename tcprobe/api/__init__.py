@@ -1,7 +1,7 @@
 """The library as the commands use it: load a table, ask it, convert, emit. Published results need no GPU.
 
     functions, shared_memory     what `import tcprobe` gives
-    arguments, values            what they take and give
+    values                       what they give
     offered                      modules that are called as functions
 
 >>> from tcprobe import api

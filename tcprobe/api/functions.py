@@ -19,7 +19,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from tcprobe.api.arguments import (
+from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
+from tcprobe.errors import DataError, UsageError, check_choice
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import arch as named
+from tcprobe.question.arguments import (
     ArchName,
     PlaceName,
     Sizes,
@@ -32,10 +36,6 @@ from tcprobe.api.arguments import (
     whole,
     word,
 )
-from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
-from tcprobe.errors import DataError, UsageError, check_choice
-from tcprobe.isa.arch import Arch
-from tcprobe.isa.arch import arch as named
 from tcprobe.store import names
 from tcprobe.store.cell import Cell, selection
 from tcprobe.store.folders import layers

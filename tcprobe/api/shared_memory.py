@@ -10,7 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsIndex
 
-from tcprobe.api.arguments import (
+from tcprobe.api.functions import cell_of
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch as named
+from tcprobe.question.arguments import (
     ArchName,
     PlaceName,
     Sizes,
@@ -24,9 +27,6 @@ from tcprobe.api.arguments import (
     whole,
     word,
 )
-from tcprobe.api.functions import cell_of
-from tcprobe.errors import UsageError
-from tcprobe.isa.arch import arch as named
 from tcprobe.store.cell import Cell
 from tcprobe.store.folders import layers
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from html import escape
 from typing import TYPE_CHECKING
 
-from tcprobe.api.arguments import checked
 from tcprobe.ask.describe import bases
 from tcprobe.fit import fitted
+from tcprobe.question.arguments import checked
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 

@@ -23,13 +23,12 @@ from tcprobe.ask.path.steps import vector
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Tile
-from tcprobe.cli.options import Number
-from tcprobe.cli.places import ElementType
 from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
-from tcprobe.question.declare import Names, Option, command
+from tcprobe.question.declare import NameWords, Option, command
+from tcprobe.question.options import ElementType, Number
 from tcprobe.question.shared import (
     ArchOption,
     JsonOption,
@@ -275,7 +274,7 @@ Global = Annotated[
 
 
 def load(
-    name: Annotated[str | Cell, Names("FRAGMENT")],
+    name: Annotated[str | Cell, NameWords("FRAGMENT")],
     *,
     source: Annotated[Literal["global"], Option("--from", "Where the matrix is.", shown=True)] = "global",
     ld: Annotated[
@@ -358,7 +357,7 @@ def print_load(
     namespace: NamespaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Names, JSON, or the code that loads or, with `packer`, stores."""
+    """NameWords, JSON, or the code that loads or, with `packer`, stores."""
     if packer:
         if isinstance(plan, StraightLoad):
             raise UsageError("`packer`: only for repacked weights; give `repack` too.")

@@ -1,7 +1,7 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
-shell, options, requests, naming, places, hints, examples     what commands share
-terminal, wrapping, printing, summaries, verdicts, answers    how answers are printed
+shell, requests, hints, examples     what commands share
+printing, summaries, verdicts, answers    how answers are printed
 facts, showing, questions, operand, shared_operand,
 tensor_memory*, trace_tensor_memory, scales                   what there is, and who holds it
 banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory

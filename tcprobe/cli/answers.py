@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
+from tcprobe.question import wrapping
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import JSON, Named, Seconds, read_results
 from tcprobe.errors import EnvironmentUnfitError, TcprobeError, UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.options import JSON, Named, Seconds, read_results
 from tcprobe.text import escaped, message
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _audits(
     from tcprobe.audit.adapters import adapters
     from tcprobe.audit.package_audit import audit as audited
     from tcprobe.audit.package_audit import audit_files
-    from tcprobe.cli import terminal
+    from tcprobe.question import terminal
 
     files = {package: Path(package) for package in packages if package.endswith(".csv") or Path(package).is_dir()}
     names = [package if package in files else ask_package.index_name(package) for package in packages]

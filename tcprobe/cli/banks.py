@@ -12,12 +12,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, Given, Named, fragment_names, given, print_notes, read_results
 from tcprobe.cli.path_steps import MAJOR
-from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import (
+    ARCHS,
+    JSON,
+    PLACE,
+    SWIZZLE,
+    ElementType,
+    Given,
+    Named,
+    fragment_names,
+    given,
+    place_text,
+    print_notes,
+    read_results,
+)
 
 if TYPE_CHECKING:  # brings NumPy along
     from typing import Unpack

@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import (
-    ARCHS,
-    JSON,
-    SELECTOR,
-    given,
-    print_notes,
-    read_results,
-)
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import ARCHS, JSON, SELECTOR, given, print_notes, read_results
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.naming import split_names
-from tcprobe.cli.options import JSON, Given, Named
+from tcprobe.question import wrapping
+from tcprobe.question.naming import split_names
+from tcprobe.question.options import JSON, Given, Named
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | 
     The answer lists the archs of each version, how much all agree on, what differs, what only some versions show, and
     what they refuse. FRAGMENT limits the tables to these. Exit code 1 if something differs.
     """
-    from tcprobe.cli import terminal
+    from tcprobe.question import terminal
     from tcprobe.run.survey import survey as survey_of
 
     with terminal.progress("reading machine code") as tick:

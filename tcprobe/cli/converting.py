@@ -10,10 +10,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, JSON, Given, Output, fragment_names, is_redirected, print_notes, read_results
-from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
 from tcprobe.errors import UsageError
+from tcprobe.question.naming import named
+from tcprobe.question.options import (
+    ARCH,
+    JSON,
+    PLACE,
+    SWIZZLE,
+    ElementType,
+    Given,
+    Output,
+    fragment_names,
+    is_redirected,
+    place_text,
+    print_notes,
+    read_results,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack

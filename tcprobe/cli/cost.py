@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, JSON, Given, read_results
 from tcprobe.errors import NoMajorityError, UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import ARCH, JSON, Given, read_results
 
 if TYPE_CHECKING:
     from typing import Unpack

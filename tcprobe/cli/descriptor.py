@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import tcgen05_descriptor as tcgen05
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import JSON, Given, given
-from tcprobe.cli.places import ElementType, Sides, SwizzleType
 from tcprobe.cli.shared_operand import MAJOR
-from tcprobe.cli.wrapping import bold
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.options import JSON, ElementType, Given, Sides, SwizzleType, given
+from tcprobe.question.wrapping import bold
 
 if TYPE_CHECKING:
     from typing import Unpack

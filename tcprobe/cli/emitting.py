@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import (
+from tcprobe.errors import UsageError
+from tcprobe.question.naming import named
+from tcprobe.question.options import (
     ARCH,
     NAME,
     NAMESPACE,
@@ -19,7 +20,6 @@ from tcprobe.cli.options import (
     print_notes,
     read_results,
 )
-from tcprobe.errors import UsageError
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:

@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory, wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import (
-    ARCHS,
-    JSON,
-    SELECTOR,
-    Given,
-    fragment_names,
-    print_notes,
-    read_results,
-    several,
-)
+from tcprobe.cli import shared_operand, tensor_memory
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import ARCHS, JSON, SELECTOR, Given, fragment_names, print_notes, read_results, several
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -63,7 +55,8 @@ def list_(patterns: tuple[str, ...], name: str | None, family: str | None, as_js
         entries = [*map(fragment_entry, fragments), *map(entry, shared), *map(form_entry, forms)]
         click.echo(json.dumps(entries, indent=1))
         return
-    from tcprobe.cli import printing, summaries, terminal
+    from tcprobe.cli import printing, summaries
+    from tcprobe.question import terminal
 
     with terminal.pager():
         if patterns or name or family:

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import JSON, Given, Number, Output, print_notes, read_results
-from tcprobe.cli.places import ElementType, Sides
 from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.options import JSON, ElementType, Given, Number, Output, Sides, print_notes, read_results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import CUDAS, JSON, WRITTEN, Given, Named, Number, Output, Seconds
 from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.question.naming import named
+from tcprobe.question.options import CUDAS, JSON, WRITTEN, Given, Named, Number, Output, Seconds
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -112,7 +112,8 @@ def run(
             early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, limit).start()
 
     with ended_by_errors(process, *early.values()):
-        from tcprobe.cli import printing, terminal
+        from tcprobe.cli import printing
+        from tcprobe.question import terminal
         from tcprobe.run import runner
         from tcprobe.run.campaign import Campaign
         from tcprobe.store.results import Results

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, JSON, Given, Named, Number, fragment_names, print_notes, read_results
 from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import ARCH, JSON, Given, Named, Number, fragment_names, print_notes, read_results
 from tcprobe.text import quoted
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
 from tcprobe.cli.path_steps import write
+from tcprobe.question import wrapping
 
 if TYPE_CHECKING:
     from tcprobe.ask.path.operand import OperandPlan

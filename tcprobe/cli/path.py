@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCHS, JSON, NAME, NAMESPACE, Given, Number, fragment_names, read_results
 from tcprobe.cli.path_steps import MAJOR, OUTPUT, cell_of, only_one, write
-from tcprobe.cli.places import PLACE, SWIZZLE, ElementType, place_text
 from tcprobe.errors import UsageError, answer_or_none
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import (
+    ARCHS,
+    JSON,
+    NAME,
+    NAMESPACE,
+    PLACE,
+    SWIZZLE,
+    ElementType,
+    Given,
+    Number,
+    fragment_names,
+    place_text,
+    read_results,
+)
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import Output, print_notes
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.options import Output, print_notes
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
 from tcprobe.cli.verdicts import STYLE, named_parts, verdict_line
-from tcprobe.cli.wrapping import BAD, DOUBT, NAME, bold, line, stated_width
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.question.wrapping import BAD, DOUBT, NAME, bold, line, stated_width
 from tcprobe.store.choose import Found
 from tcprobe.store.evidence import whence
 from tcprobe.store.lookup import some

@@ -8,19 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import shared_operand, tensor_memory, trace_tensor_memory, wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import (
-    ARCHS,
-    JSON,
-    SELECTOR,
-    Number,
-    Numbers,
-    fragment_names,
-    print_notes,
-    read_results,
-)
+from tcprobe.cli import shared_operand, tensor_memory, trace_tensor_memory
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import ARCHS, JSON, SELECTOR, Number, Numbers, fragment_names, print_notes, read_results
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.options import ARCHS, CUDA, JSON, Given, Named, read_results, several
 from tcprobe.errors import DataError, UsageError
+from tcprobe.question.options import ARCHS, CUDA, JSON, Given, Named, read_results, several
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:

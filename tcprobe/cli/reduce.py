@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import (
+from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import (
     ARCHS,
     JSON,
     NAME,
@@ -23,7 +24,6 @@ from tcprobe.cli.options import (
     print_notes,
     read_results,
 )
-from tcprobe.errors import UsageError
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
+from tcprobe.question.options import PlaceRequest
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from tcprobe.layout.spelling import SwizzleName
     from tcprobe.store.choose import Layers
-
-
-class PlaceRequest(TypedDict):
-    """Where a tile lies in shared memory."""
-
-    placed: str | None
-    swizzle: SwizzleName | None
 
 
 class CodeRequest(TypedDict):

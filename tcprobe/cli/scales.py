@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import tensor_memory, wrapping
-from tcprobe.cli.naming import named
-from tcprobe.cli.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, print_notes, read_results
+from tcprobe.cli import tensor_memory
 from tcprobe.errors import AmbiguousError, UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.naming import named
+from tcprobe.question.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, print_notes, read_results
 
 if TYPE_CHECKING:
     from typing import Unpack

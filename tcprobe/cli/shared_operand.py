@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import Command, Number, several, together
-from tcprobe.cli.places import SwizzleType
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.options import Command, Number, SwizzleType, several, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -9,7 +9,6 @@ import click
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
 from tcprobe.ask.describe import notes, selected_words
 from tcprobe.cli.verdicts import STYLE, named_parts, verdict_line
-from tcprobe.cli.wrapping import NAME, bold, line, width
 from tcprobe.fit import fitted
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
@@ -17,6 +16,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout import draw
 from tcprobe.layout.glance import glance
 from tcprobe.layout.table import Table
+from tcprobe.question.wrapping import NAME, bold, line, width
 from tcprobe.store.cell import Cell
 
 MOST = 8  # tables that are outlined
@@ -35,7 +35,7 @@ class ShowView(NamedTuple):
 def show(cells: Sequence[Cell], view: ShowView) -> None:
     """Tables of one or several fragments: one of them brief, several outlined, or what `view` says of each."""
     if any(view):
-        from tcprobe.cli.terminal import pager
+        from tcprobe.question.terminal import pager
 
         with pager():
             for cell in cells:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.wrapping import bold, line
+from tcprobe.question.wrapping import bold, line
 
 if TYPE_CHECKING:
     from tcprobe.ask.lowered import Lowered

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import JSON, Given, Named, Number, Output
-from tcprobe.cli.places import Sides, SwizzleType
 from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import DataError, UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.options import JSON, Given, Named, Number, Output, Sides, SwizzleType
 from tcprobe.system import files
 from tcprobe.text import escaped
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import Command, Given, Number, given, together
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.options import Command, Given, Number, given, together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

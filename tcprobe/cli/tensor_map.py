@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import ARCH, JSON, Number, read_results
-from tcprobe.cli.places import ElementType, MapSwizzle, Sides
 from tcprobe.isa.tensor_map import FILLS, INTERLEAVES, PROMOTIONS
+from tcprobe.question import wrapping
+from tcprobe.question.options import ARCH, JSON, ElementType, MapSwizzle, Number, Sides, read_results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:

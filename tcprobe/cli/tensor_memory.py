@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.options import Command, Given, Number, Numbers, several, together
 from tcprobe.errors import UsageError
+from tcprobe.question.options import Command, Given, Number, Numbers, several, together
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

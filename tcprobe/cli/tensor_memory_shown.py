@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli.tensor_memory import place_operand, selectors
-from tcprobe.cli.wrapping import line
 from tcprobe.errors import UsageError
+from tcprobe.question.wrapping import line
 
 if TYPE_CHECKING:
     from tcprobe.ask.tensor_memory import MemoryOperand, Placement

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from tcprobe.cli.naming import named, split_names
-from tcprobe.cli.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.errors import UsageError
+from tcprobe.question.naming import named, split_names
+from tcprobe.question.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 
 def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, changed: bool) -> NoReturn:
     from tcprobe.ask.numeric_diff import differences
-    from tcprobe.cli import wrapping
+    from tcprobe.question import wrapping
 
     same = True
     for arithmetic in differences(names, layers):
@@ -112,7 +112,8 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
         for answer in answers:
             click.echo(json.dumps(answer.to_json()))
         return
-    from tcprobe.cli import summaries, terminal, wrapping
+    from tcprobe.cli import summaries
+    from tcprobe.question import terminal, wrapping
 
     with terminal.pager():
         if not patterns:
@@ -131,7 +132,7 @@ def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: 
 @JSON
 def doctor(cuda: Path | None, as_json: bool) -> None:
     """Show what this machine can be used for, and what to install for the rest. --json prints one object per line."""
-    from tcprobe.cli import wrapping
+    from tcprobe.question import wrapping
     from tcprobe.run.doctor import examine
 
     for finding in examine(cuda):
@@ -217,10 +218,10 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     It needs no server: links are relative, and nothing is loaded from elsewhere. The folder is written whole or not at
     all. A folder with other files in it is left as it is (exit code 2).
     """
-    from tcprobe.cli import terminal
     from tcprobe.pages.site import write
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
+    from tcprobe.question import terminal
     from tcprobe.store.folders import side_by_side
 
     write.require_place(folder)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import wrapping
-from tcprobe.cli.options import Command, together
 from tcprobe.cli.tensor_memory import LOAD, SIZES, check_arch, parse_load
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.options import Command, together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

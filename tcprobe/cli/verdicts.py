@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
-from tcprobe.cli.wrapping import BAD, DOUBT, GOOD, LESS, Style, line
 from tcprobe.fit import Formula
 from tcprobe.fit.manual import manual_names
+from tcprobe.question.wrapping import BAD, DOUBT, GOOD, LESS, Style, line
 
 STYLE: dict[str, Style] = {
     CONFIRMED: GOOD,

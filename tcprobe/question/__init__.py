@@ -1,7 +1,9 @@
 """Questions: each is a Python function that users call, and the command that is made from it.
 
-    declare      `Option`, `Names` and `command`: how a function becomes a command
-    shared       options that several questions have; how an answer is printed
+    declare      `Option`, `NameWords` and `command`: how a function becomes a command
+    options, shared    types of options, and those that several questions have; how an answer is printed
+    naming, arguments  names among the words of a command line; what Python passes
+    wrapping, terminal lines as wide as a terminal, progress, a pager
 
 The question of the command NAME is `tcprobe.ask.NAME`, a file or a folder, and nothing else names it.
 """
@@ -20,9 +22,7 @@ if TYPE_CHECKING:
 
 def names() -> Sequence[str]:
     """The commands that questions have, sorted; nothing is imported for it."""
-    from tcprobe import ask
-
-    return _names(tuple(ask.__path__))
+    return _names(tuple(importlib.import_module("tcprobe.ask").__path__))
 
 
 @functools.cache

@@ -3,7 +3,9 @@
 A parameter's annotation says which option it is, the docstring is the help:
 
     def load(
-        name: Annotated[str | Cell, Names("FRAGMENT")], *, ld: Annotated[int | None, Option("--ld", "Stride.")] = None
+        name: Annotated[str | Cell, NameWords("FRAGMENT")],
+        *,
+        ld: Annotated[int | None, Option("--ld", "Stride.")] = None,
     ) -> StraightLoad:
         \"\"\"Load FRAGMENT straight from global memory.\"\"\"
 
@@ -28,8 +30,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import click
 
-from tcprobe.cli import naming
-from tcprobe.cli.options import Given, Number, fragment_names
+from tcprobe.question import naming
+from tcprobe.question.options import Given, Number, fragment_names
 from tcprobe.text import message
 
 Answering = Callable[..., Any]
@@ -55,7 +57,7 @@ class Option(NamedTuple):
     letter: str = ""  # as in -o
 
 
-class Names(NamedTuple):
+class NameWords(NamedTuple):
     """The parameter that takes the words beside options: names of fragments, instructions, opcodes; GPUs among them.
 
     `number`: one name, pairs, or many. `archs`: with several, the question is asked for each, refused (one), or
@@ -94,7 +96,7 @@ def command(
 
     def from_printer(printer: Answering) -> click.Command:
         asked, printed = _declared(question), _declared(printer)
-        words = next((each for each in asked if isinstance(each[1], Names)), None)
+        words = next((each for each in asked if isinstance(each[1], NameWords)), None)
         parameters = [_click_parameter(*each) for each in (*asked, *printed) if each[1] is not None]
 
         def run(**values: Any) -> None:
@@ -126,18 +128,18 @@ def _is_common(parameter: click.Parameter) -> int:
 
 
 def _declared(function: Answering) -> list[tuple[inspect.Parameter, Any, Any]]:
-    """(parameter, its Option or Names, its type) of those that are asked for at the command line."""
+    """(parameter, its Option or NameWords, its type) of those that are asked for at the command line."""
     rows = []
     for parameter in inspect.signature(function).parameters.values():
         hint, *extras = get_args(parameter.annotation) if hasattr(parameter.annotation, "__metadata__") else (None,)
-        option = next((extra for extra in extras if isinstance(extra, Option | Names)), None)
+        option = next((extra for extra in extras if isinstance(extra, Option | NameWords)), None)
         if option is not None:
             rows.append((parameter, option, hint))
     return rows
 
 
-def _click_parameter(parameter: inspect.Parameter, declared: Option | Names, hint: Any) -> click.Parameter:
-    if isinstance(declared, Names):
+def _click_parameter(parameter: inspect.Parameter, declared: Option | NameWords, hint: Any) -> click.Parameter:
+    if isinstance(declared, NameWords):
         completes = fragment_names if declared.completes else None
         return click.Argument(
             [parameter.name], nargs=-1, required=declared.required, metavar=declared.metavar, shell_complete=completes
@@ -172,7 +174,7 @@ def _reader(hint: Any) -> click.ParamType[Any]:
 
 def request_schema(question: Answering) -> dict[str, Any]:
     """The JSON Schema of what a question takes, by the names of its parameters; texts as at the command line."""
-    rows = [row for row in _declared(question) if isinstance(row[1], Option | Names)]
+    rows = [row for row in _declared(question) if isinstance(row[1], Option | NameWords)]
     return {
         "type": "object",
         "description": (inspect.getdoc(question) or "").partition("\n\n")[0].replace("\n", " "),
@@ -182,8 +184,8 @@ def request_schema(question: Answering) -> dict[str, Any]:
     }
 
 
-def _value_schema(declared: Option | Names, hint: Any) -> dict[str, Any]:
-    if isinstance(declared, Names):
+def _value_schema(declared: Option | NameWords, hint: Any) -> dict[str, Any]:
+    if isinstance(declared, NameWords):
         return {"type": "string", "minLength": 1, "description": declared.metavar}
     kinds, described = _kinds(hint), {"description": declared.help}
     choices = next((list(get_args(kind)) for kind in kinds if get_origin(kind) is Literal), None)

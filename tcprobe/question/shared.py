@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import click
 
-from tcprobe.api.arguments import ArchName, arch_name, word
-from tcprobe.cli import options, wrapping
-from tcprobe.cli.options import Given, Named
 from tcprobe.errors import UsageError
+from tcprobe.question import options, wrapping
+from tcprobe.question.arguments import ArchName, arch_name, word
 from tcprobe.question.declare import Option, note
+from tcprobe.question.options import Given, Named
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.text import escaped

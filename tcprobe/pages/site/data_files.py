@@ -92,7 +92,7 @@ def _behind(facts: Facts, operand: SharedOperand, cases: dict[tuple[str, str, in
 def _in_tensor_memory(facts: Facts, form: Instruction, arch: str) -> str:
     """The evidence of what `show` prints of a form's operands in tensor memory: the least of them; unknown of none."""
     variant = OperandVariant(layers=facts.layers, name=arch)
-    found = [answer_or_none(partial(placement, each, variant)) for each in operands(form) if form.multiplies]
+    found = [answer_or_none(partial(placement, each, variant)) for each in operands(form)]
     stated = {one.status for one in found if one}
     return "documented" if "documented" in stated else "live" if stated else "unknown"
 

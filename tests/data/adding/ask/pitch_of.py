@@ -3,7 +3,7 @@
 from typing import Annotated, Literal, NamedTuple
 
 from tcprobe.errors import UsageError
-from tcprobe.question.declare import Names, Option, command
+from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell, print_answer
 from tcprobe.store.cell import Cell
 from tcprobe.store.folders import layers
@@ -26,7 +26,7 @@ class Pitch(NamedTuple):
 
 
 def pitch_of(
-    name: Annotated[str | Cell, Names("FRAGMENT")],
+    name: Annotated[str | Cell, NameWords("FRAGMENT")],
     *,
     along: Annotated[Literal["row", "col"], Option("--along", "Which lines.", shown=True)] = "row",
     least: Annotated[int | None, Option("--least", "Refuse fewer.", "N")] = None,
@@ -45,5 +45,5 @@ def pitch_of(
 
 @command(pitch_of, short="Elements of a line per lane.")
 def print_pitch(pitch: Pitch, *, as_json: JsonOption = False) -> None:
-    """Names or JSON."""
+    """NameWords or JSON."""
     print_answer(pitch, as_json)

@@ -7,25 +7,30 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
 
 import click
 
+from tcprobe.errors import UsageError
 from tcprobe.text import message, quoted
+
+if TYPE_CHECKING:
+    from tcprobe.layout.spelling import SwizzleName
+
 
 Called = Callable[..., None]  # a command, whatever its options
 PathName = str | bytes | os.PathLike[str]
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
-class Option(Protocol):
+class Decorator(Protocol):
     """A decorator that gives a command an option."""
 
     def __call__(self, command: Command, /) -> Command:
         """The command with it."""
 
 
-def together(decorators: Sequence[Option], command: Command) -> Command:
+def together(decorators: Sequence[Decorator], command: Command) -> Command:
     """The command with several options, in their order."""
     for decorator in reversed(decorators):
         command = decorator(command)
@@ -224,3 +229,92 @@ def print_notes(*notes: str | None) -> None:
     """Print notes on stderr, such as what a name was taken for; None is no note."""
     for note in filter(None, notes):
         click.echo(message(note), err=True)
+
+
+# DOC(places): How the commands take swizzles, sizes and types, and where a tile lies: the same words everywhere.
+class SwizzleType(click.ParamType["SwizzleName"]):
+    """A swizzle in any spelling, as `layout.spelling` reads it."""
+
+    name = "SWIZZLE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SwizzleName:
+        """The swizzle and its name."""
+        from tcprobe.layout import spelling
+
+        try:
+            return value if isinstance(value, spelling.SwizzleName) else spelling.swizzle(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class MapSwizzle(click.ParamType[str]):
+    """A tensor map's mode: a swizzle in any spelling, or one with atoms of 32 or 64 bytes."""
+
+    name = "SWIZZLE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """As the driver calls it: NONE, 128B, 128B_ATOM_32B."""
+        from tcprobe.layout import spelling
+
+        try:
+            return spelling.map_mode(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Sides(click.ParamType[tuple[int, ...]]):
+    """Up to `most` numbers with x or commas between; two where that is two."""
+
+    def __init__(self, most: int = 5, name: str = "N,...") -> None:
+        self.most, self.name = most, name
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """All of them."""
+        from tcprobe.layout import spelling
+
+        try:
+            return value if isinstance(value, tuple) else spelling.sides(str(value), self.most)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class ElementType(Given):
+    """An element type as PTX names it, or as C or cuda.h do."""
+
+    name = "TYPE"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """PTX's name, if there is one."""
+        from tcprobe.layout import spelling
+
+        return spelling.element_type(super().convert(value, param, ctx))
+
+
+class PlaceRequest(TypedDict):
+    """Where a tile lies in shared memory."""
+
+    placed: str | None
+    swizzle: SwizzleName | None
+
+
+PLACE = click.option(
+    "--shared",
+    "placed",
+    type=Given(),
+    metavar="PLACE",
+    help="Layout of lines: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
+    "the boxes of that mode, or sw:B,M,S of byte offsets.",
+)
+SWIZZLE = click.option(
+    "--swizzle", type=SwizzleType(), help="Instead of --shared: none, 32, 64, 128 (SWIZZLE_128B), or 3,4,3 (sw:3,4,3)."
+)
+
+
+def place_text(place_request: PlaceRequest) -> str:
+    """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
+    from tcprobe.layout import spelling
+
+    if place_request["placed"] is not None and place_request["swizzle"] is not None:
+        raise UsageError("--shared and --swizzle set the same thing: remove one of them.")
+    text = str(place_request["placed"] or place_request["swizzle"] or "plain")
+    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text

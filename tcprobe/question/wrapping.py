@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Unpack
 
+
 USUAL = 80
 
 

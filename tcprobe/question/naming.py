@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from tcprobe.cli.options import Called, several
 from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
+from tcprobe.question.options import Called, several
 
 # multi-word names of GPUs begin so
 _BRANDS = r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b"
