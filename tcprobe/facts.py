@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tcprobe.errors import RowError
+from tcprobe.errors import RowError, TcprobeError
 
 FactRow = TypeVar("FactRow", bound=tuple[Any, ...])
 T = TypeVar("T")
@@ -32,12 +32,12 @@ CellReader = Callable[[str], Any]
 _RANGE = re.compile(r"(\d{1,9}) to (\d{1,9}) by ([1-9]\d{0,8})")
 
 
-def read(path: Path, row: type[FactRow], **columns: CellReader) -> tuple[FactRow, ...]:
+def read(path: Path, row: type[FactRow], /, **columns: CellReader) -> tuple[FactRow, ...]:
     """The rows of a file, each a NamedTuple `row`; a column without a reader is text. RowError as `parse`."""
     return parse(path.name, path.read_text("utf-8"), row, **columns)
 
 
-def parse(name: str, text: str, row: type[FactRow], **columns: CellReader) -> tuple[FactRow, ...]:
+def parse(name: str, text: str, row: type[FactRow], /, **columns: CellReader) -> tuple[FactRow, ...]:
     """The rows of a table's text; RowError for another header, a cell that its reader refuses, a line given twice."""
     fields = tuple(row.__annotations__)
     lines = csv.reader(text.splitlines(), strict=True)
@@ -61,7 +61,7 @@ def parse(name: str, text: str, row: type[FactRow], **columns: CellReader) -> tu
 def _cell(at: str, column: str, cell: str, reader: CellReader) -> Any:
     try:
         return reader(cell)
-    except RowError as error:
+    except TcprobeError as error:
         raise RowError(f"{at}, column {column}: {cell[:120]!r}: {error}") from None
     except ValueError as error:
         raise RowError(f"{at}, column {column}: {cell[:120]!r} {error}.") from None
@@ -89,6 +89,20 @@ def number(cell: str) -> int:
         return int(cell, 0)
     except ValueError:
         raise ValueError("is not a whole number") from None
+
+
+def decimal(cell: str) -> float:
+    """A number; an int where it is written without a point."""
+    if not re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", cell):
+        raise ValueError("is not a number such as 8 or 4.25")
+    return float(cell) if "." in cell else int(cell)
+
+
+def flag(cell: str) -> bool:
+    """Whether it is yes; an empty cell is no."""
+    if cell not in ("yes", ""):
+        raise ValueError("is neither 'yes' nor empty")
+    return bool(cell)
 
 
 def numbers(cell: str) -> tuple[int, ...]:
