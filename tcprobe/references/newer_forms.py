@@ -25,7 +25,7 @@ BY = "ptxas 13.5.37"
 class NewerForm(NamedTuple):
     """A line of newer_forms.csv: `spelled`, with operands, is what was assembled.
 
-    `targets`: all that accept it, each with its least PTX version. `refusal`: what the compiler says for another target.
+    `targets`: all that accept it, each with its least PTX version. `refusal`: what the compiler says for another.
     `text`: where the form is documented, None if in no released text.
     """
 
