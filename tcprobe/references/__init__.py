@@ -1,7 +1,7 @@
 """What others published, one module for each source, in that source's own terms; numbers and atoms in CSV files.
 
     claim, formulas                                        how a source states something
-    ptx_isa, ptx_isa_sparse, ptx_moves                     PTX ISA
+    ptx_isa                                                PTX ISA
     cute, cute_copy, cute_tensor_memory                    CuTe
     register_mapping                                       others' tables of wmma
     tensor_memory, memory_operand, accumulator,
@@ -50,8 +50,6 @@ APART = (
     "memory_operand",
     "newer_forms",
     "numerics",
-    "ptx_isa_sparse",
-    "ptx_moves",
     "scale_atom",
     "shared_memory",
     "tensor_memory",
