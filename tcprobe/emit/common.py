@@ -31,7 +31,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import wrong
+from tcprobe.isa.names import search
 from tcprobe.isa.operand import Role
 from tcprobe.isa.sparsity import SINGLE, sparsity
 from tcprobe.store.acceptance import require_fit
@@ -369,5 +369,5 @@ def multiplies(cells: Sequence[Cell]) -> Iterator[tuple[Instruction, dict[str, C
     """As `instructions`; UsageError if one does not multiply."""
     for row, operands in instructions(cells):
         if not row.multiplies:
-            raise wrong.no_multiply(row)
+            raise search.no_multiply(row)
         yield row, operands
