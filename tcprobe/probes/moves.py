@@ -33,10 +33,9 @@ from tcprobe.isa.rows.moves import ROW_BYTES, row_bytes
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout, stated_tables
 from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import bit_length
-from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
 
 SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
@@ -423,11 +422,9 @@ def _sources(instruction: Instruction, source_bits: Ints) -> Ints:
 def _exchange(instruction: Instruction, sources: Ints, device: Arch) -> tuple[dict[str, Table], str]:
     """(tables of a and d, what their rows and columns are numbered by)."""
     a, _ = instruction.fragments
-    for reference in references():
-        claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments}
-        tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        if len(tables) == 2 and tables["d"] == _through(tables["a"], sources):
-            return tables, reference.NAME
+    for name, stated in stated_tables(instruction.fragments, device):
+        if stated["d"] == _through(stated["a"], sources):
+            return stated, name
     rows, cols = zip(*(divmod(slot, a.cols) for slot in range(a.slots)), strict=True)
     table = slot_table(WARP, a.elements, {"row": rows, "col": cols})
     return {"a": table, "d": _through(table, sources)}, OWN_RULE

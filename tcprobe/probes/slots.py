@@ -15,7 +15,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, slot_table
 
 _WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -112,6 +112,14 @@ def into_slots(table: Table, fragment: Fragment, numbers: Array) -> Array:
     slots = np.zeros((*numbers.shape[:-1], fragment.slots), numbers.dtype)
     slots[..., used] = numbers[..., index]
     return slots
+
+
+def place_table(fragment: Fragment, row: Ints, col: Ints) -> Table:
+    """A table from the row and the column of every slot, -1 if it is unused."""
+    values = {
+        name: tuple(None if v < 0 else v for v in places.tolist()) for name, places in (("row", row), ("col", col))
+    }
+    return slot_table(fragment.threads, fragment.elements, values)
 
 
 class InMemory(NamedTuple):

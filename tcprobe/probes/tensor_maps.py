@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
-from tcprobe.fit.boxes import BoxFit, PlacedBox, fit_boxes
+from tcprobe.fit.boxes import PlacedBox, fit_boxes
 from tcprobe.isa.target import Target
 from tcprobe.isa.tensor_map import DATA_TYPES, PACKED, SPANS, SWIZZLES
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
@@ -68,10 +68,7 @@ WAITS = 1 << 16
 UNUSED = 0xEE  # fills shared memory before a load
 TARGET = Target("sm_90", "8.3")
 WORD = 4  # bytes
-KEPT, KEPT_SHIFT = (
-    np.uint32(0x40000000),
-    np.uint32(14),
-)  # a word with 8 bits, from the shift on, that rounding to tf32 keeps
+KEPT, KEPT_SHIFT = np.uint32(0x40000000), np.uint32(14)  # a word whose 8 bits from the shift on rounding to tf32 keeps
 NOWHERE = -1
 DIRECTIONS = ("load", "store")
 
@@ -273,26 +270,24 @@ def decode(direction: str, boxes: Sequence[BoxCase], images_read: Sequence[Bytes
     """
     each = HEADER + AREA if direction == "load" else TENSOR
     blocks = [raw.reshape(len(boxes), each) for raw in images_read]
-    decode_case = _decode_load if direction == "load" else _decode_store
-    return [decode_case(case, [block[n] for block in blocks], window) for n, case in enumerate(boxes)]
+    found: list[Ints | str] = []
+    for n, case in enumerate(boxes):
+        read = [block[n] for block in blocks]
+        if direction == "store":
+            sources = numbers(read, is_rounded(case))
+            copied = np.flatnonzero(sources != NOWHERE)
+            found.append(_match(case, window + sources[copied], copied))
+            continue
+        came, begins = (int(word) for word in read[0][:HEADER].view(np.uint32)[:2])
+        sources = numbers([raw[HEADER:] for raw in read], is_rounded(case))
+        copied = np.flatnonzero(sources != NOWHERE)
+        found.append(_match(case, begins + copied, sources[copied]) if came else "the box never came")
+    return found
 
 
 def window_of(images_read: Sequence[Bytes]) -> int:
     """Where shared memory begins, from the outputs of a load."""
     return int(images_read[0][:HEADER].view(np.uint32)[1])
-
-
-def _decode_load(box_case: BoxCase, images_read: Sequence[Bytes], _window: int) -> Ints | str:
-    came, window = (int(word) for word in images_read[0][:HEADER].view(np.uint32)[:2])
-    if not came:
-        return "the box never came"
-    sources = numbers([raw[HEADER:] for raw in images_read], is_rounded(box_case))
-    return _match(box_case, window + np.flatnonzero(sources != NOWHERE), sources[sources != NOWHERE])
-
-
-def _decode_store(box_case: BoxCase, images_read: Sequence[Bytes], window: int) -> Ints | str:
-    sources = numbers(images_read, is_rounded(box_case))
-    return _match(box_case, window + sources[sources != NOWHERE], np.flatnonzero(sources != NOWHERE))
 
 
 def _match(box_case: BoxCase, shared_addresses: Ints, tensor: Ints) -> Ints | str:
@@ -315,8 +310,14 @@ FULL = 1 << 32
 
 
 def boxes() -> list[BoxCase]:
-    """All boxes that are copied both ways."""
-    return [*_wide(), *_deep()]
+    """All boxes that are copied both ways: rows of every width, then every rank."""
+    found = []
+    for swizzle, (kind, (_, size)), width in product(SWIZZLES, DATA_TYPES.items(), WIDTHS):
+        rows = 12 if width > 128 else 17
+        bases = BASES if kind.startswith("UINT") else BASES[1:2]
+        found += [_case(kind, (width // size, rows), swizzle, base) for base in bases]
+    spans = [name for name, number in SWIZZLES.items() if number in (0, *SPANS)]
+    return found + [_case("UINT16", box, swizzle, base) for swizzle, box, base in product(spans, BOXES, BASES[:2])]
 
 
 def misaligned_boxes() -> list[BoxCase]:
@@ -328,21 +329,6 @@ def misaligned_boxes() -> list[BoxCase]:
 def all_boxes() -> tuple[BoxCase, ...]:
     """All boxes, the misaligned ones last."""
     return (*boxes(), *misaligned_boxes())
-
-
-SPANS_BY_NAME = tuple(name for name, number in SWIZZLES.items() if number in (0, *SPANS))
-
-
-def _wide() -> Iterator[BoxCase]:
-    for swizzle, (kind, (_, size)), width in product(SWIZZLES, DATA_TYPES.items(), WIDTHS):
-        rows = 12 if width > 128 else 17
-        for base in BASES if kind.startswith("UINT") else BASES[1:2]:
-            yield _case(kind, (width // size, rows), swizzle, base)
-
-
-def _deep() -> Iterator[BoxCase]:
-    for swizzle, box, base in product(SPANS_BY_NAME, BOXES, BASES[:2]):
-        yield _case("UINT16", box, swizzle, base)
 
 
 def _case(kind: str, box: tuple[int, ...], swizzle: str, base: int) -> BoxCase:
@@ -481,7 +467,8 @@ class ModeExperiment(OfTensorMaps):
         every = [box for of_way in placed.values() for box in of_way.values()]
         if not every:
             return None
-        first, second = map(_rule, fit_boxes(every))
+        swizzles = [(fitted, fitted.rule.swizzle.to_json()) for fitted in fit_boxes(every)]
+        first, second = (Rule(f.rule.pitch or "row", (s[0], s[1], s[2]), len(f.misfits)) for f, s in swizzles)
         used = [self.cases[n] for n in sorted({n for of_way in placed.values() for n in of_way})]
         lost = [line.split(" ", 2) for line in text_lines(reading["wrong"])]
         return ModeRule(
@@ -553,7 +540,7 @@ class EncodingsExperiment(OfTensorMaps):
             calls=[
                 EncodeCall(
                     encoding.argument,
-                    list(encoding.value) if isinstance(encoding.value, tuple) else encoding.value,
+                    encoding.value,
                     words,
                     [rule.name for rule in broken_rules(encoding.map)],
                     (words == ACCEPTED) != bool(refusing_rules(encoding.map)),
@@ -597,11 +584,6 @@ def _boxes_of(flat: Array, boxes: Sequence[BoxCase]) -> Iterator[tuple[int, Plac
             raise ProbeError(f"there is no box {number}.")
         yield number, PlacedBox(window + boxes[number].base, addresses)
         start += 4 + rows * width
-
-
-def _rule(fitted: BoxFit) -> Rule:
-    swizzle = fitted.rule.swizzle.to_json()
-    return Rule(fitted.rule.pitch or "row", (swizzle[0], swizzle[1], swizzle[2]), len(fitted.misfits))
 
 
 def _box(box_case: BoxCase, **more: Any) -> BoxRecord:
