@@ -1,4 +1,6 @@
-"""Timing one access to shared memory: the cycles that an SM spends on a warp's pattern of addresses.
+"""The bank rule of each access to shared memory: times patterns of addresses, finds the phases, fits a rule.
+
+    tcprobe run --family banks
 
 A block times one pattern. It takes so much shared memory that no second block fits on the SM. Its 16 warps repeat the
 access, UNROLL accesses per iteration, between two barriers; the clock is read after each barrier. The cost of one
@@ -9,17 +11,10 @@ memory: otherwise ptxas would merge accesses or hoist them out of the loop. Lane
 values go into a sum that is stored, so no load is dead code.
 
 Phases come from the *swap test*: two lanes of a conflict-free pattern exchange their addresses. The pattern stays
-conflict-free exactly if both lanes are in one phase.
-
-Address patterns whose cost distinguishes the rules of banks; they are timed in addition to the swap test.
-
-Scattered and strided addresses count passes; patterns of few addresses show whether words or lanes count. Lanes with
-equal addresses, also with one exception or with idle partners, show where phases join. Idle lanes and idle phases show
-what idleness costs. For cp.async the sources vary as much as the destinations.
-
-Finds the bank rule of each shared-memory access: times patterns, finds the phases, fits a rule.
-
-tcprobe run --family banks
+conflict-free exactly if both lanes are in one phase. More patterns distinguish the rules of banks. Scattered and
+strided addresses count passes; patterns of few addresses show whether words or lanes count. Lanes with equal addresses,
+also with one exception or with idle partners, show where phases join. Idle lanes and idle phases show what idleness
+costs. For cp.async the sources vary as much as the destinations.
 """
 
 from __future__ import annotations
@@ -44,6 +39,7 @@ from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
 from tcprobe.store.kinds.banks import Body, Misfit, Second
 
+KIND = "banks"
 WARPS = 16
 UNROLL = 8
 REPEATS = (8, 40)  # iterations of the short and the long run
@@ -263,12 +259,8 @@ def nearly_paired_places(rng: Generator, most: int) -> Ints:
     return addresses
 
 
-SHAPES: tuple[Callable[[Generator, int], Ints], ...] = (
-    scattered_places,
-    strided_places,
-    paired_places,
-    nearly_paired_places,
-)
+Make = Callable[[Generator, int], Ints]
+SHAPES: tuple[Make, ...] = (scattered_places, strided_places, paired_places, nearly_paired_places)
 
 
 def idle_lanes(rng: Generator) -> Bools:
@@ -332,7 +324,6 @@ def far(access: SharedAccess, count: int, seed: int = 0) -> Cases:
     return Cases(address, source)
 
 
-KIND = "banks"
 RUNS = 3  # repetitions of each pattern
 PATTERNS = 1000  # of each access, besides the swap test
 SHOWN = 8  # most misfits in a finding

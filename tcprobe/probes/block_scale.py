@@ -9,13 +9,9 @@ thread-id of the operand that has more of them.
 
 All metadata of a sparse multiply is 0x4 throughout.
 
-From the bytes that scale products to tables of scales: which row of A or column of B, and which block along k.
-
-A block is a run of columns of A; all blocks have the same length. If the structure tensor's numbering puts other
-columns together, the columns are renumbered by rule: blocks in the order of their lowest column, inside a block as
-before.
-
-What the emulator does in place of the kernels of scales, for any layouts and any map of scales.
+The bytes that scale products give tables of scales: which row of A or column of B, and which block along k. A block is
+a run of columns of A; all blocks have the same length. If the structure tensor's numbering puts other columns together,
+the columns are renumbered by rule: blocks in the order of their lowest column, inside a block as before.
 """
 
 from __future__ import annotations

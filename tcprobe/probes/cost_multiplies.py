@@ -9,7 +9,7 @@ With `changed`, every copy first XORs A and B with a zero that comes from memory
 the inputs of an emulated form once, before the loop. In the other loops a round consists of COPIES multiplies alone. At
 its end the compiler waits for all results (some 20 cycles), which counts only if one warp runs; COPIES makes it small.
 
-Loops of pairs that kernels overlap: a multiply with a move or with f32 arithmetic; both together, and each alone.
+Pairs that kernels overlap are timed too: a multiply with a move or with f32 arithmetic; both together, and each alone.
 
     hidden = (first alone + second alone - both) / the shorter of the two
 

@@ -8,8 +8,6 @@ address counts.
 Rows are numbered in the order of the lanes whose addresses count. movmatrix moves from registers to registers, so its
 rows and columns are a convention. They are taken from the first reference whose layouts predict the measured exchange.
 
-Kernels of matrix moves, and the bits that they move.
-
 Shared memory has more rows than a warp has lanes. In block (image, pattern) the lanes fill shared memory, or the
 registers, from an image in global memory. Then every lane passes its address of the pattern to the move, and the result
 is stored raw.

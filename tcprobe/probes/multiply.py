@@ -9,7 +9,7 @@ dimension of the grid sets one C slot at a time, with A = B = 0. One and zero ar
 Answers of `.xor.popc` are relative to the launch with the hot operand all zero: +1 where the code bit is 0, -1 where it
 is 1.
 
-From a structure tensor to tables, numbered by memory, by a reference, or by rule.
+Tables are numbered by memory, by a reference, or by rule:
 
 - The fragments of wmma.mma are anchored in memory. Its structure tensor must be the one that the tables of load and
   store predict. It also shows which slots it reads, where an element has several.

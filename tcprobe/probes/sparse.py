@@ -12,8 +12,6 @@ legal:
   values meanwhile, so an A slot that obeyed them too would be noticed
 
 C slots are set one at a time, with A = 0. Sparse tf32 allows only 0x4 and 0xE (PTX ISA 9.1, section 9.7.14.6.1).
-
-What the emulator does in place of the kernels of sparse multiplies, for any layouts and any map of metadata.
 """
 
 from __future__ import annotations

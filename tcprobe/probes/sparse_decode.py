@@ -1,13 +1,10 @@
-"""Decodes the probe of a sparse multiply: which slots meet under which index, and which field each A slot obeys.
+"""The probe of a sparse multiply decoded: what meets under which index, which field each A slot obeys, and tables.
+tables.
 
-Two words a lane have the answers of four D slots; they are unpacked a few images at a time.
-
-Images for the probe of a sparse multiply: metadata that encodes its places; how many images B has.
-
-From what meets under which metadata to tables of a, b, c, d and e, numbered by a reference or by rule.
-
-The rows and stored columns of A and the columns of D are a convention, as for dense multiplies. Once they are fixed,
-the metadata's indices show which k each B slot is, and which element each field governs.
+Two words a lane have the answers of four D slots; they are unpacked a few images at a time. Tables of a, b, c, d and e
+are numbered by a reference or by rule. The rows and stored columns of A and the columns of D are a convention, as for
+dense multiplies. Once they are fixed, the metadata's indices show which k each B slot is, and which element each field
+governs.
 """
 
 from __future__ import annotations

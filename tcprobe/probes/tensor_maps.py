@@ -1,4 +1,6 @@
-"""Where a tensor map puts each byte: boxes from global to shared memory and back.
+"""Tensor maps: where boxes are in shared memory, and which maps the driver takes.
+
+    tcprobe run --family tma
 
 Every byte of the source encodes its number: low 8 bits, high 8 bits, and the complements of both, in four images. A
 byte was copied if complementary images agree; otherwise it was left as it was. For types that a load rounds, whole
@@ -8,7 +10,9 @@ begins.
 
 After WAITS tries a load is given up; the copy counts as lost.
 
-Boxes that show what each swizzle mode does, and arguments of cuTensorMapEncodeTiled, varied one at a time.
+Tensor maps: where boxes are in shared memory, and which maps the driver takes.
+
+    tcprobe run --family tma
 
 Boxes: every mode, type and width of a row (16 to 256 bytes), at shared addresses that differ in the bits that a swizzle
 reads; then boxes of 1 to 5 dimensions, with few rows and with many. A map that the driver refuses is an answer, too.
@@ -60,6 +64,7 @@ from tcprobe.store.kinds.tensor_maps import (
     Rule,
 )
 
+KIND = "tensor_maps"
 AREA = 8 << 10  # bytes of shared memory that a copy may access
 TENSOR = 32 << 10  # bytes of global memory that a map may access
 HEADER = 16  # bytes of a load's output before the area: whether the box came, where shared memory begins
@@ -99,15 +104,7 @@ def kernel(direction: str, rank: int) -> Kernel:
         ".reg .u64 %from;",
         ".reg .pred %first, %more, %p;",
     ]
-    body = [*_load_case(name), *(_load(rank) if direction == "load" else _store(rank))]
-    text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
-    op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
-    return Kernel(name, op, text, TARGET)
-
-
-def _load_case(name: str) -> list[str]:
-    """Load what block x does, and the address of its map."""
-    return [
+    load_case = [  # what block x does, and the address of its map
         f"mov.u32 %memory, {name}_memory;",
         f"add.u32 %barrier, %memory, {AREA};",
         "mad.wide.u32 %cases, %x, 32, %cases;",
@@ -118,6 +115,10 @@ def _load_case(name: str) -> list[str]:
         "mad.wide.u32 %maps, %x, 128, %maps;",
         "setp.eq.u32 %first, %lane, 0;",
     ]
+    body = [*load_case, *(_load(rank) if direction == "load" else _store(rank))]
+    text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
+    op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
+    return Kernel(name, op, text, TARGET)
 
 
 def _each(label: str, count: int, ptx_lines: Sequence[str]) -> list[str]:
@@ -409,7 +410,6 @@ def _map_of_rank(rank: int) -> TensorMap:
     return TensorMap(6, dims, strides, (32, *(2 for _ in dims[1:]))[:rank], (1,) * rank)
 
 
-KIND = "tensor_maps"
 ACCEPTED = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
@@ -417,14 +417,10 @@ PlacedBoxes = dict[str, dict[int, PlacedBox]]  # by direction and number of the 
 
 
 class OfTensorMaps(Dialogue):
-    """What these experiments share."""
+    """What these experiments share: the first arch with tensor maps."""
 
     kind = KIND
-
-    @property
-    def target(self) -> Target:
-        """The first arch with tensor maps."""
-        return TARGET
+    target = TARGET
 
 
 @dataclass(frozen=True)
@@ -520,10 +516,7 @@ class MisalignedExperiment(OfTensorMaps):
 class EncodingsExperiment(OfTensorMaps):
     """The driver's answers to maps."""
 
-    @property
-    def id(self) -> str:
-        """The subject; there is only one."""
-        return ENCODINGS
+    id = ENCODINGS
 
     def kernels(self) -> list[Kernel]:
         """No kernels: the driver answers."""
@@ -535,19 +528,12 @@ class EncodingsExperiment(OfTensorMaps):
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """Each call, and the rules that it breaks."""
-        answers = text_lines(reading["maps"])
-        return Body(
-            calls=[
-                EncodeCall(
-                    encoding.argument,
-                    encoding.value,
-                    words,
-                    [rule.name for rule in broken_rules(encoding.map)],
-                    (words == ACCEPTED) != bool(refusing_rules(encoding.map)),
-                )
-                for encoding, words in zip(encodings(), answers, strict=True)
-            ]
-        )
+        calls = []
+        for call, words in zip(encodings(), text_lines(reading["maps"]), strict=True):
+            broken = [rule.name for rule in broken_rules(call.map)]
+            differs = (words == ACCEPTED) != bool(refusing_rules(call.map))
+            calls.append(EncodeCall(call.argument, call.value, words, broken, differs))
+        return Body(calls=calls)
 
 
 def _kernels(boxes: Sequence[BoxCase]) -> list[Kernel]:

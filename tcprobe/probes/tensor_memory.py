@@ -1,9 +1,8 @@
-"""Kernels with one tcgen05 instruction each, to see what the compiler makes of it.
+"""tcgen05.ld and tcgen05.st, measured by numbers: each cell of tensor memory has its own number, or each register has.
 
-They are assembled, never launched: they neither allocate tensor memory nor describe matrices. If a name has several
-spellings, the first is taken: the least number of repetitions, no optional qualifier, one CTA.
-
-tcgen05.ld and tcgen05.st, measured by numbers: each cell of tensor memory has its own number, or each register has.
+`kernel` has one tcgen05 instruction, to see what the compiler makes of it. It is assembled, never launched: it neither
+allocates tensor memory nor describes matrices. If a name has several spellings, the first is taken: the least number of
+repetitions, no optional qualifier, one CTA.
 
 A warp allocates the columns of the load or store, at least 32. For a load, tcgen05.st.32x32b.x1 first writes a number
 into every cell, which encodes thread and column; the load brings some of them into registers. For a store, each

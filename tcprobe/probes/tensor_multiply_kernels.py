@@ -4,16 +4,12 @@ A block is a warpgroup. Its warp w accesses lanes 32 w to 32 w + 31 by tcgen05.s
 column. All 512 columns are POISON first, so that cells that the instruction does not write are noticed. Forms of two
 CTAs run in clusters of two; the first CTA issues. The plan has, for each block, which images it takes and their sizes.
 
-Inputs of tcgen05.mma: its descriptors, and images of shared and of tensor memory.
-
 A and B are packed in shared memory, without a swizzle and with k contiguous (`layout.descriptor`). Of two CTAs each has
 half of the rows of A and half of the columns of B, the first CTA the first half. These addresses number rows, columns
 and k. What else a multiply reads is in tensor memory, each operand in its own columns (`REGIONS`).
 
-What the emulator does in place of the kernels of tcgen05.mma and tcgen05.cp, with operands at any places.
-
-It reads A and B in shared memory by their descriptors. If an operand has several copies, the part of the rows and
-columns that D[r][c] is in selects one.
+The emulator reads A and B in shared memory by their descriptors. If an operand has several copies, the part of the rows
+and columns that D[r][c] is in selects one.
 """
 
 from __future__ import annotations

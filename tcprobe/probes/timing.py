@@ -9,11 +9,8 @@ up; then short and long passes alternate. Their difference is the loop alone, wi
 Inputs come from memory, and results go into a sum that decides whether something is stored; so the compiler knows
 neither. %zero is a zero that comes from memory.
 
-What machine code must show before a time counts: the loop has the opcodes that were written, as often as written.
-
-What experiments on cost share: loops that are launched together, and numbers that machine code confirms.
-
-A run is a kernel with its blocks. A reading has the cycles of each run, and the opcodes of all loops as lines of text.
+A time counts only if machine code shows it: the loop has the opcodes that were written, as often as written. A reading
+has the cycles of each run (a kernel with its blocks), and the opcodes of all loops as lines of text.
 """
 
 from __future__ import annotations
