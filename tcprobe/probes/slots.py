@@ -98,11 +98,11 @@ def element_numbers(table: Table, fragment: Fragment) -> tuple[Ints, Ints]:
     return ((product * fragment.rows + row) * fragment.cols + col)[used], used
 
 
-def from_slots(table: Table, fragment: Fragment, slots: Array) -> Array:
+def from_slots(table: Table, fragment: Fragment, slot_values: Array) -> Array:
     """Elements from (.., slots), as (.., elements): of several holders the last one counts; zero if there is none."""
     index, used = element_numbers(table, fragment)
-    numbers = np.zeros((*slots.shape[:-1], fragment.products * fragment.rows * fragment.cols), slots.dtype)
-    numbers[..., index] = slots[..., used]
+    numbers = np.zeros((*slot_values.shape[:-1], fragment.products * fragment.rows * fragment.cols), slot_values.dtype)
+    numbers[..., index] = slot_values[..., used]
     return numbers
 
 

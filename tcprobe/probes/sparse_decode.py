@@ -1,5 +1,4 @@
 """The probe of a sparse multiply decoded: what meets under which index, which field each A slot obeys, and tables.
-tables.
 
 Two words a lane have the answers of four D slots; they are unpacked a few images at a time. Tables of a, b, c, d and e
 are numbered by a reference or by rule. The rows and stored columns of A and the columns of D are a convention, as for

@@ -404,10 +404,10 @@ class ProvedNumbers:
         """Counts of the opcodes that do a loop's work."""
         return working_opcodes(self.code(variant).loop)
 
-    def split(self, variant: str, own: Callable[[str], object]) -> tuple[Counts, Counts]:
-        """(the opcodes of a loop whose stems are `own`, once each; all others, with their counts)."""
+    def split(self, variant: str, is_own: Callable[[str], object]) -> tuple[Counts, Counts]:
+        """(the opcodes of a loop whose stems pass `is_own`, once each; all others, with their counts)."""
         counts = self.each(variant)
-        each = {opcode: 1 for opcode in counts if own(stem(opcode))}
+        each = {opcode: 1 for opcode in counts if is_own(stem(opcode))}
         return each, {opcode: n for opcode, n in counts.items() if opcode not in each}
 
     def cycles_of_copy(
