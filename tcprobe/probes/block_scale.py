@@ -34,7 +34,7 @@ from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table, Tables, selected
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Experiment, OfInstruction, Readout
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Experiment, FormExperiment, Readout
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import codes, from_slots, into_slots, one_hot, pack, place_table, unpack
@@ -234,7 +234,7 @@ IMAGES = 1 + 2 * 2 * DIGITS  # all one; by operand and digit: the digit, 7 minus
 
 
 @dataclass(frozen=True)
-class ScaledExperiment(OfInstruction):
+class ScaledExperiment(FormExperiment):
     """A block-scaled mma or mma.sp, under all values of byte-id and thread-id."""
 
     @cached_property

@@ -84,7 +84,7 @@ class Experiment(Protocol):
 
 
 @dataclass(frozen=True)
-class OfInstruction:
+class FormExperiment:
     """What experiments on one instruction share; they measure all its operands in registers, on a GPU."""
 
     instruction: Instruction

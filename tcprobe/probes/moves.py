@@ -31,7 +31,7 @@ from tcprobe.isa.rows.moves import ROW_BYTES, row_bytes
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout, stated_tables
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
 from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import bit_length
 from tcprobe.store.measurement import MEMORY
@@ -249,7 +249,7 @@ FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
 @dataclass(frozen=True)
-class MemoryMove(OfInstruction):
+class MemoryMove(FormExperiment):
     """ldmatrix or stmatrix. For every bit of the registers a reading has "lane" and "offset": whose row, and which bit
     of it.
     """
@@ -300,7 +300,7 @@ class MemoryMove(OfInstruction):
 
 
 @dataclass(frozen=True)
-class RegisterMove(OfInstruction):
+class RegisterMove(FormExperiment):
     """movmatrix. For every bit of D a reading has "source", the number of the bit of A that it comes from."""
 
     def launches(self) -> list[Launch]:

@@ -36,7 +36,7 @@ from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import Triples, agreement, elements, number
 from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout, stated_tables
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, unpack
 from tcprobe.store.measurement import MEMORY
@@ -149,7 +149,7 @@ def _matrices(fragment: Fragment, raw: Bytes, table: Table) -> NDArray[np.float3
 
 
 @dataclass(frozen=True)
-class MultiplyExperiment(OfInstruction):
+class MultiplyExperiment(FormExperiment):
     """The structure tensor of an mma or wmma.mma."""
 
     @property

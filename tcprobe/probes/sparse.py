@@ -30,7 +30,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, pack, unpack
 from tcprobe.probes.sparse_decode import Sparse, b_images, decode, metadata_images, number_tables
@@ -114,7 +114,7 @@ def _add(words: Words, d_slots: Bytes, number: int, image_count: int) -> None:
 
 
 @dataclass(frozen=True)
-class SparseExperiment(OfInstruction):
+class SparseExperiment(FormExperiment):
     """An mma.sp, under all documented values of its selector."""
 
     def launches(self) -> list[Launch]:

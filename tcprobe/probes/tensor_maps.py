@@ -416,7 +416,7 @@ TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
 PlacedBoxes = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
 
 
-class OfTensorMaps(Dialogue):
+class TensorMapDialogue(Dialogue):
     """What these experiments share: the first arch with tensor maps."""
 
     kind = KIND
@@ -424,7 +424,7 @@ class OfTensorMaps(Dialogue):
 
 
 @dataclass(frozen=True)
-class ModeExperiment(OfTensorMaps):
+class ModeExperiment(TensorMapDialogue):
     """All boxes of a swizzle mode."""
 
     name: str
@@ -484,7 +484,7 @@ class ModeExperiment(OfTensorMaps):
 
 
 @dataclass(frozen=True)
-class MisalignedExperiment(OfTensorMaps):
+class MisalignedExperiment(TensorMapDialogue):
     """A box at a misaligned address."""
 
     number: int
@@ -513,7 +513,7 @@ class MisalignedExperiment(OfTensorMaps):
         return Body(fault=_box(self.case, words=words)) if event in ("fault", "hangs") else None
 
 
-class EncodingsExperiment(OfTensorMaps):
+class EncodingsExperiment(TensorMapDialogue):
     """The driver's answers to maps."""
 
     id = ENCODINGS

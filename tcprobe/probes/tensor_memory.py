@@ -32,7 +32,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, NotEmulated
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -146,7 +146,7 @@ class StoreCells:
 
 
 @dataclass(frozen=True)
-class TensorMove(OfInstruction):
+class TensorMove(FormExperiment):
     """A load or store of tensor memory. A reading has "lane" and "column" of every slot."""
 
     @property

@@ -39,7 +39,7 @@ from tcprobe.layout.descriptor import offsets, packed_descriptor
 from tcprobe.layout.predicted import NIBBLE, WholeProduct, chunks, picked_k
 from tcprobe.layout.structure_hash import StructureHash
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.sparse_decode import indices_and_fields, metadata_images
@@ -120,7 +120,7 @@ LAST = 0xE  # metadata that picks the last elements of each chunk; NIBBLE picks 
 
 
 @dataclass(frozen=True)
-class WarpgroupExperiment(OfInstruction):
+class WarpgroupExperiment(FormExperiment):
     """A dense wgmma. A reading has "a" and "d", the element number of every slot, and "sha256" of the triples."""
 
     def launches(self) -> list[Launch]:
@@ -297,7 +297,7 @@ IMAGES = 8  # of metadata whose words are decoded at a time
 
 
 @dataclass(frozen=True)
-class SparseWarpgroupExperiment(OfInstruction):
+class SparseWarpgroupExperiment(FormExperiment):
     """A wgmma.sp. A reading has "a" and "d", elements by slot; "e": by selector, the field that each A slot obeys."""
 
     def launches(self) -> list[Launch]:
