@@ -318,6 +318,15 @@ def _registers(instruction: Instruction) -> list[str]:
     ]
 
 
+NEXT_IMAGE = (
+    "add.u32 %n, %n, 1;",
+    "cvt.u64.u32 %low, %bytes;",
+    "add.u64 %coded, %coded, %low;",
+    "setp.lt.u32 %p, %n, %images;",
+    "@%p bra.uni NEXT;",
+)
+
+
 def _body(warpgroup_op: Warpgroup) -> list[str]:
     instruction, by_descriptor = warpgroup_op.instruction, warpgroup_op.coded == "a_smem"
     raw, still = warpgroup_op.kind == "raw", str(other_bytes(instruction))
@@ -341,13 +350,6 @@ def _body(warpgroup_op: Warpgroup) -> list[str]:
         work, output = both[by_descriptor], _raw(instruction) if raw else _codes(instruction)
     clear = ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;"]
     clear += _each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"])
-    next_image = [
-        "add.u32 %n, %n, 1;",
-        "cvt.u64.u32 %low, %bytes;",
-        "add.u64 %coded, %coded, %low;",
-        "setp.lt.u32 %p, %n, %images;",
-        "@%p bra.uni NEXT;",
-    ]
     return [
         *brought,
         *(metadata(image) if instruction.metadata else []),
@@ -360,7 +362,7 @@ def _body(warpgroup_op: Warpgroup) -> list[str]:
         "fence.proxy.async;",
         "bar.sync 0;",
         *work,
-        *([] if raw else [*_answers(instruction), *next_image]),
+        *([] if raw else [*_answers(instruction), *NEXT_IMAGE]),
         *output,
     ]
 
