@@ -133,14 +133,14 @@ class ListPart(NamedTuple):
     sorts: bool = False
 
 
-def list_page(page: str, title: str, about: str, paragraphs: Sequence[str], parts: Sequence[ListPart]) -> View:
+def list_page(page: str, title: str, about: str, paragraphs: Sequence[str], list_parts: Sequence[ListPart]) -> View:
     """A page of paragraphs and of lists."""
-    return View(page, "list", title, about, {"paragraphs": paragraphs, "parts": parts})
+    return View(page, "list", title, about, {"paragraphs": paragraphs, "parts": list_parts})
 
 
-def filled(parts: Iterable[ListPart]) -> list[ListPart]:
+def filled(list_parts: Sequence[ListPart]) -> list[ListPart]:
     """The parts that have anything below their heads."""
-    return [part for part in parts if part.rows or part.links or part.code]
+    return [part for part in list_parts if part.rows or part.links or part.code]
 
 
 def cells(*texts: object) -> list[LinkList]:

@@ -318,12 +318,12 @@ def recipe_links(facts: Facts) -> list[tuple[str, str]]:
     return [("Recipes with code", RECIPES_PAGE)] if facts.layers.with_published else []
 
 
-def _recipes_index(pages: Sequence[View], kernels: Sequence[KernelPages]) -> View:
+def _recipes_index(shown_pages: Sequence[View], kernels: Sequence[KernelPages]) -> View:
     about = (
         "What kernel authors ask for, answered for common types and archs: the answer in words, and the code as the "
         "command prints it."
     )
-    listed: Links = [(page.title, page.page) for page in pages]
+    listed: Links = [(page.title, page.page) for page in shown_pages]
     codes: Links = [(kernel_pages.head, kernel_pages.code) for kernel_pages in kernels]
     parts = [ListPart("Recipes", "recipes", links=listed)]
     parts += [ListPart("Code of kernels", "code", links=codes)] if codes else []
