@@ -31,7 +31,7 @@ from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
 from tcprobe.references.cost import rows, rows_about
-from tcprobe.run.conclude import conclude
+from tcprobe.run.runner import conclude
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.loops import timed_code
 from tcprobe.store import findings, kinds

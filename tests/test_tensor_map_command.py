@@ -38,7 +38,7 @@ def saved(tmp_path_factory):
     """A results folder that a run on a stub wrote."""
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tcprobe.run.process.COMMAND", (*EMULATED, "fine", "", "", "Copier"))
+        patch.setattr("tcprobe.run.backend.COMMAND", (*EMULATED, "fine", "", "", "Copier"))
         text = tcprobe("run", "--family", "tma", "--results", folder).stdout
         again = json.loads(tcprobe("run", "--family", "tma", "--results", folder, "--force", "--json").stdout)
     assert "0 boxes elsewhere than stated" in text
