@@ -32,8 +32,7 @@ from tcprobe.probes.proof import Seen, prove
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
 from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.runner import conclude
-from tcprobe.sass.cubin import assemble
-from tcprobe.sass.loops import timed_code
+from tcprobe.sass.cubin import assemble, timed_code
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.folders import layers

@@ -376,12 +376,12 @@ class Campaign:
     def _same_opcodes(self, report: Report, tools: Toolchain, derived: Derived) -> None:
         """Add what follows for an arch from the same opcodes on other archs, read before: method same-opcode."""
         from tcprobe.sass.derive import measurement
-        from tcprobe.sass.same_opcode import conclude
+        from tcprobe.sass.evidence import conclude_by_encoding
 
         row, drafts, measurements = arch.arch(report.device.arch), Drafts(self.folder), []
         own = {opcode: anchored.tables for opcode, anchored in derived.conclusion.opcodes.items()}
         pending, layers = derived.forms.pending, over_published(self.folder)
-        for form, content, words, contradicted in conclude(pending, row, own, derived.encodings, layers):
+        for form, content, words, contradicted in conclude_by_encoding(pending, row, own, derived.encodings, layers):
             if content or contradicted:
                 measurements.append(measurement(form.instruction, row, "same-opcode", tools, content or words))
                 drafts.overrule(measurements[-1])
