@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.audit import ask_package
+from tcprobe.audit import package_audit
 from tcprobe.cli import main
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.pages import errata as errata_page
@@ -139,9 +139,9 @@ def test_an_answer_from_elsewhere_is_a_strangers(elsewhere):
     assert "gave no answer within 2 s" in audit("tensor-layouts", "--python", python, "--limit", 2, code=3).stderr
     put(packages, "import os; os._exit(0)")
     with pytest.raises(DataError, match="gave no answer"):
-        ask_package.ask("tensor-layouts", 60, python)
+        package_audit.ask("tensor-layouts", 60, python)
     put(packages, "class atoms_nv:\n    pass\n", version="9\x1b[2J")
-    version, _ = ask_package.ask("tensor-layouts", 60, python)
+    version, _ = package_audit.ask("tensor-layouts", 60, python)
     assert version.isprintable()
 
 
@@ -154,7 +154,7 @@ def test_what_is_no_environment_for_a_package(elsewhere, tmp_path):
     assert "does not exist" in audit("tilus", "--python", tmp_path / "none", code=2).stderr
     assert "--python needs a PACKAGE" in audit("--python", python, code=2).stderr
     with pytest.raises(EnvironmentUnfitError):
-        ask_package.ask("tilus", 60, Path("/bin/ls"))
+        package_audit.ask("tilus", 60, Path("/bin/ls"))
 
 
 # the tool

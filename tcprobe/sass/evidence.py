@@ -5,11 +5,11 @@ the product under the layouts that a reference states, the form has these layout
 and references contradict each other. Code that is not followed exactly shows nothing; the reason is kept.
 
 A form may also rest on another arch: a tensor-core opcode with the same encoding, whose layout is known there.
-nvdisasm's names vary by arch (DMMA.884 and DMMA.8x8x4 are one instruction), but bits do not: on all archs from sm_70 to sm_121 an
-opcode has one encoding, its 128 bits without registers, guard and scheduling (sm_88 and sm_110 with ptxas 13.0, all
-others with 12.9). This is weaker than what an arch shows itself: it assumes that an encoding has one layout on all
-archs. A layout is known if it was measured live through an mma form that is the opcode alone, or is anchored through
-wmma. If two archs have different layouts for an encoding, neither counts.
+nvdisasm's names vary by arch (DMMA.884 and DMMA.8x8x4 are one instruction), but bits do not: on all archs from sm_70 to
+sm_121 an opcode has one encoding, its 128 bits without registers, guard and scheduling (sm_88 and sm_110 with ptxas
+13.0, all others with 12.9). This is weaker than what an arch shows itself: it assumes that an encoding has one layout
+on all archs. A layout is known if it was measured live through an mma form that is the opcode alone, or is anchored
+through wmma. If two archs have different layouts for an encoding, neither counts.
 """
 
 from __future__ import annotations
