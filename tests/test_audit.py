@@ -18,7 +18,7 @@ from tcprobe.cli import main
 from tcprobe.emit import emit
 from tcprobe.errors import DataError
 from tcprobe.pages import errata as errata_page
-from tcprobe.store import errata
+from tcprobe.store import surveys
 from tcprobe.store.cell import load
 from tcprobe.store.folders import layers
 
@@ -215,10 +215,10 @@ def test_tensor_layouts(tmp_path):
     assert {(f["since"], f["before"]) for f in found["findings"]} == {("0.1.0", None)}
     assert all("since 0.1.0, the first version that was audited." in f["report"] for f in found["findings"])
     assert found["of"] == found["agree"] + found["differ"] > 150
-    page = "\n".join(errata_page.page(errata.load(tmp_path)))
+    page = "\n".join(errata_page.page(surveys.load_audits(tmp_path)))
     assert "192 of 256 slots differ" in page
     audit(*words, code=1)
-    assert len(errata.load(tmp_path)) == 1  # a package once
+    assert len(surveys.load_audits(tmp_path)) == 1  # a package once
 
 
 def run_reproductions(package):
@@ -292,4 +292,4 @@ def test_errata_of_a_stranger_are_refused(tmp_path):
     for text in ("{", "[3]", '[{"package": "x"}]'):
         (tmp_path / "errata.json").write_text(text)
         with pytest.raises(DataError, match="no list of audits"):
-            errata.load(tmp_path)
+            surveys.load_audits(tmp_path)

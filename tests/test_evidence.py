@@ -22,8 +22,8 @@ from tcprobe.sass import derive, evidence, tensor, tensor_product
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.evidence import ContradictedError
-from tcprobe.store import encodings
 from tcprobe.store.choose import alone
+from tcprobe.store.kinds import encodings
 from tcprobe.store.results import Results, published
 
 # forms that ptxas is asked for on every arch from their least on
@@ -221,7 +221,7 @@ def test_a_contradiction_is_reported_withheld_and_takes_the_place_of_what_was_sa
 def encoded(name):
     return {
         o: derive.Encoded(tuple(d["bits"]), tuple(d["forms"]))
-        for o, d in encodings.read(published(), name)["opcodes"].items()
+        for o, d in encodings.read_document(published(), name)["opcodes"].items()
     }
 
 

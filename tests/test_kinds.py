@@ -18,7 +18,6 @@ from tcprobe.run import runner
 from tcprobe.run.backend import Worker
 from tcprobe.run.campaign import select
 from tcprobe.run.runner import provenance
-from tcprobe.store import earlier as earlier_documents
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.results import Results, published
@@ -210,7 +209,7 @@ def of_tensor_maps(bodies):
 PARTS = {"undocumented": of_undocumented, "descriptors": of_descriptors}
 
 
-@pytest.mark.parametrize("kind", sorted(earlier_documents.DOCUMENTS))
+@pytest.mark.parametrize("kind", sorted(findings.EARLIER))
 def test_an_earlier_document_is_split_at_the_first_write_and_says_the_same(kind, tmp_path):
     path, before = earlier(tmp_path, kind)
     findings.write(Results(tmp_path), before[-1])

@@ -17,7 +17,7 @@ from tcprobe.kernel.explain import explain
 from tcprobe.pages.site import kernels, path_views
 from tcprobe.pages.site.recipes import answers, recipes
 from tcprobe.pages.site.way import ways
-from tcprobe.store import compilers, errata
+from tcprobe.store import surveys
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
@@ -130,7 +130,7 @@ def test_ways_that_are_neither_sums_nor_xors_are_refused(monkeypatch):
 
 def test_pages_of_audits_and_compilers_say_what_is_published():
     root = published().root
-    audits, survey = errata.load(root), compilers.load(root)
+    audits, survey = surveys.load_audits(root), surveys.load_survey(root)
     for page in ("errata.html", "audit.html"):
         text = unescape(pages()[page])
         assert all(found.words in text and found.name in text for one in audits for found in one.findings)

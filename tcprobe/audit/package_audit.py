@@ -40,10 +40,10 @@ from tcprobe.layout.structure import agreement, predict
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.sass import toolchain
 from tcprobe.sass.toolchain import Toolchain, attempt
-from tcprobe.store import errata
+from tcprobe.store import surveys
 from tcprobe.store.cell import Cell, find, selection
 from tcprobe.store.choose import Layers
-from tcprobe.store.errata import EarlierAudit, Since, StatedOtherwise, since
+from tcprobe.store.surveys import EarlierAudit, Since, StatedOtherwise, since
 from tcprobe.system import files, worker
 from tcprobe.system.children import HungError, Scratch, exit_code, one_line
 from tcprobe.text import escaped
@@ -444,9 +444,9 @@ class PackageAudit:
 def audit(package: str, layers: Layers, limit: float, python: Path | None = None) -> PackageAudit:
     """Judge the layouts of an installed package; errors as `ask_package.ask`."""
     version, statements = ask(package, limit, python)
-    entries = next((listed for layer in layers.layers if (listed := errata.load(layer.results.root))), [])
+    entries = next((listed for layer in layers.layers if (listed := surveys.load_audits(layer.results.root))), [])
     rulings = tuple(judge_statements(statements, layers))
-    return PackageAudit(package, version, rulings, tuple(errata.before(entries, package, version)))
+    return PackageAudit(package, version, rulings, tuple(surveys.before(entries, package, version)))
 
 
 def audit_files(path: Path, layers: Layers) -> PackageAudit:

@@ -67,9 +67,9 @@ def audit(
         else:
             _print(answer)
         if save:
-            from tcprobe.store import errata
+            from tcprobe.store import surveys
 
-            errata.save(save, answer.to_json())
+            surveys.save_audit(save, answer.to_json())
     sys.exit(1 if differs else fault.exit_code if fault else 0)
 
 

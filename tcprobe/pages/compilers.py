@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tcprobe.pages.tables import MADE, code, fitting, grid, spans
-from tcprobe.store.compilers import ExceptionalFact, SavedSurvey
+from tcprobe.store.surveys import ExceptionalFact, SavedSurvey
 from tcprobe.text import markdown
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from tcprobe.pages.tables import MADE, grid
-from tcprobe.store.errata import SavedAudit, SavedFinding, Since, since
+from tcprobe.store.surveys import SavedAudit, SavedFinding, Since, since
 from tcprobe.text import markdown
 
 

@@ -28,12 +28,11 @@ from tcprobe.pages import (
 from tcprobe.pages.fragments import ByFragment
 from tcprobe.pages.tables import MADE
 from tcprobe.references import claim_of, references
-from tcprobe.store import compilers as stored_compilers
-from tcprobe.store import errata as stored_errata
 from tcprobe.store import findings
 from tcprobe.store.cell import by_arch
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import load_audits, load_survey
 from tcprobe.system import files
 
 PAGES = {
@@ -60,9 +59,9 @@ def render(results: Results) -> dict[Path, str]:
         texts["undocumented.md"] = undocumented.page(results)
     if findings.archs(results, numerics.KIND):
         texts["numerics.md"] = numerics.page(results)
-    if survey := stored_compilers.load(results.root):
+    if survey := load_survey(results.root):
         texts["compilers.md"] = compilers.page(survey)
-    if audits := stored_errata.load(results.root):
+    if audits := load_audits(results.root):
         texts["errata.md"] = errata.page(audits)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: _text(lines) for name, lines in texts.items()}

@@ -30,9 +30,10 @@ from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.run import runner
 from tcprobe.run.backend import Device, sass_worker
 from tcprobe.run.runner import Probe, kind_of, saved_tables
-from tcprobe.store import encodings, findings, kinds
+from tcprobe.store import findings, kinds
 from tcprobe.store.choose import over_published
 from tcprobe.store.finding import Finding
+from tcprobe.store.kinds import encodings
 from tcprobe.store.kinds.tensor_memory import KIND as TENSOR_MEMORY
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
@@ -188,7 +189,7 @@ class Drafts(Results):
         for opcodes in self._opcodes:
             complaints += super().write_opcodes(*opcodes)
         for encoded in self._encodings:
-            complaints += encodings.write(self, *encoded)
+            complaints += encodings.write_document(self, *encoded)
         for drafts in (self._encodings, self._drafts, self._aside, self._opcodes):
             drafts.clear()
         return complaints

@@ -30,8 +30,8 @@ from tcprobe.references import Claim, claim_of, references
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.tensor_product import Layouts, Trials, is_tensor, misfit, opcode_of, predicted_d, run_multiply, trials
-from tcprobe.store import encodings as saved
 from tcprobe.store.choose import Layers
+from tcprobe.store.kinds import encodings as saved
 from tcprobe.store.measurement import MEMORY
 from tcprobe.values import Json
 
@@ -254,5 +254,5 @@ def _anchored_layouts(
 
 def _opcodes(layers: Layers, name: str) -> Json:
     """The encodings of an arch from the first layer that has them."""
-    nearest = next(layers.documents(name, saved.KIND, lambda results: saved.read(results, name)), None)
+    nearest = next(layers.documents(name, saved.DOCUMENT, lambda results: saved.read_document(results, name)), None)
     return nearest[0]["opcodes"] if nearest else {}

@@ -9,9 +9,8 @@ from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.render import Links, ListPart, View
 from tcprobe.pages.tables import spans
-from tcprobe.store import compilers, errata
-from tcprobe.store.compilers import SavedSurvey
-from tcprobe.store.errata import SavedAudit, SavedFinding
+from tcprobe.store import surveys
+from tcprobe.store.surveys import SavedAudit, SavedFinding, SavedSurvey
 
 AUDIT, COMPILERS = "audit.html", "compilers.html"
 NAMED = 6  # forms of a line that are named
@@ -25,7 +24,7 @@ def views(facts: Facts) -> Iterator[View]:
     """A page of audits and one of compilers, where the folders have them."""
     if saved := audits(facts):
         yield _audit(facts, saved)
-    survey = next(filter(None, (compilers.load(layer.results.root) for layer in facts.layers.layers)), None)
+    survey = next(filter(None, (surveys.load_survey(layer.results.root) for layer in facts.layers.layers)), None)
     if survey:
         yield _compilers(facts, survey)
 
@@ -38,7 +37,7 @@ def links(facts: Facts) -> list[tuple[str, str]]:
 
 def audits(facts: Facts) -> list[SavedAudit]:
     """The audits of the nearest folder that has any."""
-    return next(filter(None, (errata.load(layer.results.root) for layer in facts.layers.layers)), [])
+    return next(filter(None, (surveys.load_audits(layer.results.root) for layer in facts.layers.layers)), [])
 
 
 def differences_part(facts: Facts) -> ListPart:
@@ -49,7 +48,7 @@ def differences_part(facts: Facts) -> ListPart:
 
 
 def _difference(facts: Facts, audit: SavedAudit, saved_finding: SavedFinding) -> list[Links]:
-    known_since = errata.since(saved_finding, audit.version, audit.earlier)
+    known_since = surveys.since(saved_finding, audit.version, audit.earlier)
     return [
         [(f"{audit.package} {audit.version}", "")],
         [(saved_finding.name, "")],
