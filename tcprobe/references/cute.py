@@ -13,7 +13,7 @@ from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe import facts
 from tcprobe.isa import inventory
@@ -21,9 +21,11 @@ from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN, Role
-from tcprobe.layout.address import Pair
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references.claim import Claim, Erratum
+
+if TYPE_CHECKING:
+    from tcprobe.layout.address import Pair
 
 NAME = "CuTe"
 PER_ARCH = False
