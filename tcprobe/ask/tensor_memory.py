@@ -27,8 +27,7 @@ from tcprobe.isa.names import resolve, search
 from tcprobe.isa.names.search import short
 from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Axis, Space, Table
 from tcprobe.references import accumulator, memory_operand
 from tcprobe.references import tensor_memory as copies
 from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, TensorCell
