@@ -23,8 +23,7 @@ from tcprobe.isa.fragment import Fragment, Shape, read_shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
-from tcprobe.references.claim import Claim, Erratum, tabulate
-from tcprobe.references.formulas import Formula, read_formula
+from tcprobe.references.claim import Claim, Erratum, PrintedFormula, read_formula, tabulate
 
 NAME = "PTX ISA"
 PER_ARCH = False
@@ -56,11 +55,11 @@ class FormulaRow(NamedTuple):
     types: tuple[str, ...]
     layout: str | None
     with_a: tuple[str, ...]
-    product: Formula | None
-    row: Formula
-    col: Formula
+    product: PrintedFormula | None
+    row: PrintedFormula
+    col: PrintedFormula
     stored: int | None
-    printed_col: Formula | None
+    printed_col: PrintedFormula | None
     erratum: str
 
     def covers(self, fragment: Fragment, instruction: Instruction) -> bool:
