@@ -6,7 +6,7 @@
 >>> str(found.line), found.vector, found.reads(block=6)
 ('((lane & 1) << 3) + (lane >> 2)', 4, ScaleRead(word=1, multiply=1, byte_id=0, scale=2))
 
-The host's layout is CUTLASS's SfAtom (`memory_operand.scale_offset`), whose 4 blocks of a line are one word: a lane loads the
+The host's layout is CUTLASS's SfAtom (`references.memory_operand`): 4 blocks of a line are one word. A lane loads the
 register of scales as it is, and byte-id takes from it what one multiply needs. Through tcgen05.cp an atom becomes 4
 columns of tensor memory as it is.
 """
