@@ -22,7 +22,7 @@ from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.peaks import peak
-from tcprobe.pages import tensor_memory
+from tcprobe.pages import numbers
 from tcprobe.probes import cost_warpgroups, dialogues
 from tcprobe.probes.cost_multiplies import BOX, FMA, ChainLoop
 from tcprobe.probes.cost_warpgroups import COPIES, warpgroup_loops
@@ -349,7 +349,7 @@ def test_commands_answer_from_a_folder():
     assert "emulated" in answered("cost", "--table")
     assert "agrees" in answered("compare", "--cost")
     assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(
-        tensor_memory.page(Results(SIMULATED))
+        numbers.costs_page(Results(SIMULATED))
     )
 
 

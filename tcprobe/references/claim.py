@@ -71,7 +71,7 @@ _DO: dict[type[ast.AST], Callable[[int, int], int]] = {
 }
 
 
-class PrintedFormula(NamedTuple):
+class StatedFormula(NamedTuple):
     """A formula and what was read of it."""
 
     text: str
@@ -83,10 +83,10 @@ class PrintedFormula(NamedTuple):
 
 
 @cache
-def read_formula(cell: str) -> PrintedFormula:
+def read_formula(cell: str) -> StatedFormula:
     """The formula of a table's cell; ValueError for what is none."""
     try:
-        formula = PrintedFormula(cell, ast.parse(cell.strip(), mode="eval").body)
+        formula = StatedFormula(cell, ast.parse(cell.strip(), mode="eval").body)
     except SyntaxError:
         raise ValueError("is not a formula such as group if i < 2 else group + 8") from None
     formula.values([(0, 0)])

@@ -23,7 +23,7 @@ from tcprobe.isa.fragment import Fragment, Shape, read_shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
-from tcprobe.references.claim import Claim, Erratum, PrintedFormula, read_formula, tabulate
+from tcprobe.references.claim import Claim, Erratum, StatedFormula, read_formula, tabulate
 
 NAME = "PTX ISA"
 PER_ARCH = False
@@ -55,11 +55,11 @@ class FormulaRow(NamedTuple):
     types: tuple[str, ...]
     layout: str | None
     with_a: tuple[str, ...]
-    product: PrintedFormula | None
-    row: PrintedFormula
-    col: PrintedFormula
+    product: StatedFormula | None
+    row: StatedFormula
+    col: StatedFormula
     stored: int | None
-    printed_col: PrintedFormula | None
+    printed_col: StatedFormula | None
     erratum: str
 
     def covers(self, fragment: Fragment, instruction: Instruction) -> bool:
