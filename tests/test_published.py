@@ -16,7 +16,7 @@ from tcprobe.pages.tables import MADE
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.sass import tensor
-from tcprobe.sass.move_trace import form_kernel
+from tcprobe.sass.moves import form_kernel
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import DOCUMENTED, cell
 from tcprobe.store.choose import alone

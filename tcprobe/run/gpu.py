@@ -27,7 +27,7 @@ from tcprobe.system.children import one_line
 from tcprobe.system.pools import Pool
 
 if TYPE_CHECKING:  # most runs leave it to the driver
-    from tcprobe.sass.ptxas import Ptxas
+    from tcprobe.sass.toolchain import Ptxas
 
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
@@ -151,7 +151,7 @@ class Gpu:
 
     def _read(self, binaries: Mapping[str, bytes]) -> None:
         """The opcodes that kernels time, from their machine code."""
-        from tcprobe.sass.loops import timed_codes
+        from tcprobe.sass.cubin import timed_codes
 
         def read(batch: dict[str, bytes]) -> dict[str, TimedCode]:
             assert self._arch is not None

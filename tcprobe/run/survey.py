@@ -7,20 +7,24 @@ version that does not know an arch, or is too old for the PTX of a form, has no 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from tcprobe.ask.diff import Difference, arch_by_arch
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.target import version
-from tcprobe.run.campaign import AT_ONCE, Campaign, Request
+from tcprobe.run.campaign import AT_ONCE, Campaign, Report, Request
+from tcprobe.run.merge import Conflict, merge
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.store.choose import Layer, Layers
 from tcprobe.store.results import Results
 from tcprobe.system import children
 from tcprobe.system.children import Scratch
@@ -171,3 +175,35 @@ def newest_ptx(tools: Toolchain) -> tuple[int, int]:
     if not match:
         raise DataError(f"{tools.ptxas} does not say which PTX versions it accepts.")
     return version(match[1])
+
+
+def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = ()) -> Iterator[Difference]:
+    """How the machine code of two toolkits differs, for arch `name` or for all archs that both know.
+
+    UsageError unless there are two.
+    """
+    if len(cuda) != 2:
+        raise UsageError("give two archs, two folders of results, or `cuda` twice.")
+    with Scratch() as scratch:
+        sides = [_read_machine_code(scratch.folder / str(number), tools, name) for number, tools in enumerate(cuda)]
+        yield from arch_by_arch((sides[0], sides[1]), None, patterns)
+
+
+def _read_machine_code(root: Path, cuda: Path, name: str | None) -> Layers:
+    results = Results(root)
+    request = Request(name=name, method="sass", cuda=cuda)
+    Campaign(request, root, lambda text: print(text, file=sys.stderr)).run(None)
+    return Layers([Layer(results, str(cuda), str(cuda))])
+
+
+def read_beside(
+    cuda: Sequence[Path], request: Request, folder: Path, say: Callable[[str], None]
+) -> tuple[list[Report], list[Conflict]]:
+    """Carry out a request with other toolkits and merge into runs of a folder; returns reports and contradictions."""
+    reports: list[Report] = []
+    conflicts: list[Conflict] = []
+    for toolkit in cuda:
+        with Scratch() as scratch:
+            reports += Campaign(replace(request, cuda=toolkit), scratch.folder, say).run(None)
+            conflicts += merge([scratch.folder], Results(folder)).conflicts
+    return reports, conflicts
