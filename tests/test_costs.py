@@ -21,7 +21,6 @@ from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
-from tcprobe.isa.peaks import peak
 from tcprobe.pages import numbers
 from tcprobe.probes import cost_warpgroups, dialogues
 from tcprobe.probes.cost_multiplies import BOX, FMA, ChainLoop
@@ -71,7 +70,7 @@ def test_what_is_stated_of_an_arch_is_said_of_it_and_an_error_only_where_nothing
     forms = [form for form in inventory.instructions().values() if form.target.on(row)]
     for form in forms:
         there = any(fnmatch.fnmatchcase(form.id, one.forms) for one in stated)
-        assert (form.id in known) == (there or (form.multiplies and bool(peak(row, form.type("a"))))), form.id
+        assert (form.id in known) == (there or (form.multiplies and bool(row.peak(form.type("a"))))), form.id
     for id_ in known[:: max(1, len(known) // 4)]:
         done = CliRunner().invoke(main, ["cost", id_, "--arch", row.name, "--json"])
         assert done.exit_code == 0, done.output
@@ -97,7 +96,7 @@ def test_a_form_above_the_stated_peak_is_not_the_best(tmp_path):
     listed = table(costs_there)
     above = [one for one in costs_there if any("above the stated peak" in line for line in said(one))]
     rated = [one for one in costs_there if one.row and one.body.macs_per_cycle]
-    peaks = {one.id: peak(arch("sm_90"), one.row.type("a")) for one in rated}
+    peaks = {one.id: arch("sm_90").peak(one.row.type("a")) for one in rated}
     assert {o.id for o in above} == {o.id for o in rated if peaks[o.id] and o.body.macs_per_cycle > peaks[o.id]}
     assert max(line.share for line in listed) == 1
     best = {}
@@ -105,7 +104,7 @@ def test_a_form_above_the_stated_peak_is_not_the_best(tmp_path):
         kind = line.cost.row.type("a")
         best.setdefault(kind, set()).add(line.cost.body.macs_per_cycle / line.share if line.share < 1 else None)
     for kind, wholes in best.items():
-        most = peak(arch("sm_90"), kind)
+        most = arch("sm_90").peak(kind)
         assert all(whole <= most + 0.1 for whole in wholes - {None} if most), (kind, wholes)
 
 

@@ -8,7 +8,7 @@ import pytest
 import tcprobe
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, BY_NAME, is_target, runs
-from tcprobe.isa.peaks import PEAKS, peak
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.sparsity import emulated
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.kernel.mma_sync import MULTIPLIES
@@ -17,7 +17,7 @@ from tcprobe.store.choose import default
 
 NUMBERS = {row.number for row in ARCHS}
 CHOSEN = {  # what is a choice among archs, not a fact about each
-    "tcprobe.pages.site.kernels.KERNELS": "kernels that have pages",
+    "tcprobe.pages.site.kernel_pages.KERNELS": "kernels that have pages",
 }
 LEAST = 4  # keys that a table by arch has; fewer are exceptions
 NO_MODULE = ("tcprobe.__main__", "tcprobe.audit.adapters")  # they run, or need what is not installed
@@ -57,7 +57,7 @@ def _tables():
 
 def test_every_table_by_arch_has_every_arch():
     tables = dict(_tables())
-    assert {"tcprobe.isa.gpus.GPUS", "tcprobe.isa.peaks.PEAKS", "tcprobe.isa.arch.BY_NAME"} <= set(tables)
+    assert "tcprobe.isa.arch.BY_NAME" in tables
     lacking = {name: sorted(NUMBERS - archs) for name, archs in tables.items() if name not in CHOSEN}
     assert {name: numbers for name, numbers in lacking.items() if numbers} == {}
 
@@ -66,8 +66,8 @@ def test_every_table_by_arch_has_every_arch():
 def test_every_arch_has_what_every_other_has(row):
     """Shared memory in whole KiB, rates or their absence in a row, copies that it can run, targets, kernels."""
     assert 48 < row.shared_kib < 228
-    assert all(rate > 0 or (row.number, kind) == (75, "bf16") for kind, rate in PEAKS[row.number].items())
-    assert peak(row, "f16") == PEAKS[row.number].get("f16")
+    assert all(rate > 0 and dtype(kind).bits for kind, rate in row.peaks)
+    assert bool(row.peaks) == (row.peaks_source != "none stated")
     assert all(is_target(target) and runs(row, target) for target in row.targets)
     for kind in (kind for kind, ways in MULTIPLIES.items() if ways[-1][0] <= row.number):
         made = gemm(GemmOptions(row.name, kind))

@@ -22,7 +22,6 @@ from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.peaks import peak
 from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.store.evidence import how, whence
 from tcprobe.store.kinds.cost import TOLERANCE, Body, Flight, Overlap, Point, Trip
@@ -238,7 +237,7 @@ def _intervals(body: Body) -> Iterator[str]:
 
 
 def _above_peak(cost: InstructionCost) -> Iterator[str]:
-    most = peak(arch.arch(cost.arch), cost.row.type("a")) if cost.row and cost.body.macs_per_cycle else None
+    most = arch.arch(cost.arch).peak(cost.row.type("a")) if cost.row and cost.body.macs_per_cycle else None
     if most and (cost.body.macs_per_cycle or 0) > most:
         yield f"above the stated peak of {most}: two loop counts may be off by {TOLERANCE:.0%}"
 
@@ -356,7 +355,7 @@ def table(instruction_costs: Sequence[InstructionCost]) -> list[Line]:
     best: dict[str, float] = {}
     for cost, row, macs in rows:
         if row and macs:
-            most = peak(arch.arch(cost.arch), row.type("a")) or macs
+            most = arch.arch(cost.arch).peak(row.type("a")) or macs
             best[row.type("a")] = max(best.get(row.type("a"), 0.0), min(macs, most))
     lines = [Line(cost, min(1.0, macs / best[row.type("a")])) for cost, row, macs in rows if row and macs]
     return sorted(lines, key=lambda line: (line.cost.row.type("a") if line.cost.row else "", -line.share, line.cost.id))

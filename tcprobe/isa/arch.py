@@ -11,22 +11,28 @@ every later one; a target with suffix `a` on that one alone; with suffix `f` on 
 """
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
+from tcprobe import facts
 from tcprobe.errors import UsageError
 
 
 class Arch(NamedTuple):
     """A compute capability: `number` is 10 x major + minor, `family` the first number of its `f` family.
 
-    `shared_kib` is the shared memory that a block can have, in KiB.
+    `shared_kib` is the shared memory that a block can have, in KiB; `peaks` the most dense multiply-adds that an SM can
+    do per cycle, by type of A, as NVIDIA states them (`peaks_source`).
     """
 
     number: int
     generation: str
     ptx: str
     shared_kib: int
-    family: int | None = None
+    family: int | None
+    peaks: tuple[tuple[str, int], ...]
+    peaks_source: str
 
     @property
     def name(self) -> str:
@@ -44,32 +50,38 @@ class Arch(NamedTuple):
         suffixes = ("", *("f" if self.family else ""), *("a" if self.number >= FIRST_SPECIFIC else ""))
         return tuple(self.name + suffix for suffix in suffixes)
 
+    def peak(self, kind: str) -> int | None:
+        """The most multiply-adds per cycle of an SM with A of a type; None where nothing is stated.
+
+        A sparse multiply counts the products that it forms, so its peak is the dense one.
+        """
+        return dict(self.peaks).get(kind)
+
     def __str__(self) -> str:
         return self.name
 
 
 FIRST_SPECIFIC = 90  # the first arch that has a target with suffix a
 SUFFIXED = {"": "6.0", "a": "8.0", "f": "8.8"}  # PTX ISA version that brought a suffix (PTX ISA 9.1, release notes)
-# number, generation, PTX ISA version that introduced the target (PTX ISA 9.1, release notes), KiB of shared memory of a
-# block (CUDA programming guide, technical specifications by compute capability; of sm_88 and sm_107, which it omits,
-# the largest carve-out in CUDA 13.5's cuda_occupancy.h, less the 1 KiB that a block reserves; sm_107's 328 KiB are for
-# kernels that ask for oversized shared memory), family
-ARCHS = (
-    Arch(70, "Volta", "6.0", 96),
-    Arch(72, "Volta (Xavier)", "6.1", 96),
-    Arch(75, "Turing", "6.3", 64),
-    Arch(80, "Ampere", "7.0", 163),
-    Arch(86, "Ampere", "7.1", 99),
-    Arch(87, "Ampere (Orin)", "7.4", 163),
-    Arch(88, "Ampere", "9.0", 99),
-    Arch(89, "Ada", "7.8", 99),
-    Arch(90, "Hopper", "7.8", 227),
-    Arch(100, "Blackwell", "8.6", 227, 100),
-    Arch(103, "Blackwell", "8.8", 227, 100),
-    Arch(107, "Rubin", "9.4", 227, 100),
-    Arch(110, "Blackwell (Thor)", "9.0", 227, 110),
-    Arch(120, "Blackwell", "8.7", 99, 120),
-    Arch(121, "Blackwell (GB10)", "8.8", 99, 120),
+
+
+def _peak(cell: str) -> tuple[str, int]:
+    kind, _, rate = cell.partition(":")
+    return kind, facts.number(rate)
+
+
+# archs.csv: number; generation; PTX ISA version that introduced the target (PTX ISA 9.1, release notes); KiB of shared
+# memory of a block (CUDA programming guide, technical specifications by compute capability; of sm_88 and sm_107, which
+# it omits, the largest carve-out in CUDA 13.5's cuda_occupancy.h, less the 1 KiB that a block reserves; the 328 KiB of
+# sm_107 are for kernels that ask for oversized shared memory); family; multiply-adds per cycle per SM by type of A, and
+# the whitepaper that states the peak rates they follow from (over SMs, boost clock and two operations)
+ARCHS = facts.read(
+    Path(__file__).with_name("archs.csv"),
+    Arch,
+    number=facts.number,
+    shared_kib=facts.number,
+    family=facts.optional(facts.number),
+    peaks=lambda cell: tuple(map(_peak, facts.words(cell))),
 )
 BY_NAME = {a.name: a for a in ARCHS}  # as measurements name them; what people type is for `arch`
 WARP = 32  # threads of a warp, on every arch (PTX ISA 9.1, section 3.1)
@@ -97,18 +109,60 @@ def _row_of(name: str) -> Arch:
         if 20 <= number < ARCHS[0].number:
             raise UsageError(f"sm_{number} has no tensor cores; {ARCHS[0].name} is the first with them.")
         raise _unknown(name, f"sm_{number}")
-    from tcprobe.isa import gpus
-
-    numbers, generation = gpus.numbers(name), gpus.bare(name)
+    numbers, generation = archs_of_gpu(name), bare_gpu_name(name)
     rows = [row for row in ARCHS if row.number in numbers] or [
         row for row in ARCHS if row.generation.partition(" ")[0].lower() == generation
     ]
     if len(rows) > 1:
-        listed = ", ".join(row.name + gpus.gpu_words(row.number) for row in rows)
+        listed = ", ".join(row.name + gpu_words(row.number) for row in rows)
         raise UsageError(f"{name!r} means several archs: {listed}. Choose one.")
     if not rows:
         raise _unknown(name, name.lower())
     return rows[0]
+
+
+class _Gpus(NamedTuple):
+    """GPUs of an arch: what is shown, and a pattern of the name without spaces, "NVIDIA", "GeForce" and the like."""
+
+    arch: int
+    shown: str
+    pattern: str
+
+
+# gpus.csv: NVIDIA, "CUDA GPU Compute Capability" (developer.nvidia.com/cuda/gpus, and its legacy page); of Rubin CUDA
+# 13.4's release notes
+_GPUS = Path(__file__).with_name("gpus.csv")
+_NOISE = r"nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+"
+
+
+@cache
+def gpus() -> tuple[_Gpus, ...]:
+    """All rows of gpus.csv; RowError for an arch that there is not."""
+    archs = facts.one_of(*(str(row.number) for row in ARCHS))
+    return facts.read(_GPUS, _Gpus, arch=lambda cell: int(archs(cell)))
+
+
+def archs_of_gpu(name: str) -> list[int]:
+    """The archs (80 for sm_80) of the GPU that `name` means; none where it is not a GPU's.
+
+    >>> [archs_of_gpu(name) for name in ("H100", "RTX 4090", "T4000")]
+    [[90], [89], [110]]
+    """
+    wanted = bare_gpu_name(name)
+    if not wanted.isalnum():  # what is dotted is a fragment's name
+        return []
+    return list(dict.fromkeys(row.arch for row in gpus() if re.fullmatch(row.pattern, wanted)))
+
+
+def bare_gpu_name(name: str) -> str:
+    """A name without what goes before or between: NVIDIA, GeForce, spaces."""
+    return re.sub(_NOISE, "", name.lower())
+
+
+def gpu_words(number: int) -> str:
+    """GPUs of an arch, in brackets; nothing where none is named."""
+    shown = ", ".join(row.shown for row in gpus() if row.arch == number and row.shown)
+    return f" ({shown})" if shown else ""
 
 
 def _unknown(name: str, like: str) -> UsageError:

@@ -88,11 +88,10 @@ def _is_gpu(name_words: Sequence[str]) -> bool:
     text = " ".join(name_words)
     if "." in text or (len(name_words) > 1 and not re.match(_BRANDS, text)):  # what is dotted is a fragment's name
         return False
-    from tcprobe.isa import gpus
-    from tcprobe.isa.arch import ARCHS
+    from tcprobe.isa.arch import ARCHS, archs_of_gpu
 
     generations = {row.generation.partition(" ")[0].lower() for row in ARCHS}
-    return bool(re.fullmatch(_NUMBERED, text) or gpus.numbers(text)) or text.lower() in generations
+    return bool(re.fullmatch(_NUMBERED, text) or archs_of_gpu(text)) or text.lower() in generations
 
 
 def split_names(tokens: Sequence[str]) -> list[str]:

@@ -22,7 +22,6 @@ from typing import Literal, NamedTuple, get_args
 from tcprobe import facts
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.peaks import peak
 
 PEAKS = "NVIDIA's architecture whitepapers, peak rates over SMs and clocks"
 CostNumber = Literal[
@@ -82,7 +81,7 @@ def peak_row(instruction: Instruction | None, name: str) -> Row | None:
     """The peak of an arch as a row about a multiply that it has; None where no peak of its type is stated."""
     if instruction is None or not instruction.multiplies or not instruction.target.on(device := arch(name)):
         return None
-    most = peak(device, instruction.type("a"))
+    most = device.peak(instruction.type("a"))
     unit = "multiply-adds per cycle per SM"
     return Row(PEAKS, instruction.id, name, device.generation, "at most", most, unit) if most else None
 

@@ -24,9 +24,9 @@ from tcprobe.emit.svg import DARK, LIGHT, colour
 from tcprobe.errors import answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS, gpus
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.gpus import GPUS
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names.words import APART, MEANT, NOISE, STEMS
 from tcprobe.layout.descriptor import SWIZZLES
@@ -304,6 +304,13 @@ _TITLE = re.compile(r"<title>(.*?) · tcprobe</title>")
 _TAG = re.compile(r"<[^>]*>")
 
 
+def _gpus_by_arch() -> Iterator[list[str]]:
+    """Of each arch what its GPUs are called, and a pattern of all names."""
+    for arch in ARCHS:
+        rows = [row for row in gpus() if row.arch == arch.number]
+        yield [arch.name, ", ".join(row.shown for row in rows if row.shown), "|".join(row.pattern for row in rows)]
+
+
 def search_table(facts: Facts, pages: Mapping[str, str]) -> Json:
     """Ids with the number of their layout, words, GPUs, opcodes, and all other pages.
 
@@ -317,7 +324,7 @@ def search_table(facts: Facts, pages: Mapping[str, str]) -> Json:
         "meant": MEANT,
         "noise": sorted(NOISE),
         "apart": {part: sorted(also) for part, also in APART.items()},
-        "gpus": [[f"sm_{number}", gpu_words, pattern] for number, gpu_words, pattern in GPUS],
+        "gpus": list(_gpus_by_arch()),
         "ids": _ids(facts, ordinal),
         "instructions": [*(name for name in facts.instructions if name not in prefixes), *facts.bare],
         "opcodes": _opcodes(facts),

@@ -24,7 +24,6 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.peaks import peak
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.isa.target import Target
 from tcprobe.layout.descriptor import SWIZZLES
@@ -227,7 +226,7 @@ def _form_of(name: str) -> Instruction | None:
 
 def _check_peak(finding: Finding, instruction: Instruction) -> None:
     """No number above what the chip can do, as its maker states it, by more than a measurement may be off."""
-    most = peak(arch(finding.arch), instruction.type("a"))
+    most = arch(finding.arch).peak(instruction.type("a"))
     for cycles in _intervals(finding.body):
         if most and instruction.triples / cycles > most * (1 + TOLERANCE):
             raise DataError(
