@@ -12,7 +12,6 @@ import re
 from functools import cache
 from itertools import product
 from math import prod
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe import facts
@@ -131,8 +130,9 @@ def atoms() -> tuple[Atom, ...]:
     """The lines of cute_multiplies.csv."""
     layouts = dict.fromkeys(("a", "b", "c", "threads"), read_layout)
     others = dict.fromkeys(("e", "scale_a", "scale_b"), facts.optional(read_layout))
-    path = Path(__file__).with_name("cute_multiplies.csv")
-    return facts.read(path, Atom, names=lambda cell: tuple(cell.split()), **layouts, **others)
+    return facts.read(
+        __file__, "cute_multiplies.csv", Atom, names=lambda cell: tuple(cell.split()), **layouts, **others
+    )
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
