@@ -392,14 +392,11 @@ class Fleet:
                 key = self._next(machine)
                 if key is None:
                     break
-                self._tickets[self._start(machine, self._jobs[key])] = machine, key
-
-    def _start(self, machine: str, job: FleetJob) -> str:
-        """Have a machine make a job, continuing from the known findings; returns the ticket."""
-        known_reports = known_findings(job, machine, self._before)
-        arguments, _ = job.able[machine]
-        known_report = merge.report_text(known_reports) if known_reports else ""
-        return self.crew.give(machine, single_run, list(arguments), known_report)
+                known = known_findings(self._jobs[key], machine, self._before)
+                arguments, _ = self._jobs[key].able[machine]
+                known_report = merge.report_text(known) if known else ""  # from which the run continues
+                ticket = self.crew.give(machine, single_run, list(arguments), known_report)
+                self._tickets[ticket] = machine, key
 
     def _next(self, machine: str) -> JobKey | None:
         """The first waiting job that a machine can make; None if there is none."""
@@ -414,10 +411,8 @@ class Fleet:
         """Ask new machines for their offers."""
         for machine in [address for address in run_slots if address not in self._seen | self.distrusted]:
             self._seen.add(machine)
-            self._tickets[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = (
-                machine,
-                None,
-            )
+            ticket = self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)
+            self._tickets[ticket] = machine, None
 
     def _take(self, ticket: str, reply: object) -> None:
         """Take the answer to a ticket."""

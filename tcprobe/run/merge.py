@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tcprobe import __version__
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
@@ -51,14 +51,9 @@ def report_text(reported: Sequence[AnySaved]) -> str:
     """The text of a report."""
     with _folder() as folder:
         findings.save_all(Results(folder), reported)
-        content = {p.relative_to(folder).as_posix(): _document(p) for p in sorted(folder.rglob("*.json"))}
+        raw = {path.relative_to(folder).as_posix(): files.read(path) for path in sorted(folder.rglob("*.json"))}
+        content = {name: documents.parse(document) for name, document in raw.items() if document is not None}
     return documents.seal(KIND, {"tcprobe": __version__, "files": content})
-
-
-def _document(path: Path) -> Any:
-    raw = files.read(path)
-    assert raw is not None
-    return documents.parse(raw)
 
 
 @contextmanager
@@ -133,11 +128,8 @@ class Conflict(NamedTuple):
         first_words, other_words = (
             f"{words}, {how(f)}" for words, f in zip(self.what, (self.first, self.other), strict=True)
         )
-        return f"{self.subject} on {self.arch}: {first_words}; ANOTHER {self._kind}: {other_words}"
-
-    @property
-    def _kind(self) -> str:
-        return "TABLE" if isinstance(self.first, Measurement) else "FINDING"
+        kind = "TABLE" if isinstance(self.first, Measurement) else "FINDING"
+        return f"{self.subject} on {self.arch}: {first_words}; ANOTHER {kind}: {other_words}"
 
 
 @dataclass(frozen=True)
@@ -201,21 +193,17 @@ def accept(path: Path, into: Results) -> list[AnySaved]:
     DataError if a file cannot be trusted; UsageError if there are no findings, or `path` is `into`.
     """
     if path.is_file():
-        return _accept_report(path)
+        with open_report(path) as source:
+            accepted_findings = _accept_folder(path, source)
+            for finding in accepted_findings:
+                with documents.naming(path):
+                    check_probe(finding)
+            return accepted_findings
     if not files.is_folder(path):
         raise UsageError(f"{path}: neither a results folder nor a report.")
     if path.resolve() == into.root.resolve():
         raise UsageError(f"{path} is the folder to merge into; give another one.")
     return _accept_folder(path, Results(path))
-
-
-def _accept_report(path: Path) -> list[AnySaved]:
-    with open_report(path) as source:
-        accepted_findings = _accept_folder(path, source)
-        for finding in accepted_findings:
-            with documents.naming(path):
-                check_probe(finding)
-        return accepted_findings
 
 
 def _accept_folder(path: Path, merged_folder: Results) -> list[AnySaved]:

@@ -38,10 +38,9 @@ from tcprobe.errors import (
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.structure import anchor, read_slots
-from tcprobe.layout.table import StructureHash, Table
+from tcprobe.layout.table import Table
 from tcprobe.probes.experiment import (
     EVENTS,
-    Conclusion,
     Context,
     Dialogue,
     Experiment,
@@ -123,6 +122,10 @@ def conclude(
             raise ProbeError(str(error)) from None
         return finding
     conclusion = experiment.conclude(reading, context)
+    structure = conclusion.structure
+    if structure:  # with the hash of the numbering that it leaves open
+        tables = {o: read_slots(table, conclusion.unread.get(o)) for o, table in conclusion.tables.items()}
+        structure = structure._replace(anchor=anchor(tables))
     return Measurement(
         experiment.id,
         context.device.name,
@@ -131,17 +134,9 @@ def conclude(
         provenance,
         conclusion.tables,
         conclusion.numbering,
-        _with_anchor(conclusion),
+        structure,
         conclusion.unread,
     )
-
-
-def _with_anchor(conclusion: Conclusion) -> StructureHash | None:
-    """The structure tensor, with the hash of the numbering that it leaves open."""
-    if conclusion.structure is None:
-        return None
-    tables = {o: read_slots(table, conclusion.unread.get(o)) for o, table in conclusion.tables.items()}
-    return conclusion.structure._replace(anchor=anchor(tables))
 
 
 LAST_BREATH = 5.0  # seconds for a worker that has closed its output to end by itself, so that its code is its own

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -104,18 +104,15 @@ def survey(
         comparison.archs[compiler] = [row.name for row in rows]
         tick(len(rows), None)
         if rows:
-            _note(comparison.facts, compiler, _tables(Request(tuple(patterns), name, method="sass", cuda=folder), rows))
+            request = Request(tuple(patterns), name, method="sass", cuda=folder)
+            for fact, layout in _tables(request, rows).items():
+                comparison.facts.setdefault(fact, {})[compiler] = layout
             _note_lowerings(comparison, compiler, tools, rows)
         for row in rows:
             tick(0, f"{compiler} {row.name}")
     if not any(comparison.archs.values()):
         raise UsageError(f"no ptxas there knows {name}.")
     return comparison
-
-
-def _note(noted: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mapping[ComparedFact, str]) -> None:
-    for fact, content in facts.items():
-        noted.setdefault(fact, {})[compiler] = content
 
 
 def _tables(request: Request, survey_archs: Sequence[Arch]) -> dict[ComparedFact, str]:
@@ -146,7 +143,8 @@ def _note_lowerings(comparison: Survey, compiler: str, tools: Toolchain, survey_
                 if lowered.refused:
                     comparison.refused.setdefault(fact, {})[compiler] = lowered.refused
                 else:
-                    comparison.facts.setdefault(fact, {})[compiler] = _words(lowered)
+                    opcodes = [f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowered.opcodes.items()]
+                    comparison.facts.setdefault(fact, {})[compiler] = ", ".join(opcodes) or "none"
 
 
 def _lowerings(tools: Toolchain, arch: Arch, newest: tuple[int, int]) -> dict[str, Lowering]:
@@ -158,11 +156,6 @@ def _lowerings(tools: Toolchain, arch: Arch, newest: tuple[int, int]) -> dict[st
     lowered = lowering.lower(tools, arch, untried)  # refused is said only after the arch's own targets
     rest = [id_ for id_ in forms if id_ not in lowered]
     return lowered | {id_: lowering.count(codes[kernels[id_].name].opcodes, forms[id_]) for id_ in rest}
-
-
-def _words(lowered: Lowering) -> str:
-    opcodes = [f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowered.opcodes.items()]
-    return ", ".join(opcodes) or "none"
 
 
 def newest_ptx(tools: Toolchain) -> tuple[int, int]:

@@ -297,14 +297,11 @@ def _struct(cell: Cell) -> str:
     return f"tcprobe::{cell_identifier(cell)}"
 
 
-def _word(cell: Cell) -> str:
-    return "u64" if cell.fragment.register_bits == 64 else "unsigned"
-
-
 def _declarations(case: VerifyCase) -> Iterator[str]:
     """Declare the registers of every fragment, with C in them, and a descriptor of each factor in shared memory."""
     cells = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
-    yield from (f"{_word(cell)} r{o}[{_struct(cell)}::registers];" for o, cell in cells)
+    words = {o: "u64" if cell.fragment.register_bits == 64 else "unsigned" for o, cell in cells}
+    yield from (f"{words[o]} r{o}[{_struct(cell)}::registers];" for o, cell in cells)
     to = "rd" if _adds(case) else "rc"
     yield _gather_call("c", case.sums, "c", case.sums.fragment.cols, to)
     for placed in case.shared:
@@ -525,7 +522,8 @@ def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Ve
     spoilt_slots = [(operand, i) for operand, fragment in case.matrices_with_copies for i in range(fragment.elements)]
     wrong = [operand for operand in WRONG if operand in ("a", *case.operands)]
     variants = [variant(), *(variant(*image) for image in spoilt_slots), *(variant(wrong=operand) for operand in wrong)]
-    output = _run(gpu, case, multiplicands, variants)
+    bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in INPUTS]
+    output = _run(gpu, case, bits, variants, multiplicands.index)
     expected, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
     first = next(
         (
@@ -563,21 +561,15 @@ def _difference(case: VerifyCase, swizzle: int, bit_patterns: Bits, expected: Ar
 
 
 def _run(
-    gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands, variants: Sequence[Sequence[int]]
-) -> NDArray[np.uint64]:
-    """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
-    bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in INPUTS]
-    return _run_case(gpu, case, bits, variants, multiplicands.index)
-
-
-def _run_case(
     gpu: CudaRunner,
     case: VerifyCase,
     bits_of_operands: list[NDArray[np.uint64]],
     variants: Sequence[Sequence[int]],
     unit_places: Ints | None,
 ) -> NDArray[np.uint64]:
-    """As `_run`, of A, B and C as bits, and where a sparse A's units were."""
+    """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n), from the bits of A, B and C and
+    where a sparse A's units were.
+    """
     row, d = case.instruction, matrix(case.instruction, "d")
     inputs: list[Array] = [*map(np.ascontiguousarray, bits_of_operands), np.array(variants, np.int32)]
     if unit_places is not None:
@@ -592,7 +584,7 @@ def _run_case(
 def _floats(gpu: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: int) -> FloatResults:
     """Random floats in every swizzle, compared with the model bit by bit."""
     random_floats = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
-    got = _run_case(gpu, case, in_slots(case.instruction, random_floats), [variant()], random_floats.index)[0]
+    got = _run(gpu, case, in_slots(case.instruction, random_floats), [variant()], random_floats.index)[0]
     modelled = _modelled_bits(case.instruction, arithmetic, seed, case.steps)
     differs = np.argwhere(got != modelled)
     first = ""
