@@ -12,7 +12,7 @@ import re
 from functools import cache
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tcprobe import facts
 from tcprobe.isa import inventory
@@ -22,9 +22,6 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN, Role
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references.claim import Claim, Erratum
-
-if TYPE_CHECKING:
-    pass
 
 NAME = "CuTe"
 PER_ARCH = False
