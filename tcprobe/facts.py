@@ -18,10 +18,11 @@ tcprobe.errors.RowError: moves.csv, line 2, column numbers: 'one' is not a numbe
 from __future__ import annotations
 
 import csv
+import os
 import re
 from collections.abc import Callable
+from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Any, TypeVar
 
 from tcprobe.errors import RowError, TcprobeError
@@ -32,14 +33,19 @@ CellReader = Callable[[str], Any]
 _RANGE = re.compile(r"(\d{1,9}) to (\d{1,9}) by ([1-9]\d{0,8})")
 
 
-def read(path: Path, row: type[FactRow], /, **columns: CellReader) -> tuple[FactRow, ...]:
-    """The rows of a file, each a NamedTuple `row`; a column without a reader is text. RowError as `parse`."""
-    return parse(path.name, path.read_text("utf-8"), row, **columns)
+def read(beside: str, name: str, row: type[FactRow], /, **columns: CellReader) -> tuple[FactRow, ...]:
+    """The rows of the file beside a module's `__file__`, each a NamedTuple `row`; a column without a reader is text.
+
+    RowError as `parse`. Without pathlib, whose import would take longer than the reading.
+    """
+    with open(os.path.join(os.path.dirname(beside), name), encoding="utf-8", newline="") as file:
+        return parse(name, file.read(), row, **columns)
 
 
 def parse(name: str, text: str, row: type[FactRow], /, **columns: CellReader) -> tuple[FactRow, ...]:
     """The rows of a table's text; RowError for another header, a cell that its reader refuses, a line given twice."""
     fields = tuple(row.__annotations__)
+    readers = [cache(columns.get(field, str)) for field in fields]  # most cells of a column are alike
     lines = csv.reader(text.splitlines(), strict=True)
     found: dict[FactRow, None] = {}
     try:
@@ -49,7 +55,7 @@ def parse(name: str, text: str, row: type[FactRow], /, **columns: CellReader) ->
             at = f"{name}, line {lines.line_num}"
             if len(cells) != len(fields):
                 raise RowError(f"{at}: {len(cells)} cells; the columns are {','.join(fields)}.")
-            made = row(*map(_cell, [at] * len(fields), fields, cells, [columns.get(field, str) for field in fields]))
+            made = row(*map(_cell, [at] * len(fields), fields, cells, readers))
             if made in found:
                 raise RowError(f"{at}: {','.join(cells)[:120]!r} stands further up too.")
             found[made] = None

@@ -29,7 +29,11 @@ LOADERS = {
 def table(request, monkeypatch):
     """How a table is read: its text, the type of its rows, what reads its columns."""
     asked = []
-    monkeypatch.setattr(facts, "read", lambda path, row, /, **columns: asked.append((path, row, columns)) or ())
+    monkeypatch.setattr(
+        facts,
+        "read",
+        lambda beside, name, row, /, **columns: asked.append((Path(beside).with_name(name), row, columns)) or (),
+    )
     LOADERS[request.param]()
     ((path, row, columns),) = asked
     assert path.name == request.param

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import fnmatch
 from functools import cache
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 from tcprobe import facts
@@ -68,7 +67,8 @@ class Row(NamedTuple):
 def rows() -> tuple[Row, ...]:
     """The lines of costs.csv, source by source."""
     return facts.read(
-        Path(__file__).with_name("costs.csv"),
+        __file__,
+        "costs.csv",
         Row,
         arch=lambda cell: arch(cell).name,
         value=facts.decimal,

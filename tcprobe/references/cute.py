@@ -12,8 +12,7 @@ import re
 from functools import cache
 from itertools import product
 from math import prod
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tcprobe import facts
 from tcprobe.isa import inventory
@@ -23,9 +22,6 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN, Role
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references.claim import Claim, Erratum
-
-if TYPE_CHECKING:
-    pass
 
 NAME = "CuTe"
 PER_ARCH = False
@@ -131,8 +127,9 @@ def atoms() -> tuple[Atom, ...]:
     """The lines of cute_multiplies.csv."""
     layouts = dict.fromkeys(("a", "b", "c", "threads"), read_layout)
     others = dict.fromkeys(("e", "scale_a", "scale_b"), facts.optional(read_layout))
-    path = Path(__file__).with_name("cute_multiplies.csv")
-    return facts.read(path, Atom, names=lambda cell: tuple(cell.split()), **layouts, **others)
+    return facts.read(
+        __file__, "cute_multiplies.csv", Atom, names=lambda cell: tuple(cell.split()), **layouts, **others
+    )
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:

@@ -8,7 +8,6 @@ the byte that was loaded.
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe import facts
@@ -43,8 +42,9 @@ class CopyAtom(NamedTuple):
 @cache
 def atoms() -> dict[str, CopyAtom]:
     """The lines of cute_copies.csv by form."""
-    path = Path(__file__).with_name("cute_copies.csv")
-    rows = facts.read(path, CopyAtom, registers=read_layout, memory=read_layout, order=facts.numbers)
+    rows = facts.read(
+        __file__, "cute_copies.csv", CopyAtom, registers=read_layout, memory=read_layout, order=facts.numbers
+    )
     return {row.form: row for row in rows}
 
 

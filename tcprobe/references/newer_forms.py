@@ -13,7 +13,6 @@ released, so what only 9.5 may state is marked.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe import facts
@@ -38,7 +37,8 @@ class NewerForm(NamedTuple):
 
 SCALES = "[%r2], [%r3], "
 FORMS = facts.read(
-    Path(__file__).with_suffix(".csv"),
+    __file__,
+    "newer_forms.csv",
     NewerForm,
     targets=lambda cell: read_target(cell).options,
     text=facts.optional(str),

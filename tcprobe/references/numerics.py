@@ -15,7 +15,6 @@ MATLAB-tensor-core: a model for each GPU in `models`: `fma` is K, 23 + `neab` is
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe import facts
@@ -82,7 +81,8 @@ SOURCES = {"MMA-Sim": MMA_SIM, "MATLAB-tensor-core": MATLAB, "both": BOTH}
 def published() -> tuple[Published, ...]:
     """The lines of numerics.csv."""
     return facts.read(
-        Path(__file__).with_suffix(".csv"),
+        __file__,
+        "numerics.csv",
         Published,
         archs=facts.words_of(arch_named),
         types=facts.words_of(dtype),

@@ -12,7 +12,6 @@ only, metadata always; there is no claim for these.
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe import facts
@@ -39,7 +38,7 @@ IDENTITY = (
     "the text calls D the transpose of A and gives the rows and columns of the transpose, which together make the "
     "instruction an identity; read as rows and columns of A"
 )
-ERRATA = facts.read(Path(__file__).with_name("ptx_isa_errata.csv"), Erratum)
+ERRATA = facts.read(__file__, "ptx_isa_errata.csv", Erratum)
 
 
 class FormulaRow(NamedTuple):
@@ -79,7 +78,8 @@ class FormulaRow(NamedTuple):
 def formula_rows() -> tuple[FormulaRow, ...]:
     """The lines of ptx_isa.csv."""
     return facts.read(
-        Path(__file__).with_suffix(".csv"),
+        __file__,
+        "ptx_isa.csv",
         FormulaRow,
         shape=read_shape,
         operands=facts.one_of("a", "b", "cd"),

@@ -4,7 +4,6 @@ For each arch the project prints which lane and which element x[i] hold row r, c
 (its `tid` is the lane). Its formulas and tables agree in every cell.
 """
 
-from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe import facts
@@ -30,7 +29,8 @@ class PrintedTable(NamedTuple):
 
 
 ROWS = facts.read(
-    Path(__file__).with_suffix(".csv"),
+    __file__,
+    "register_mapping.csv",
     PrintedTable,
     archs=facts.words_of(arch),
     types=facts.words_of(dtype),

@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tcprobe import facts
@@ -189,7 +188,8 @@ class MmaRow(NamedTuple):
 def forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
     """Every form by its PTX name, and what makes it."""
     for row in facts.read(
-        Path(__file__).with_suffix(".csv"),
+        __file__,
+        "mma.csv",
         MmaRow,
         form=facts.one_of("mma", "mma.sp", "mma.sp::ordered_metadata"),
         shape=read_shape,

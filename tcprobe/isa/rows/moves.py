@@ -7,7 +7,6 @@ matrix in memory is the transpose of the one that the shape names; rows and cols
 
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe import facts
@@ -45,7 +44,8 @@ class MoveRow(NamedTuple):
 def rows() -> tuple[MoveRow, ...]:
     """The lines of moves.csv."""
     return facts.read(
-        Path(__file__).with_suffix(".csv"),
+        __file__,
+        "moves.csv",
         MoveRow,
         family=facts.one_of(*SPELLED),
         shape=read_shape,

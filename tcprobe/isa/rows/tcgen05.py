@@ -9,7 +9,6 @@ The names are those of PTX's syntax: braces hold what may be left out, or one of
 import re
 from functools import cache
 from math import prod
-from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe import facts
@@ -96,7 +95,8 @@ def _sizes_stated(kind: str) -> tuple[str, ...]:
 def multiplies() -> tuple[TensorMultiplyRow, ...]:
     """The lines of tcgen05_multiplies.csv."""
     return facts.read(
-        Path(__file__).with_name("tcgen05_multiplies.csv"),
+        __file__,
+        "tcgen05_multiplies.csv",
         TensorMultiplyRow,
         group=facts.number,
         m=facts.numbers,
@@ -113,7 +113,8 @@ def multiplies() -> tuple[TensorMultiplyRow, ...]:
 def moves() -> tuple[TensorMoveRow, ...]:
     """The lines of tcgen05_moves.csv."""
     return facts.read(
-        Path(__file__).with_name("tcgen05_moves.csv"),
+        __file__,
+        "tcgen05_moves.csv",
         TensorMoveRow,
         op=facts.one_of(*NAMES),
         lanes=facts.number,

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from itertools import product
 from math import prod
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tcprobe import facts
@@ -72,7 +71,8 @@ class WarpgroupRow(NamedTuple):
 def rows() -> tuple[WarpgroupRow, ...]:
     """The lines of wgmma.csv."""
     return facts.read(
-        Path(__file__).with_suffix(".csv"),
+        __file__,
+        "wgmma.csv",
         WarpgroupRow,
         form=facts.one_of("wgmma.mma_async", "wgmma.mma_async.sp"),
         d=facts.words_of(dtype),

@@ -8,7 +8,6 @@ and store.d, by row and by column, must give one table.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from tcprobe import facts
@@ -82,7 +81,8 @@ def _definition(shape: Shape, name: str, layout: str | None, kind: str) -> Defin
 @cache
 def _forms() -> tuple[_Form, ...]:
     rows = facts.read(
-        Path(__file__).with_suffix(".csv"),
+        __file__,
+        "wmma.csv",
         WmmaRow,
         shapes=lambda cell: tuple(map(read_shape, facts.words(cell))),
         layouts=LAYOUTS,
