@@ -200,9 +200,8 @@ def timed_code(listed_lines: Sequence[ListedInstruction]) -> TimedCode:
     if len(readings) < 2:
         return TimedCode((), ())
     between = [(address, text) for address, text in listed_lines if readings[0] < address < readings[-1]]
-    loops = [
-        (target, address) for address, text in between for target in _targets(text) if readings[0] < target < address
-    ]
+    branches = [(int(match[1], 16), address) for address, text in between if (match := _BRANCH.match(text))]
+    loops = [(target, address) for target, address in branches if readings[0] < target < address]
     first, last = max(loops, key=lambda loop: loop[1] - loop[0], default=(0, -1))
     inside = tuple(_opcode(text) for address, text in between if first <= address <= last)
     return TimedCode(inside, tuple(_opcode(text) for address, text in between if not first <= address <= last))
@@ -210,8 +209,3 @@ def timed_code(listed_lines: Sequence[ListedInstruction]) -> TimedCode:
 
 def _opcode(text: str) -> str:
     return sys.intern(opcode_of(text) + ("->RZ" if _NOTHING.search(text) else ""))
-
-
-def _targets(text: str) -> list[int]:
-    match = _BRANCH.match(text)
-    return [int(match[1], 16)] if match else []

@@ -23,13 +23,13 @@ import numpy as np
 from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MATRICES
-from tcprobe.layout.arrays import Array, Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Tables
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.tensor_product import Layouts, Trials, is_tensor, misfit, opcode_of, predicted_d, run_multiply, trials
+from tcprobe.sass.tensor_product import Layouts, is_tensor, misfit, opcode_of, predicted_d, run_multiply, trials
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds import encodings as saved
 from tcprobe.store.measurement import MEMORY
@@ -109,7 +109,11 @@ def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) 
     if unknown:
         raise UnreadError(f"no layout is known of a tensor-core opcode: {', '.join(unknown)}")
     drawn = trials(instruction)
-    computed, wrong = _run(code, instruction, drawn, layouts), []
+    try:
+        computed = run_multiply(code, instruction, drawn.images, layouts)
+    except UnreadError as error:
+        raise UnreadError(f"the code is not followed: {error}") from None
+    wrong = []
     for name, tables in stated_layouts(instruction, arch):
         words = misfit(instruction.fragment("d"), computed, predicted_d(instruction, drawn.numbers, tables))
         if words is None:
@@ -118,13 +122,6 @@ def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) 
     if not wrong:
         raise UnreadError("no reference states its layouts")
     raise ContradictedError(f"its code is not a product under the layouts of the references: {'; '.join(wrong)}")
-
-
-def _run(code: Code, instruction: Instruction, trials: Trials, layouts: Layouts) -> Array:
-    try:
-        return run_multiply(code, instruction, trials.images, layouts)
-    except UnreadError as error:
-        raise UnreadError(f"the code is not followed: {error}") from None
 
 
 def stated_layouts(instruction: Instruction, arch: Arch) -> Iterator[tuple[str, Tables]]:

@@ -102,7 +102,15 @@ def _compile(
 
     codes, refused = assemble(tools, list(probes.values()), arch, apart=True) if probes else ({}, {})
     outcomes: dict[str, Code | str] = {**codes, **refused}
-    return {i: _lowering(instructions[i], outcomes[probe.name], probe.target.own(arch)) for i, probe in probes.items()}
+    lowerings = {}
+    for id_, kernel in probes.items():
+        outcome = outcomes[kernel.name]
+        if isinstance(outcome, str):
+            lowerings[id_] = Lowering(refused=outcome)
+        else:
+            counted = count(outcome.opcodes, instructions[id_], outcome.routines)
+            lowerings[id_] = replace(counted, target=kernel.target.own(arch))
+    return lowerings
 
 
 def probe(instruction: Instruction) -> Kernel:
@@ -118,13 +126,6 @@ def probe(instruction: Instruction) -> Kernel:
     if instruction.family == "tcgen05":
         return tensor_memory.kernel(instruction)
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
-
-
-def _lowering(instruction: Instruction, code_or_refusal: Code | str, target: str) -> Lowering:
-    """The lowering from a kernel's code for a target, or from ptxas's refusal."""
-    if isinstance(code_or_refusal, str):
-        return Lowering(refused=code_or_refusal)
-    return replace(count(code_or_refusal.opcodes, instruction, code_or_refusal.routines), target=target)
 
 
 def count(instructions_read: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:

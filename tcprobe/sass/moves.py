@@ -215,6 +215,11 @@ class Witness(NamedTuple):
     followed: Followed
     halves: Ints
 
+    @property
+    def holds(self) -> bool:
+        """Whether the stored words are the half words of memory that the table says."""
+        return bool((np.ascontiguousarray(self.followed.stored).view(np.uint16) == self.halves).all())
+
 
 def derive_moves(
     tools: Toolchain, arch: Arch, forms: Sequence[Instruction], known_table: KnownTable
@@ -251,7 +256,7 @@ def _loads(arch: Arch) -> list[Load]:
 def solve(loads_and_code: Iterable[tuple[Load, Code]], known_table: KnownTable, arch: Arch) -> dict[str, Solved]:
     """Layouts of the opcodes that the loads' code determines completely and without contradiction."""
     witnesses = [witness for load, code in loads_and_code for witness in _witnesses(load, code, known_table)]
-    plain = {w.load.fragment.id for w in witnesses if not w.followed.moves and _holds(w.followed.stored, w.halves)}
+    plain = {w.load.fragment.id for w in witnesses if not w.followed.moves and w.holds}
     possible: dict[str, Bools] = {}
     seen_in: dict[str, str] = {}
     for witness in witnesses:
@@ -291,11 +296,6 @@ def halves_of(load: Load, table: Table, ldm: int) -> Ints:
     start = of_halves[..., 0]
     whole = (of_halves == start[..., None] + size * np.arange(16 // size)).all(axis=2)
     return np.where(whole & (start >= 0) & (start % 16 == 0), start // 16, -1)
-
-
-def _holds(stored_words: Words, halves: Ints) -> bool:
-    """Whether the stored words are the half words of memory that the table says."""
-    return bool((np.ascontiguousarray(stored_words).view(np.uint16) == halves).all())
 
 
 def _fits(witness: Witness, number: int) -> Bools:

@@ -337,7 +337,12 @@ class Crosscheck:
     @cached_property
     def _common(self) -> dict[CodePlace, bytes]:
         """The layout of every place on which a majority agrees."""
-        return {place: layout for place, votes in self._votes.items() if (layout := _majority(votes))}
+        common = {}
+        for place, votes in self._votes.items():
+            best = max(votes, key=lambda layout: len(votes[layout]))
+            if len(votes[best]) >= MAJORITY * sum(map(len, votes.values())):
+                common[place] = best
+        return common
 
     @cached_property
     def _votes(self) -> dict[CodePlace, dict[bytes, dict[str, Piece]]]:
@@ -357,11 +362,6 @@ class Crosscheck:
         theirs = min(most.values(), key=lambda piece: piece.fragment.experiment == ours.fragment.experiment)
         more = f" and {len(most) - 1} more" if len(most) > 1 else ""
         return f"{_difference(ours, theirs, f'{place[0].upper()} of {opcode}')}{more}"
-
-
-def _majority(votes: Mapping[bytes, Mapping[str, Piece]]) -> bytes | None:
-    best = max(votes, key=lambda layout: len(votes[layout]))
-    return best if len(votes[best]) >= MAJORITY * sum(map(len, votes.values())) else None
 
 
 def _bytes(piece: Piece) -> bytes:
