@@ -12,7 +12,6 @@ every later one; a target with suffix `a` on that one alone; with suffix `f` on 
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe import facts
@@ -76,7 +75,8 @@ def _peak(cell: str) -> tuple[str, int]:
 # sm_107 are for kernels that ask for oversized shared memory); family; multiply-adds per cycle per SM by type of A, and
 # the whitepaper that states the peak rates they follow from (over SMs, boost clock and two operations)
 ARCHS = facts.read(
-    Path(__file__).with_name("archs.csv"),
+    __file__,
+    "archs.csv",
     Arch,
     number=facts.number,
     shared_kib=facts.number,
@@ -131,7 +131,6 @@ class _Gpus(NamedTuple):
 
 # gpus.csv: NVIDIA, "CUDA GPU Compute Capability" (developer.nvidia.com/cuda/gpus, and its legacy page); of Rubin CUDA
 # 13.4's release notes
-_GPUS = Path(__file__).with_name("gpus.csv")
 _NOISE = r"nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+"
 
 
@@ -139,7 +138,7 @@ _NOISE = r"nvidia|geforce|tesla|quadro|jetson|agx|[\s_-]+"
 def gpus() -> tuple[_Gpus, ...]:
     """All rows of gpus.csv; RowError for an arch that there is not."""
     archs = facts.one_of(*(str(row.number) for row in ARCHS))
-    return facts.read(_GPUS, _Gpus, arch=lambda cell: int(archs(cell)))
+    return facts.read(__file__, "gpus.csv", _Gpus, arch=lambda cell: int(archs(cell)))
 
 
 def archs_of_gpu(name: str) -> list[int]:
