@@ -13,10 +13,10 @@ from machine_code import TOOLS, needs_tools
 from warpgroup import FORMS, LAYERS, tcprobe
 
 from tcprobe import emit
-from tcprobe.ask.behind import behind
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.describe import same_layout
+from tcprobe.ask.shared_operand import behind
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch

@@ -181,7 +181,7 @@ def _allowed_words(allowing: Target, arch: Arch) -> str:
 
 def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have an operand in shared memory, or no measurement of its descriptors."""
-    from tcprobe.ask.behind import behind
+    from tcprobe.ask.shared_operand import behind
 
     lacking = why_forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed_words(operand.instruction.target, arch)}"
