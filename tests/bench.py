@@ -10,8 +10,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access
 from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout import banks as model
-from tcprobe.layout.banks import designed_rules
-from tcprobe.layout.source_tags import access_cycles, is_spread, lookups
+from tcprobe.layout.banks import access_cycles, designed_rules, is_spread, lookups
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.layout.table import selected
 from tcprobe.probes import banks, dialogues

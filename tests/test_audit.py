@@ -218,7 +218,7 @@ def test_tensor_layouts(tmp_path):
     assert {(f["since"], f["before"]) for f in found["findings"]} == {("0.1.0", None)}
     assert all("since 0.1.0, the first version that was audited." in f["report"] for f in found["findings"])
     assert found["of"] == found["agree"] + found["differ"] > 150
-    page = "\n".join(errata_page.page(errata.load(tmp_path)))
+    page = "\n".join(errata_page.errata_page(errata.load(tmp_path)))
     assert "192 of 256 slots differ" in page
     audit(*words, code=1)
     assert len(errata.load(tmp_path)) == 1  # a package once

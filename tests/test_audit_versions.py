@@ -83,14 +83,14 @@ def test_packages_have_versions_of_their_own(tmp_path):
         ("p", "1", []),
         ("q", "2", []),
     ]
-    text = "\n".join(errata_page.page(errata.load(tmp_path)))
+    text = "\n".join(errata_page.errata_page(errata.load(tmp_path)))
     assert "In the package: since 1, the first version that was audited." in text
 
 
 def test_the_page_names_the_version_before(tmp_path):
     for version, found in (("1.0", []), ("1.1", [A])):
         errata.save(tmp_path, audited(version, *found))
-    text = "\n".join(errata_page.page(errata.load(tmp_path)))
+    text = "\n".join(errata_page.errata_page(errata.load(tmp_path)))
     assert "In the package: since 1.1; 1.0 does not have it." in text
     assert "| p | 1.1 | 5 | 1 | 0 | 1, since 1.0 |" in text
 

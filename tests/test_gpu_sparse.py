@@ -8,12 +8,11 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.predicted import columns
-from tcprobe.layout.structure import elements
+from tcprobe.layout.structure import columns, elements
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.sparse import product_kernel
-from tcprobe.probes.sparse_images import fields, random_metadata
+from tcprobe.probes.sparse_decode import fields, random_metadata
 from tcprobe.run import runner
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker

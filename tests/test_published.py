@@ -10,7 +10,7 @@ from tcprobe.fit import LINEAR, fit
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import select
-from tcprobe.layout.predicted import predict_hash
+from tcprobe.layout.structure import predict_hash
 from tcprobe.pages import overview
 from tcprobe.pages.tables import MADE
 from tcprobe.probes import experiments

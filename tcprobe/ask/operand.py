@@ -13,7 +13,7 @@ from tcprobe.ask.registers import Holder, elements_held, where
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.names import resolve
-from tcprobe.layout.spelling import SwizzleName
+from tcprobe.layout.swizzle import SwizzleName
 from tcprobe.question.declare import Option
 from tcprobe.question.options import Given, Number, Numbers, SwizzleType
 from tcprobe.question.shared import find_cell

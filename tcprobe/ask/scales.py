@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, placement
-from tcprobe.code.origin import origin
+from tcprobe.code.cuda import origin
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, cells_in_words, placement
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout import tcgen05_descriptor as smem
+from tcprobe.layout import descriptor as smem
 from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.references.accumulator import Landing, Slot, slot_of_load
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
@@ -107,7 +107,7 @@ class TensorTrace(NamedTuple):
         if self.loaded:
             yield Whole(f"  loaded: {', '.join(f'{name} {at}' for name, at in self.loaded._asdict().items())}")
         yield from map(self._product, self.meetings)
-        a, b = (f"{smem.encode(descriptor):#018x}" for descriptor in self.descriptors)
+        a, b = (f"{smem.encode_tcgen05(descriptor):#018x}" for descriptor in self.descriptors)
         shared = f"B behind {b}" if self.meetings[0].a else f"A behind {a}, B behind {b}"
         a, b = (major.replace("mn", name) for major, name in zip(self.majors, "mn", strict=True))
         yield f"{shared} with start addresses added, {f'{a} of A and {b} of B' if a != b else a} contiguous"
@@ -137,7 +137,7 @@ class TensorTrace(NamedTuple):
             "d": _plain(self.d),
             **({"loaded": dict(self.loaded._asdict())} if self.loaded else {}),
             "majors": list(self.majors),
-            "descriptors": [f"{smem.encode(descriptor):#018x}" for descriptor in self.descriptors],
+            "descriptors": [f"{smem.encode_tcgen05(descriptor):#018x}" for descriptor in self.descriptors],
             "a_cta": self.a_cta,
             "b_cta": self.b_cta,
             "meetings": [_meeting(meeting) for meeting in self.meetings],
@@ -221,7 +221,9 @@ class _Operands:
     @property
     def sources(self) -> tuple[str, ...]:
         """Whom it rests on."""
-        return tuple(dict.fromkeys([*(operand.statement.source for operand in self.in_tensor_memory), smem.SOURCE]))
+        return tuple(
+            dict.fromkeys([*(operand.statement.source for operand in self.in_tensor_memory), smem.TCGEN05_SOURCE])
+        )
 
     @property
     def in_tensor_memory(self) -> list[Placement]:

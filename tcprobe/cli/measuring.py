@@ -210,13 +210,13 @@ def _live(cuda: Path | None, limit: float) -> Worker:
 def _check_family(family: str | None) -> None:
     """UsageError, which names the kinds of findings too, unless there is such a family."""
     from tcprobe.isa import inventory
-    from tcprobe.isa.names import wrong
+    from tcprobe.isa.names import search
     from tcprobe.run.selection import KINDS
     from tcprobe.store import kinds
 
     kind_names = [*kinds.names(), *KINDS]
     if family not in (None, *inventory.families(), *kind_names):
-        raise wrong.no_family(family or "", kind_names)
+        raise search.no_family(family or "", kind_names)
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

@@ -14,14 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tcprobe import __version__
-from tcprobe.code.call import word
-from tcprobe.code.cuda import once
-from tcprobe.code.origin import of_tables
-from tcprobe.emit import calls, metadata, read
+from tcprobe.code.cuda import once, origin_of_tables, register_type
+from tcprobe.emit import common
 from tcprobe.emit.common import cell_identifier, counting, formulas, id_and_selector
 from tcprobe.errors import UsageError
-from tcprobe.fit.inverse import cached_inverse
-from tcprobe.fit.manual import in_manual
+from tcprobe.fit.formula import in_manual
+from tcprobe.fit.linear import cached_inverse
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
@@ -128,26 +126,26 @@ def emit(cells: Sequence[Cell]) -> str:
         *COMMON.format(newest=newest, newest_arch=newest // 10, offset=OFFSET, prime=PRIME).splitlines(),
         "",
     ]
-    if any(map(read.is_partial, cells)):
-        lines += read.CUDA.format(offset=OFFSET, prime=PRIME).lstrip().splitlines()
-    if any(map(metadata.is_metadata, cells)):
-        lines += metadata.CUDA.format(zero=SINGLE[0], one=SINGLE[1]).lstrip().splitlines()
+    if any(map(common.is_partial, cells)):
+        lines += common.READ_CUDA.format(offset=OFFSET, prime=PRIME).lstrip().splitlines()
+    if any(map(common.is_metadata, cells)):
+        lines += common.METADATA_CUDA.format(zero=SINGLE[0], one=SINGLE[1]).lstrip().splitlines()
     for cell in layouts.values():
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
         lines += once(list(_fragment(variants, newest)))
-    for instruction, archs in calls.archs_by_instruction(cells).items():
-        lines += once(list(calls.around(instruction))) if instruction.described else []
-        lines += once(list(calls.functions(instruction)))
-        lines += once(list(calls.struct(instruction, archs, _condition(list(archs), newest))))
+    for instruction, archs in common.archs_by_instruction(cells).items():
+        lines += once(list(common.warpgroup_functions(instruction))) if instruction.described else []
+        lines += once(list(common.call_functions(instruction)))
+        lines += once(list(common.call_struct(instruction, archs, _condition(list(archs), newest))))
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
 def _layout(cell: Cell) -> Iterator[str]:
     """The struct of a layout, defined once even if several headers are included."""
     table = cell.table
-    if None in table.cells and not read.is_partial(cell):
+    if None in table.cells and not common.is_partial(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header cannot express.")
     backward = cached_inverse(table)
     if backward is None:
@@ -169,8 +167,8 @@ def _layout(cell: Cell) -> Iterator[str]:
         yield f"  /// {name} of the holder of an element; of its copy-th, 0 <= copy < copies"
         arguments = ("row", "col", "copy", "product")
         yield from _function(f"{name}_of", arguments, backward[name].text(bits), {"copy": 0, "product": 0})
-    if read.is_partial(cell):
-        slots = read.read(cell)
+    if common.is_partial(cell):
+        slots = common.slots_read(cell)
         yield "  /// whether slot (lane, i) is looked at; without i whether the register of the lane is"
         yield from _function("read", ("lane", "i"), slots.condition, {"i": slots.elements.value}, "bool")
     yield "};"
@@ -180,14 +178,14 @@ def _layout(cell: Cell) -> Iterator[str]:
 
 def _map(cell: Cell) -> str:
     """The name of the struct of a layout, which fragments and archs may share."""
-    kind = cell.fragment.role.value if read.is_partial(cell) else "layout"
+    kind = cell.fragment.role.value if common.is_partial(cell) else "layout"
     return f"{kind}_{cell.table.id}"
 
 
 def _proof(cell: Cell) -> str:
     name, checksum = _map(cell), f"{digest(cell.table):#x}ull"
     governs = f"governs<{name}>({checksum}, {cell.fragment.span})"
-    return governs if read.is_partial(cell) else f"proven<{name}>({checksum})"
+    return governs if common.is_partial(cell) else f"proven<{name}>({checksum})"
 
 
 def _function(
@@ -220,14 +218,14 @@ def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
 
 
 def _bases(cell: Cell) -> str:
-    return _map(cell) + (f", {metadata.indices(cell.fragment)}" if metadata.is_metadata(cell) else "")
+    return _map(cell) + (f", {common.indices_base(cell.fragment)}" if common.is_metadata(cell) else "")
 
 
 def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
     """The evidence of the tables; archs with the same evidence are combined."""
     by_evidence: dict[str, list[str]] = {}
     for cell in variants:
-        words = of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
+        words = origin_of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
         by_evidence.setdefault(f"layout {cell.table.id}, {words}", []).append(cell.arch)
     yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
 
@@ -256,7 +254,7 @@ def _condition(archs: Sequence[str], newest: int, last: bool = True) -> str:
 
 
 def _word(fragment: Fragment) -> str:
-    return f"  using word = {word(fragment)};  // a register"
+    return f"  using word = {register_type(fragment)};  // a register"
 
 
 def _sizes(cell: Cell) -> dict[str, int]:

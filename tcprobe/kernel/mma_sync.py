@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tcprobe import __version__
 from tcprobe.ask.path.cuda import name
 from tcprobe.ask.path.cuda import source as path_code
-from tcprobe.code import multiply
+from tcprobe.code.cuda import multiply_function, register_and_letter
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import FACTORS
 from tcprobe.kernel import pieces
@@ -219,7 +219,7 @@ def source(gemm: Gemm, called: str) -> str:
         copy=ASYNC if lanes else PLAIN,
         fills="".join(fill(name, gemm.paths[name], gemm.copies(name)) for name in FACTORS),
         instruction=row.id,
-        multiply=multiply.function(row),
+        multiply=multiply_function(row),
         store=pieces.store(d, gemm.out, gemm.arch),
         raster=pieces.RASTER.substitute(cluster=1),
         alignment=gemm.alignment,
@@ -229,7 +229,7 @@ def source(gemm: Gemm, called: str) -> str:
         left_b=starts["b"][1],
         on_a=starts["a"][2],
         on_b=starts["b"][2],
-        word=multiply.word(d.fragment)[0],
+        word=register_and_letter(d.fragment)[0],
         d_registers=d.fragment.registers,
         a_registers=row.fragment("a").registers,
         b_registers=row.fragment("b").registers,

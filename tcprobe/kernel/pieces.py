@@ -5,9 +5,7 @@ from __future__ import annotations
 from string import Template
 
 from tcprobe.ask.convert.casts import CASTS, OLDER, Cast
-from tcprobe.code.cuda import holder, of_holder
-from tcprobe.code.multiply import word
-from tcprobe.code.origin import origin
+from tcprobe.code.cuda import holder, of_holder, origin, register_and_letter
 from tcprobe.emit.common import formulas
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
@@ -45,7 +43,7 @@ def pairs(cell: Cell) -> None:
 def store(cell: Cell, out: str, device: Arch) -> str:
     """`store`(d, ld, rows, cols, from): registers of one fragment of D straight to global memory, inside bounds."""
     pairs(cell)
-    fragment, kind = cell.fragment, word(cell.fragment)[0]
+    fragment, kind = cell.fragment, register_and_letter(cell.fragment)[0]
     bits = {"lane": (cell.table.threads - 1).bit_length(), "i": (cell.table.elements - 1).bit_length()}
     coordinates = {name: of_holder(formula.text(bits), fragment.threads) for name, formula in formulas(cell).items()}
     size, who = dtype(out).bits // 8, holder(fragment.threads)

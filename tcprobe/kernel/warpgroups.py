@@ -18,7 +18,7 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
-from tcprobe.isa.rows.wgmma import FLOAT_N, INTEGER_N
+from tcprobe.isa.rows import wgmma
 from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
 from tcprobe.values import Json
 
@@ -148,7 +148,7 @@ def check(gemm: WarpgroupGemm) -> WarpgroupGemm:
 def _check_columns(gemm: WarpgroupGemm) -> None:
     """UsageError with the nearest for a tile as wide as no multiply, or whose rows TMA cannot store."""
     n, step = gemm.tile[1], STORED if dtype(gemm.out).bits == 16 else 1
-    widths = [width for width in (INTEGER_N if gemm.type == "s8" else FLOAT_N) if width % step == 0]
+    widths = [width for width in wgmma.widths(gemm.type) if width % step == 0]
     if n not in widths:
         near = ", ".join(map(str, sorted(sorted(widths, key=lambda width: abs(width - n))[:2])))
         raise UsageError(f"`tile`: no kernel into {gemm.out} has n {n}; nearest: n {near}.")

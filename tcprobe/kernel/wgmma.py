@@ -13,7 +13,7 @@ from tcprobe.ask import descriptor
 from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.descriptor import SharedTile
-from tcprobe.code import multiply
+from tcprobe.code.cuda import multiply_described, register_and_letter
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import FACTORS
 from tcprobe.kernel import pieces
@@ -176,7 +176,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     """The whole file."""
     row, (m, n, k), tiles = gemm.instruction, gemm.tile, gemm.tiles
     d = gemm.cell("d")
-    word, letter = multiply.word(d.fragment)
+    word, letter = register_and_letter(d.fragment)
     producer, consumer = REGISTERS[gemm.consumers]
     boxed, straight = "d" in tiles, STRAIGHT.format(size=dtype(gemm.out).bits // 8)
     bits = {name: f"{tile.descriptor._replace(start=0).encode():#018x}" for name, tile in tiles.items()}
@@ -201,7 +201,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         a_bytes=tiles["a"].bytes,
         b_bytes=tiles["b"].bytes,
         instruction=row.id,
-        multiply=multiply.described_function(row, (gemm.a == "col", gemm.b == "row")),
+        multiply=multiply_described(row, (gemm.a == "col", gemm.b == "row")),
         store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _store_function(d, tiles["d"]) if boxed else ""),
         raster=pieces.RASTER.substitute(cluster=gemm.cluster),
         map_d=MAP_D if boxed else "",

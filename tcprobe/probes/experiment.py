@@ -20,8 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Bytes
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, Tables
+from tcprobe.layout.table import StructureHash, Table, Tables
 from tcprobe.probes.ptx import Kernel, Launch
 
 if TYPE_CHECKING:
@@ -171,6 +170,23 @@ class Dialogue(ABC):
         `words` describe the event.
         """
         return None
+
+
+@dataclass(frozen=True)
+class FormDialogue(Dialogue):
+    """What dialogues on one form share."""
+
+    row: Instruction
+
+    @property
+    def id(self) -> str:
+        """The form's id."""
+        return self.row.id
+
+    @property
+    def target(self) -> Target:
+        """The target that the form needs."""
+        return self.row.target
 
 
 def known_tables(instruction: Instruction, known_table: KnownTable, run_command: str) -> dict[str, Table]:

@@ -1,50 +1,81 @@
-"""What a fragment's section of the PTX ISA prints: formulas of row and column in the document's own variables.
+"""Formulas as sources print them, read from text: the number of every slot (lane, i).
 
-groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's elements.
+>>> from tcprobe.references.formulas import read_formula
+>>> read_formula("group + 8 if 4 <= i < 6 else member * 2 + (i & 1)").values([(0, 1), (9, 3), (9, 4)])
+(1, 3, 10)
+
+In the PTX ISA's variables: groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i
+counts a thread's elements. The text is parsed, never run.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
-from tcprobe.isa import inventory
-from tcprobe.isa.fragment import Fragment
-
-Map = Callable[[int, int], int]
-
-
-class FormulaRow(NamedTuple):
-    """A fragment of section 9.7.14.5 or 9.7.14.6. `with_a`: only of instructions with one of these types of A."""
-
-    shape: str
-    operands: str
-    types: str
-    section: str
-    row: Map
-    col: Map
-    layout: str | None = None
-    product: Map | None = None
-    with_a: str | None = None
-    printed_col: Map | None = None
-    erratum: str | None = None
-
-    def covers(self, fragment: Fragment) -> bool:
-        """Whether the section is about this fragment."""
-        a_type = inventory.instructions()[fragment.experiment].type("a")
-        return (
-            str(fragment.shape) == self.shape
-            and fragment.operand in self.operands
-            and fragment.type in self.types.split()
-            and self.layout in (None, fragment.layout)
-            and (self.product is None) == (fragment.products == 1)
-            and (self.with_a is None or a_type in self.with_a.split())
-        )
+VARIABLES: dict[str, Callable[[int, int], int]] = {
+    "lane": lambda lane, i: lane,
+    "tid": lambda lane, i: lane,
+    "group": lambda lane, i: lane >> 2,
+    "member": lambda lane, i: lane % 4,
+    "i": lambda lane, i: i,
+}
+_DO: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Eq: operator.eq,
+}
+StatedSlots = Sequence[tuple[int, int]]
 
 
-def group(lane: int) -> int:
-    """groupID."""
-    return lane >> 2
+class StatedFormula(NamedTuple):
+    """A formula and what was read of it."""
+
+    text: str
+    body: ast.expr
+
+    def values(self, slots: StatedSlots) -> tuple[int, ...]:
+        """Its value for each (lane, i)."""
+        return tuple(_values(self.body, slots))
 
 
-def member(lane: int) -> int:
-    """threadID_in_group."""
-    return lane % 4
+@cache
+def read_formula(cell: str) -> StatedFormula:
+    """The formula of a table's cell; ValueError for what is none."""
+    try:
+        formula = StatedFormula(cell, ast.parse(cell.strip(), mode="eval").body)
+    except SyntaxError:
+        raise ValueError("is not a formula such as group if i < 2 else group + 8") from None
+    formula.values([(0, 0)])
+    return formula
+
+
+def _values(node: ast.expr, slots: StatedSlots) -> list[int]:
+    match node:
+        case ast.Constant(value=int(number)):
+            return [number] * len(slots)
+        case ast.Name(id=name) if name in VARIABLES:
+            return [VARIABLES[name](*slot) for slot in slots]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _DO:
+            return list(map(_DO[type(op)], _values(left, slots), _values(right, slots)))
+        case ast.Compare(left=left, ops=ops, comparators=others) if {type(op) for op in ops} <= _DO.keys():
+            parts = [_values(part, slots) for part in (left, *others)]
+            each = [map(_DO[type(op)], parts[at], parts[at + 1]) for at, op in enumerate(ops)]
+            return [int(all(held)) for held in zip(*each, strict=True)]
+        case ast.BoolOp(op=ast.Or(), values=parts_of_or):
+            return [int(any(held)) for held in zip(*(_values(part, slots) for part in parts_of_or), strict=True)]
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            chosen = (_values(part, slots) for part in (test, body, orelse))
+            return [then if held else other for held, then, other in zip(*chosen, strict=True)]
+    raise ValueError(f"has {ast.unparse(node)!r}, which is no part of a formula in {', '.join(VARIABLES)}")

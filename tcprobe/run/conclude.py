@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tcprobe.errors import DataError, ProbeError
-from tcprobe.layout.predicted import anchor, read_slots
-from tcprobe.layout.structure_hash import StructureHash
+from tcprobe.layout.structure import anchor, read_slots
+from tcprobe.layout.table import StructureHash
 from tcprobe.probes.experiment import Conclusion, Context, Dialogue, Experiment, Readout
 from tcprobe.store import kinds
 from tcprobe.store.finding import Finding

@@ -22,7 +22,7 @@ from tcprobe.ask.descriptor import SharedTile, tile
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
-from tcprobe.isa.names import select_instructions, wrong
+from tcprobe.isa.names import search, select_instructions
 from tcprobe.isa.operand import FACTORS, Role
 from tcprobe.layout.descriptor import PERIOD, SWIZZLES
 from tcprobe.store.cell import Cell, selections
@@ -124,7 +124,7 @@ def verifiable(*patterns: str) -> list[Instruction]:
     instructions = select_instructions(*patterns)
     multiplies = [row for row in instructions if row.multiplies]
     if not multiplies:
-        raise wrong.no_multiply(instructions[0])
+        raise search.no_multiply(instructions[0])
     rows = [row for row in multiplies if not row.unprobed and not row.scales]
     if not rows:
         why = "is block-scaled" if multiplies[0].scales else "has operands in tensor memory"

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from tcprobe import numerics
 from tcprobe.arithmetic.formats import FORMATS
-from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.model import dot
-from tcprobe.arithmetic.parameters import Arithmetic
+from tcprobe.arithmetic.parameters import Arithmetic, types_of
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import INPUTS
@@ -41,7 +40,7 @@ class RandomFloats:
 
 def model_of(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
     """The parameters of a form's arithmetic; None for integers, and if no model gives every bit."""
-    if not types(instruction).is_float:
+    if not types_of(instruction).is_float:
         return None
     rule = numerics.find_model(instruction, arch, layers)
     return rule if isinstance(rule, Arithmetic) else None
@@ -51,7 +50,7 @@ def draw_floats(instruction: Instruction, rng: np.random.Generator, steps: int =
     """Random floats for `steps` multiplies along k; C as large as a sum."""
     size = [(matrix(instruction, name).rows, matrix(instruction, name).cols) for name in INPUTS]
     (m, stored), (k, n), _ = size
-    kinds = types(instruction)
+    kinds = types_of(instruction)
     shapes = (
         (kinds.a, (m, stored * steps), 1.0),
         (kinds.b, (k * steps, n), 1.0),
@@ -81,7 +80,7 @@ def in_slots(instruction: Instruction, random: RandomFloats) -> list[NDArray[np.
 
 def bits_by_model(instruction: Instruction, arithmetic: Arithmetic, random: RandomFloats) -> Bits:
     """D's bits (products, m, n), by multiplies along k in turn; D of one is C of the next."""
-    kinds, d, first = types(instruction), random.c, 0
+    kinds, d, first = types_of(instruction), random.c, 0
     stored, k = arithmetic.products, matrix(instruction, "b").rows
     for step in range(random.a.shape[2] // stored):
         a = random.a[:, :, None, first : first + stored]

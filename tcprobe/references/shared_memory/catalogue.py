@@ -14,9 +14,9 @@ import numpy as np
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import Arch
-from tcprobe.layout import spelling
 from tcprobe.layout.address import MOST_CELLS, Pair
 from tcprobe.layout.arrays import Ints
+from tcprobe.layout.swizzle import is_swizzle, swizzle_named
 from tcprobe.references.shared_memory import cute, cutlass, tma
 
 MOST_STRIDE = 1 << 20
@@ -63,7 +63,7 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
 
 def pattern(name: str, options: Options) -> tuple[Pair, Options]:
     """(extent after which a layout's pattern repeats, options with bits, 8 if none are given); UsageError without."""
-    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
+    named = swizzle_named(name) if is_swizzle(name) else None
     if named is None:
         atom = cute.resolve(name, options.bits)
         if atom is None:
@@ -122,7 +122,7 @@ def _cutlass(name: str, extent: Pair, options: Options) -> Tabulated | None:
 
 
 def _swizzle(name: str, extent: Pair, options: Options) -> Tabulated | None:
-    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
+    named = swizzle_named(name) if is_swizzle(name) else None
     if named is None:
         return None
     _refuse(name, "`base`", options.base, "offsets count from where the tile begins")

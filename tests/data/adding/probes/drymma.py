@@ -6,7 +6,7 @@ import numpy as np
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.layout.predicted import predict_hash
+from tcprobe.layout.structure import predict_hash
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, OfInstruction
