@@ -2,7 +2,7 @@
 
     formats, parameters     numbers and scales as bits; parameters, and which forms are alike
     model, gemm             the model; integers, products of matrices, error bounds
-    header                  the same in C++
+    header, numerics.h      the same in C++
 
 Nothing here depends on where parameters come from; `tcprobe.numerics` takes them from measurements.
 """

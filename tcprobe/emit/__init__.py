@@ -1,6 +1,6 @@
 """Layouts in the terms of other programs, one module for each format.
 
-    common                                        what formats share
+    common, and read.h, metadata.h, header.h      what formats share
     csv, json, markdown, latex, svg, svg_cute,
     svg_ptx                                       to read and to draw
     cuda, ptx, python, numpy, sympy, numba        code

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from importlib.resources import files
+from string import Template
+from typing import NamedTuple
 
 from tcprobe import __version__
 from tcprobe.code.cuda import (
@@ -37,48 +39,6 @@ from tcprobe.isa.sparsity import SINGLE, sparsity
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
-
-if TYPE_CHECKING:
-    pass
-
-
-READ_CUDA = """
-#ifndef TCPROBE_READ
-#define TCPROBE_READ
-namespace tcprobe {{
-/// Whether a map is the measured one: as `proven`, with all bits for a slot that is not read, and each column of a unit
-/// leading back.
-template <class L>
-TCPROBE_HD constexpr bool governs(unsigned long long hash, int span) {{
-  unsigned long long h = {offset}ull;
-  for (int lane = 0; lane < L::lanes; ++lane) {{
-    for (int i = 0; i < L::elements; ++i) {{
-      const int row = L::row(lane, i), col = L::col(lane, i);
-      const bool read = L::read(lane, i);
-      h = (h ^ (read ? static_cast<unsigned long long>((row * 65536ll + col) * 8) : ~0ull)) * {prime}ull;
-      for (int j = 0; read && j < span; ++j) {{
-        if (L::lane_of(row, col + j) != lane || L::i_of(row, col + j) != i) return false;
-      }}
-    }}
-  }}
-  return h == hash;
-}}
-/// A lane's register of scales S, 0 in bytes that are not read. `scale` holds S::rows x S::cols bytes row by row: of a
-/// row of A one for each block along k, of B for each block one for every column. Registers of several byte-ids and
-/// thread-ids can be joined by |, for they read different bytes.
-template <class S, class T>
-TCPROBE_HD constexpr unsigned scales(int lane, const T* scale) {{
-  unsigned found = 0;
-  for (int i = 0; i < S::elements; ++i) {{
-    if (S::read(lane, i)) {{
-      found |= static_cast<unsigned>(scale[S::row(lane, i) * S::cols + S::col(lane, i)]) << (i * S::slot_bits);
-    }}
-  }}
-  return found;
-}}
-}}  // namespace tcprobe
-#endif
-"""
 
 
 class BitMask(NamedTuple):
@@ -149,43 +109,6 @@ def lanes_in_words(cell: Cell) -> str:
     """The lanes that are read, in words: by a mask if there is one, else one by one."""
     slots = slots_matching(cell)
     return f"with {slots.lanes.condition('lane')}" if slots else ", ".join(map(str, lanes_read(cell)))
-
-
-METADATA_CUDA = """
-#ifndef TCPROBE_METADATA
-#define TCPROBE_METADATA
-namespace tcprobe {{
-/// The index fields of a sparse A. A row of A is cut into chunks of `positions` units, a unit being `span` columns next
-/// to each other; `fields` units of a chunk are stored, in the order of k, and a field of `bits` bits says which one a
-/// stored unit is: its index, 0 <= index < positions. Indices of a chunk have to ascend.
-template <int fields_, int positions_, int span_, int bits>
-struct indices {{
-  static constexpr int fields = fields_;
-  static constexpr int positions = positions_;
-  static constexpr int span = span_;
-  /// the column of A that stored column `col` is under an index: the row of B that it meets
-  TCPROBE_HD static constexpr int k(int col, int index) {{
-    return (col / (fields * span) * positions + index) * span + col % span;
-  }}
-  /// the bits of a register that say so in field i; sparse tf32 writes {zero} for 0 and {one} for 1
-  TCPROBE_HD static constexpr unsigned field(int i, int index) {{
-    return static_cast<unsigned>(fields > 1 ? index : index ? {one} : {zero}) << (i * bits);
-  }}
-}};
-/// A lane's register of metadata E, 0 where the lane is not read. `index` holds E::rows x (E::cols / E::span) indices
-/// row by row, one for each stored unit of A.
-template <class E, class I>
-TCPROBE_HD constexpr unsigned metadata(int lane, const I* index) {{
-  unsigned found = 0;
-  for (int i = 0; i < (E::read(lane) ? E::elements : 0); ++i) {{
-    const int unit = E::row(lane, i) * (E::cols / E::span) + E::col(lane, i) / E::span;
-    found |= E::field(i, static_cast<int>(index[unit]));
-  }}
-  return found;
-}}
-}}  // namespace tcprobe
-#endif
-"""
 
 
 def is_metadata(cell: Cell) -> bool:
@@ -271,6 +194,12 @@ def call_struct(instruction: Instruction, archs: Sequence[str], condition: str) 
     yield f"#if !defined(TCPROBE_ARCH) || {condition}"
     yield f"struct {name} : calls::{name} {{ {using} }};"
     yield "#endif"
+
+
+def cuda_text(name: str, **values: int) -> list[str]:
+    """Lines of C++ from NAME.h of this package, with values in the place of $names."""
+    text = (files("tcprobe.emit") / f"{name}.h").read_text("utf-8")
+    return Template(text).substitute(values).splitlines()
 
 
 def id_and_selector(cell: Cell) -> str:

@@ -64,8 +64,10 @@ def cell_runs(element_places: Iterable[ElementPlace]) -> tuple[CellRun, ...]:
     return tuple(sorted([*closed, *(run for mine in open_runs.values() for run in mine)]))
 
 
-def places_of_runs(runs: Sequence[CellRun]) -> list[ElementPlace]:
+def places_of_runs(element_runs: Sequence[CellRun]) -> list[ElementPlace]:
     """The inverse of `cell_runs`: every place of every element, sorted."""
     return sorted(
-        (run.row, run.col + j, run.cta, run.lane, run.bit + j * run.step) for run in runs for j in range(run.length)
+        (run.row, run.col + j, run.cta, run.lane, run.bit + j * run.step)
+        for run in element_runs
+        for j in range(run.length)
     )

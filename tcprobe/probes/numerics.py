@@ -5,10 +5,9 @@
 Forms that differ only in m, n and layout are measured together. The first is measured in full. The others multiply the
 same factors and must give the same bits; a warpgroup's forms also with A in shared memory.
 
-Random and adversarial products that prove the model; every result of a multiply is a case.
-
-Images take turns through the styles: any bits; numbers of similar size; sums that nearly cancel; two products that
-cancel beside small ones at every depth; subnormals and zeros; products below the least number of D; infinities and NaN.
+Every result of a multiply by random and adversarial products is a case. Images take turns through the styles: any bits;
+numbers of similar size; sums that nearly cancel; two products that cancel beside small ones at every depth; subnormals
+and zeros; products below the least number of D; infinities and NaN.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ from tcprobe.store.kinds.numerics import Body, WrongCase
 from tcprobe.system.pools import Pool
 
 Random = np.random.Generator
+KIND = "numerics"
 DRAWS = 120  # how often styles draw, if there are many images
 NEAR = 4  # exponents of numbers of similar size differ by at most twice as much
 FIRST_BELOW = 6  # bits between the smallest number of D and what a least exponent can cut
@@ -262,7 +262,6 @@ STYLES = (
 )
 
 
-KIND = "numerics"
 CASES = 100_000  # at least, of each arithmetic
 SHOWN = 8
 UNFIT_SHOWN = 64  # cases of a form that the model does not describe

@@ -26,7 +26,7 @@ from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import from_slots, into_slots, pack, unpack
 from tcprobe.probes.wgmma import k_bytes, places
-from tcprobe.probes.wgmma_kernels import Warpgroup, behind, copy_to_shared
+from tcprobe.probes.wgmma_kernels import Warpgroup, copy_to_shared, shared_operand
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
 
 LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
@@ -131,12 +131,12 @@ class TabledForm:
 
     def _memory(self, name: str, factor_lines: Bits) -> Bytes:
         """Lines along k, packed as a descriptor without swizzle needs them."""
-        operand = behind(self.row, name).held
+        operand = shared_operand(self.row, name).held
         line, k = places(operand.slot_bits, *factor_lines.shape[2:])
         return pack(np.ascontiguousarray(factor_lines[:, 0][:, line, k]), operand.slot_bits)
 
     def _from_memory(self, name: str, raw: Bytes) -> Bits:
-        operand = behind(self.row, name).held
+        operand = shared_operand(self.row, name).held
         size = (operand.rows, operand.cols) if name == "a_smem" else (operand.cols, operand.rows)
         line, k = places(operand.slot_bits, *size)
         lines = np.zeros((len(raw), *size), _word(operand.slot_bits))
@@ -222,7 +222,7 @@ def _warp_kernel(instruction: Instruction, name: str) -> str:
 
 
 def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
-    a, b = (behind(instruction, operand).held for operand in ("a_smem", "b_smem"))
+    a, b = (shared_operand(instruction, operand).held for operand in ("a_smem", "b_smem"))
     sizes = [factor.rows * factor.cols * factor.slot_bits // 8 for factor in (a, b)]
     d, op = instruction.fragment("d"), Warpgroup(instruction, "raw", "b_smem", ("k", "k"), 0)
     body = [

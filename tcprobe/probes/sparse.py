@@ -12,8 +12,6 @@ legal:
   values meanwhile, so an A slot that obeyed them too would be noticed
 
 C slots are set one at a time, with A = 0. Sparse tf32 allows only 0x4 and 0xE (PTX ISA 9.1, section 9.7.14.6.1).
-
-What the emulator does in place of the kernels of sparse multiplies, for any layouts and any map of metadata.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, pack, unpack
 from tcprobe.probes.sparse_decode import Sparse, b_images, decode, metadata_images, number_tables
@@ -116,7 +114,7 @@ def _add(words: Words, d_slots: Bytes, number: int, image_count: int) -> None:
 
 
 @dataclass(frozen=True)
-class SparseExperiment(OfInstruction):
+class SparseExperiment(FormExperiment):
     """An mma.sp, under all documented values of its selector."""
 
     def launches(self) -> list[Launch]:

@@ -1,4 +1,6 @@
-"""Operands of tcgen05.mma in tensor memory, measured by numbers and by one-hot operands.
+"""Operands of tcgen05.mma in tensor memory, measured by numbers and by one-hot operands; where tcgen05.cp writes.
+
+    tcprobe run --family tensor_memory
 
 - D: first A encodes the numbers of its elements and B has a single one in each column, which shows the element of A
   that each cell of D met. Then B encodes its numbers and A has a single one in each row. Both must agree about k. The
@@ -10,12 +12,8 @@
   column of each chunk, each column of B in one chunk. A last image tells the index fields of four bits apart
 
 Of what a multiply reads, a place counts if some element of D was computed from it. Only the layout of A and B in shared
-memory is assumed (`tensor_multiply_images`): descriptors' packed layout, whose addresses are those of rows, columns and
-k.
-
-Where operands of tcgen05.mma are in tensor memory, and where tcgen05.cp writes.
-
-    tcprobe run --family tensor_memory
+memory is assumed (`tensor_multiply_kernels`): descriptors' packed layout, whose addresses are those of rows, columns
+and k.
 
 On a GPU with tcgen05, a run without `family` makes these findings too. D depends on M, N and type: it is measured for
 every M, with the least, the largest and some N between. What does not depend on N is measured once for each M.
@@ -391,6 +389,7 @@ def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
     names = {operand.name for operand in instruction.operands}
     scaled = vectors(instruction) if "scale_a" in names else (0,)
     sizes = [int(n) for n in instruction.stated["n_values"]]
+    fields = {field.name: field for field in word(instruction.kind or "")}  # of the kind's instruction descriptor
     for m in map(int, instruction.stated["m_values"]):
         for n in (n for n in sizes if n in (sizes[0], sizes[-1], *SOME_N)):
             for kind in ("f32",) if scaled != (0,) else map(str, instruction.stated["d_types"]):
@@ -401,12 +400,7 @@ def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
             for selector in selectors(instruction, "e"):
                 yield PlaceExperiment("e", SizedMultiply(instruction, m, USUAL_N, wide, scaled[0], "e", selector))
         for vector, (name, some_n) in product(scaled if any(scaled) else (), SCALES.items()):
-            for n, selector in product((*some_n, sizes[-1]), _selectable(instruction, name, vector)):
+            field = fields["a_scale_id" if name == "scale_a" else "b_scale_id"]
+            selectable = [number for number in selectors(instruction, name, vector) if number in field.documented]
+            for n, selector in product((*some_n, sizes[-1]), selectable):
                 yield PlaceExperiment(name, SizedMultiply(instruction, m, n, "f32", vector, name, selector))
-
-
-def _selectable(instruction: Instruction, name: str, vector: int) -> list[int]:
-    """The selectors of scales that the kind's instruction descriptor has too."""
-    fields = {field.name: field for field in word(instruction.kind or "")}
-    there = fields["a_scale_id" if name == "scale_a" else "b_scale_id"].documented
-    return [selector for selector in selectors(instruction, name, vector) if selector in there]

@@ -11,12 +11,11 @@ from tcprobe.ask.compare import conventional
 from tcprobe.layout import csv
 from tcprobe.layout.grid import blocks
 from tcprobe.layout.runs import ranges
-from tcprobe.layout.table import Table
 from tcprobe.pages.machine_code import VersionStatement, differences, exceptions, refusals
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Fact, Facts
-from tcprobe.pages.site.markup import Links, ListPart, View
+from tcprobe.pages.site.markup import Links, ListPart, View, cells, list_page
 from tcprobe.pages.tables import spans
 from tcprobe.store import compilers, errata
 from tcprobe.store.cell import Cell
@@ -86,9 +85,8 @@ def _side(fact: Fact, cell: Cell) -> Json:
 def _count(compared_cells: list[Cell]) -> str:
     first, second = (side.table.inverse for side in compared_cells)
     both = set(first) & set(second)
-    return (
-        f"{sum(first[element] != second[element] for element in both)} of {len(both)} elements have different holders."
-    )
+    different = sum(first[element] != second[element] for element in both)
+    return f"{different} of {len(both)} elements have different holders."
 
 
 def _compared_kinds(facts: Facts) -> tuple[list[Json], list[list[int]]]:
@@ -111,12 +109,8 @@ def _compared_kinds(facts: Facts) -> tuple[list[Json], list[list[int]]]:
 def _compared_kind(facts: Facts, fact: Fact) -> tuple[Any, ...]:
     fragment = fact.fragment
     documented = sum(1 << facts.archs.index(arch) for arch, cell in fact.cells.items() if not cell.measured)
-    sizes = tuple((cell.fragment.shape.n, _elements(cell.table)) for cell in fact.sizes)
+    sizes = tuple((cell.fragment.shape.n, cell.table.space.axes[-1].size) for cell in fact.sizes)
     return fragment.slot_bits, fragment.register_bits, conventional(fragment), documented, sizes
-
-
-def _elements(table: Table) -> int:
-    return table.space.axes[-1].size
 
 
 def diff_page(facts: Facts) -> View:
@@ -200,14 +194,11 @@ def differences_part(facts: Facts) -> ListPart:
 
 def _difference(facts: Facts, audit: SavedAudit, saved_finding: SavedFinding) -> list[Links]:
     known_since = errata.since(saved_finding, audit.version, audit.earlier)
+    said = (f"{saved_finding.words}, {known_since}", "; ".join(saved_finding.first))
     return [
-        [(f"{audit.package} {audit.version}", "")],
-        [(saved_finding.name, "")],
+        *cells(f"{audit.package} {audit.version}", saved_finding.name),
         [_package_address(facts, saved_finding.fragment)],
-        [(f"{saved_finding.words}, {known_since}", "")],
-        [("; ".join(saved_finding.first), "")],
-        [(saved_finding.evidence, "")],
-        [(saved_finding.reported, "")],
+        *cells(*said, saved_finding.evidence, saved_finding.reported),
     ]
 
 
@@ -220,13 +211,7 @@ def _package_address(facts: Facts, id_: str) -> tuple[str, str]:
 
 def _audit(facts: Facts, saved_audits: Sequence[SavedAudit]) -> View:
     heads = ["Package", "Version", "Agree", "Differ", "Not covered"]
-    rows = [
-        [
-            [(text, "")]
-            for text in (audit.package, audit.version, str(audit.agree), str(audit.differ), str(audit.not_covered))
-        ]
-        for audit in saved_audits
-    ]
+    rows = [cells(a.package, a.version, a.agree, a.differ, a.not_covered) for a in saved_audits]
     agree, differ = (sum(getattr(audit, name) for audit in saved_audits) for name in ("agree", "differ"))
     sums = f"{agree} layouts agree, {differ} differ"
     shell = "\n".join(f"tcprobe audit {audit.package}" for audit in saved_audits)
@@ -236,10 +221,8 @@ def _audit(facts: Facts, saved_audits: Sequence[SavedAudit]) -> View:
         *([ListPart("What differs", "findings", "", differences.heads, differences.rows)] if differences.rows else []),
         ListPart("In the shell", "shell", "A package that is installed, or layouts of your own as CSV:", code=shell),
     ]
-    context = {"paragraphs": [HOW, f"Of {len(saved_audits)} packages: {sums}."], "parts": parts}
-    return View(
-        AUDIT, "list", "Audits of packages", "What Python packages state of layouts, against the tables", context
-    )
+    about = "What Python packages state of layouts, against the tables"
+    return list_page(AUDIT, "Audits of packages", about, [HOW, f"Of {len(saved_audits)} packages: {sums}."], parts)
 
 
 def _compilers(facts: Facts, survey: SavedSurvey) -> View:
@@ -249,7 +232,7 @@ def _compilers(facts: Facts, survey: SavedSurvey) -> View:
         f"{survey.tables} tables of fragments and {survey.lowerings} lowerings of instructions are the same in every "
         f"version that shows one; {len(survey.differing) or 'none'} differ."
     )
-    versions: list[list[Links]] = [[[(name, "")], [(spans(archs), "")]] for name, archs in survey.archs.items()]
+    versions = [cells(name, spans(archs)) for name, archs in survey.archs.items()]
     only = "A version that knows the arch does not show these: it is too old for them, or refuses them."
     parts = [
         ListPart("Versions", "versions", heads=["Version", "Archs"], rows=versions),
@@ -258,8 +241,8 @@ def _compilers(facts: Facts, survey: SavedSurvey) -> View:
         _statements_part(facts, "Refused, or not read", "refused", "", refusals(survey)),
         ListPart("In the shell", "shell", "The toolkits that you have:", code="tcprobe compilers"),
     ]
-    context = {"paragraphs": [about], "parts": parts}
-    return View(COMPILERS, "list", "Compilers", "What versions of ptxas agree on, and the exceptions", context)
+    title = "What versions of ptxas agree on, and the exceptions"
+    return list_page(COMPILERS, "Compilers", title, [about], parts)
 
 
 def _statements_part(
@@ -271,6 +254,6 @@ def _statements_part(
     for statement in lines:
         ids, more = words.some(statement.ids, NAMED)
         forms = [_package_address(facts, id_) for id_ in ids] + ([(f"{more} more", "")] if more else [])
-        row: list[Links] = [[(statement.what, "")], [(statement.archs, "")], forms, [(statement.versions, "")]]
-        rows.append([*row, [(statement.words, "")]] if len(heads) > 4 else row)
+        said = cells(statement.versions, statement.words)[: len(heads) - 3]
+        rows.append([*cells(statement.what, statement.archs), forms, *said])
     return ListPart(head, anchor, text, heads if rows else (), rows)

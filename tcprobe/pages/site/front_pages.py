@@ -16,7 +16,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.grid import blocks
 from tcprobe.pages.site import addresses, comparison_pages, data_files, instruction_pages, markup, number_pages, words
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
-from tcprobe.pages.site.markup import LinkList, ListPart, View
+from tcprobe.pages.site.markup import LinkList, ListPart, View, cells, list_page
 from tcprobe.references import claim_of, references
 from tcprobe.references.shared_memory.claims import CLAIMS
 from tcprobe.store.choose import Found
@@ -121,9 +121,7 @@ def shape_pages(facts: Facts) -> Iterator[View]:
         ]
         part = ListPart(heads=["Instruction", "Operands"], rows=lines)
         about = f"All forms of {title}, and their fragments"
-        yield View(
-            shape_address(family, shape), "list", title, about, {"paragraphs": [f"{len(rows)} forms."], "parts": [part]}
-        )
+        yield list_page(shape_address(family, shape), title, about, [f"{len(rows)} forms."], [part])
 
 
 def _rows(facts: Facts) -> list[Json]:
@@ -174,20 +172,15 @@ def arch_page(facts: Facts, name: str) -> View:
     for fact in present:
         kinds[words.SHORT[fact.kind(name)]] += len(fact.each)
     absent = [fact for fact in facts.facts.values() if name not in fact.cells]
+    heads = ["Evidence", "Fragments", "Layout", "Formula"]
     parts = [
-        ListPart(
-            "Layouts",
-            "layouts",
-            heads=["Evidence", "Fragments", "Layout", "Formula"],
-            rows=list(_by_layout(present, name)),
-        ),
-        ListPart("Absent", "absent", heads=["Why", "Fragments"], rows=list(_absent(absent, name))),
+        ListPart("Layouts", "layouts", "", heads, list(_by_layout(present, name))),
+        ListPart("Absent", "absent", "", ["Why", "Fragments"], list(_absent(absent, name))),
     ]
     counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
     about = f"{row.generation}, compute capability {row.compute_capability}. "
     about += f"{kinds.total()} fragments in registers have a table, every N counted: {counts}."
-    of_all = f"Of {facts.count_text}."
-    return View(addresses.arch(name), "list", name, about, {"paragraphs": [about, of_all], "parts": parts})
+    return list_page(addresses.arch(name), name, about, [about, f"Of {facts.count_text}."], parts)
 
 
 def _by_layout(present: list[Fact], name: str) -> Iterable[LinkRow]:
@@ -196,12 +189,8 @@ def _by_layout(present: list[Fact], name: str) -> Iterable[LinkRow]:
         key = (words.SHORT[fact.kind(name)], fact.cells[name].table.id, words.formula(fact.cells[name].table))
         lines.setdefault(key, []).append(fact)
     for (kind, layout, formula), facts in sorted(lines.items()):
-        yield [
-            [(kind, "")],
-            fact_links(facts, layout),
-            [(layout, addresses.layout(layout))],
-            [(formula.replace("\n", "; "), "")],
-        ]
+        page = [(layout, addresses.layout(layout))]
+        yield [*cells(kind), fact_links(facts, layout), page, *cells(formula.replace("\n", "; "))]
 
 
 def fact_links(linked_facts: Iterable[Fact], layout: str = "") -> LinkList:
@@ -216,7 +205,7 @@ def _absent(absent: list[Fact], name: str) -> Iterable[LinkRow]:
     for fact in absent:
         lines.setdefault(fact.why(name), []).append(fact)
     for why, facts in lines.items():
-        yield [[(why, "")], fact_links(facts)]
+        yield [*cells(why), fact_links(facts)]
 
 
 def maker_pages(facts: Facts) -> tuple[list[View], LinkList]:
@@ -234,8 +223,8 @@ def _maker(saved: Found) -> tuple[str, str]:
     """(words, address)."""
     p = saved.measured.provenance
     if saved.measured.method == "live":
-        said_ = f"{p['device']}, driver {p['driver']}"
-        return said_, addresses.device(said_)
+        device = f"{p['device']}, driver {p['driver']}"
+        return device, addresses.device(device)
     return p["compiler"], addresses.compiler(p["compiler"])
 
 
@@ -247,8 +236,7 @@ def _run(maker: tuple[str, str], measured_facts: list[tuple[Fact, Found]]) -> Vi
     rows = [
         [
             [(arch, addresses.arch(arch))],
-            [(words.SHORT.get(method, method), "")],
-            [(str(len(line_facts)), "")],
+            *cells(words.SHORT.get(method, method), len(line_facts)),
             fact_links({fact.id: fact for fact in line_facts}.values()),
         ]
         for (arch, method), line_facts in lines.items()
@@ -257,40 +245,28 @@ def _run(maker: tuple[str, str], measured_facts: list[tuple[Fact, Found]]) -> Vi
         key: sorted({saved.measured.provenance[key] for _, saved in measured_facts})
         for key in ("cuda", "compiler", "tcprobe")
     }
+    made = [[*cells(key), [(text, "") for text in texts]] for key, texts in provenance.items()]
     parts = [
-        ListPart("Tables", "tables", heads=["Arch", "Method", "Tables", "Fragments"], rows=rows),
-        ListPart(
-            "Made with",
-            "made",
-            heads=["What", "Which"],
-            rows=[[[(key, "")], [(text, "") for text in texts]] for key, texts in provenance.items()],
-        ),
+        ListPart("Tables", "tables", "", ["Arch", "Method", "Tables", "Fragments"], rows),
+        ListPart("Made with", "made", "", ["What", "Which"], made),
     ]
-    return View(page, "list", title, f"What was measured by {title}", {"paragraphs": [], "parts": parts})
+    return list_page(page, title, f"What was measured by {title}", [], parts)
 
 
 def errata_page(facts: Facts) -> View:
     """Known errors of the sources that tables are compared with."""
     heads = ["Source", "Place", "What is wrong"]
-    said_ = [_plain_cells(r.NAME, f.where, f.words, f.pattern) for r in references() for f in r.ERRATA]
-    claims = [_plain_cells(c.source, c.words, c.verdict) for c in CLAIMS]
+    statements = [cells(r.NAME, f.where, f.words, f.pattern) for r in references() for f in r.ERRATA]
+    claims = [cells(c.source, c.words, c.verdict) for c in CLAIMS]
     parts = [
         ListPart("Layouts", "layouts", heads=[*heads, "Fragments"], rows=list(_erratum_rows(facts))),
         *([packages] if (packages := comparison_pages.differences_part(facts)).rows else []),
-        ListPart("Statements", "statements", heads=[*heads, "Pattern"], rows=said_),
+        ListPart("Statements", "statements", heads=[*heads, "Pattern"], rows=statements),
         ListPart("Shared memory", "shared", heads=["Source", "Statement", "Verdict"], rows=claims),
-        ListPart(
-            "Sources", "sources", heads=["Name", "What"], rows=[_plain_cells(r.NAME, r.SOURCE) for r in references()]
-        ),
+        ListPart("Sources", "sources", "", ["Name", "What"], [cells(r.NAME, r.SOURCE) for r in references()]),
     ]
     text = "Each layout that a source states is compared slot by slot, or by its structure tensor. Where one errs:"
-    context = {"paragraphs": [text], "parts": parts}
-    return View("errata.html", "list", "Errata", "Known errors of manuals and libraries", context)
-
-
-def _plain_cells(*texts: str) -> LinkRow:
-    """Cells without links."""
-    return [[(text, "")] for text in texts]
+    return list_page("errata.html", "Errata", "Known errors of manuals and libraries", [text], parts)
 
 
 def _erratum_rows(facts: Facts) -> Iterable[LinkRow]:
@@ -301,7 +277,7 @@ def _erratum_rows(facts: Facts) -> Iterable[LinkRow]:
             if not isinstance(claim, str) and claim.erratum:
                 by_claim.setdefault((reference.NAME, claim.where, claim.erratum), []).append(fact)
     for key, claim_facts in by_claim.items():
-        yield [*([(text, "")] for text in key), fact_links(claim_facts)]
+        yield [*cells(*key), fact_links(claim_facts)]
 
 
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"

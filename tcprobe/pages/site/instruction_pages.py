@@ -37,13 +37,14 @@ def instruction_page(facts: Facts, name: str) -> View:
     remote = {name: o for name, o in remote.items() if name not in by_operand}
     every_n = any(fact.sizes for fact in by_operand.values())
     operands = {o: _data(by_operand[o]) for o in by_operand} | {name: _remote(name, o) for name, o in remote.items()}
+    drawn = {"products": row.products, "drawn": [*composed, *remote]}
     context = {
         "every_n": every_n,
         "arch": arch,
         "axis": words.axis(row.fragments[0]),
         "what": words.what_it_does(row, every_n),
         "targets": words.targets(row),
-        "strip": [name for name in facts.archs if _there(by_operand, name)],
+        "strip": [name for name in facts.archs if all(name in fact.cells for fact in by_operand.values())],
         "operands": [_operand(by_operand[o], cell, arch) for o, cell in cells.items()],
         "drawn": [_picture(o, cells.get(o)) for o in [*composed, *remote]],
         "multiplies": row.multiplies,
@@ -52,16 +53,7 @@ def instruction_page(facts: Facts, name: str) -> View:
         "lowered": words.lowerings(facts, row),
         "ptx": _ptx(row, [cell for cell in cells.values() if cell]),
         "numbers": number_pages.numbers(facts, row),
-        "data": markup.data(
-            {
-                "kind": "instruction",
-                "main": arch,
-                "operands": operands,
-                "products": row.products,
-                "drawn": [*composed, *remote],
-                **_sparse(row),
-            }
-        ),
+        "data": markup.data({"kind": "instruction", "main": arch, "operands": operands, **drawn, **_sparse(row)}),
     }
     title = name if every_n else row.name
     return View(addresses.instruction(name), "instruction", title, "", context)
@@ -70,10 +62,6 @@ def instruction_page(facts: Facts, name: str) -> View:
 def _cell(fact: Fact, arch: str) -> Cell | None:
     """What is drawn of a fact on an arch: of one for every N that of the smallest."""
     return fact.sizes[0] if fact.sizes else fact.cells.get(arch)
-
-
-def _there(by_operand: dict[str, Fact], arch: str) -> bool:
-    return all(arch in fact.cells for fact in by_operand.values())
 
 
 def _operand(fact: Fact, cell: Cell | None, arch: str) -> Json:
@@ -91,8 +79,7 @@ def _operand(fact: Fact, cell: Cell | None, arch: str) -> Json:
 
 
 def _picture(operand: str, cell: Cell | None) -> dict[str, str]:
-    name = operand.upper() if len(operand) == 1 else operand
-    return {"key": operand, "name": name, "picture": picture_of(cell) if cell else ""}
+    return {"key": operand, "name": words.name_of(operand), "picture": picture_of(cell) if cell else ""}
 
 
 def _data(fact: Fact) -> Json:

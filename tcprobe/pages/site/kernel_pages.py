@@ -17,7 +17,7 @@ from tcprobe.kernel.explain import RowColK, explain
 from tcprobe.kernel.gemm import GemmKernel, GemmOptions, gemm
 from tcprobe.pages.site import addresses, markup
 from tcprobe.pages.site.facts import Facts, for_every_n
-from tcprobe.pages.site.markup import ListPart, View
+from tcprobe.pages.site.markup import ListPart, View, list_page
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
@@ -229,7 +229,7 @@ def _paths_index(kernels: Sequence[KernelPages]) -> View:
         for kernel_pages in kernels
     ]
     parts = [ListPart("Kernels", "kernels", heads=["Kernel", "A", "B", "D"], rows=rows)]
-    return View(PATHS_PAGE, "list", "One element's path", about, {"paragraphs": [about], "parts": parts})
+    return list_page(PATHS_PAGE, "One element's path", about, [about], parts)
 
 
 def _kind(step_name: str) -> str:
@@ -243,22 +243,15 @@ def _path_page(facts: Facts, kernel_pages: KernelPages) -> View:
         f"{kernel.name}: tiles of {'x'.join(map(str, kernel.gemm.tile))}, {kernel.block[0]} threads, "
         f"{kernel.gemm.stages} stages in shared memory."
     )
-    linked = [
-        ("The kernel's code", kernel_pages.code),
-        ("All kernels", PATHS_PAGE),
-        *multiply_links(facts, kernel_pages),
-    ]
+    linked = [("The kernel's code", kernel_pages.code), ("All kernels", PATHS_PAGE)]
+    linked += multiply_links(facts, kernel_pages)
     row, col, k = SHOWN
     context = {
         "words": words,
         "links": linked,
         "boxes": [(key, label, value) for (key, label), value in zip(BOXES, SHOWN, strict=True)],
         "ways": [
-            {
-                "operand": operand,
-                "element": way["element"],
-                "steps": [(step, _bank(step)) for step in way["steps"]],
-            }
+            {"operand": operand, "element": way["element"], "steps": [(step, _bank(step)) for step in way["steps"]]}
             for operand, way in zip(MULTIPLIED, explain(kernel, SHOWN), strict=True)
         ],
         "product": f"D(row, col) += A(row, k) B(k, col) in {kernel.gemm.instruction.id}.",

@@ -133,6 +133,21 @@ class ListPart(NamedTuple):
     sorts: bool = False
 
 
+def list_page(page: str, title: str, about: str, paragraphs: Sequence[str], list_parts: Sequence[ListPart]) -> View:
+    """A page of paragraphs and of lists."""
+    return View(page, "list", title, about, {"paragraphs": paragraphs, "parts": list_parts})
+
+
+def filled(list_parts: Sequence[ListPart]) -> list[ListPart]:
+    """The parts that have anything below their heads."""
+    return [part for part in list_parts if part.rows or part.links or part.code]
+
+
+def cells(*texts: object) -> list[LinkList]:
+    """A row of a table of texts without links."""
+    return [[(str(text), "")] for text in texts]
+
+
 def render(view: View) -> str:
     """The text of a page; links in it are relative to its own folder."""
     root = "../" * view.page.count("/")

@@ -17,7 +17,7 @@ from tcprobe.isa.operand import INPUTS
 from tcprobe.pages.numbers import NUMERICS, PARAMETER_HEADS, parameters
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts, for_every_n
-from tcprobe.pages.site.markup import Links, ListPart, View
+from tcprobe.pages.site.markup import Links, ListPart, View, cells, filled, list_page
 from tcprobe.store.kinds.cost import Point
 from tcprobe.values import Json
 
@@ -122,9 +122,6 @@ def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
                 yield {"arch": arch, "lines": list(numerics.facts)}
 
 
-# tables
-
-
 def number_pages(facts: Facts) -> list[View]:
     """The tables of cost and of arithmetic, as far as somebody measured."""
     tables = [
@@ -133,9 +130,7 @@ def number_pages(facts: Facts) -> list[View]:
         (NUMERICS_PAGE, "What multiplies compute", ARITHMETIC, _numeric_parts(facts)),
     ]
     return [
-        View(page, "list", title, f"{title}, as measured", {"paragraphs": [words], "parts": parts})
-        for page, title, words, parts in tables
-        if parts
+        list_page(page, title, f"{title}, as measured", [words], parts) for page, title, words, parts in tables if parts
     ]
 
 
@@ -144,47 +139,29 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
     for arch in archs(facts.layers):
         measured = {cost.id: cost for cost in costs_of.costs([], arch, facts.layers)}
         plain = [cost for cost in measured.values() if isinstance(cost.body.latency, dict) and not _is_wmma(cost)]
-        moves = [
-            cost
-            for cost in measured.values()
-            if isinstance(cost.body.interval, Point) and not isinstance(cost.body.latency, dict)
-        ]
-        copies = [cost for cost in measured.values() if cost.body.interval is None and cost.body.round_trip]
+        multiplies = [_multiply(facts, cost) for cost in plain]
+        on_moves = (cost for cost in measured.values() if not isinstance(cost.body.latency, dict))
+        moves = [_move(facts, cost) for cost in on_moves if isinstance(cost.body.interval, Point)]
+        copies = [_copy(cost) for cost in measured.values() if cost.body.interval is None and cost.body.round_trip]
+        by_n = ["Instruction", "A", *(f"N = {n}" for n in SHOWN_N)]
+        move_heads, copy_heads = ["Instruction", "Latency", "One warp", "SM"], ["Instruction", "Cycles by bytes"]
         evidence = next(iter(measured.values())).evidence
         parts += [
             ListPart(
-                f"{arch}: multiplies of a warp",
-                f"{arch}-warp",
-                f"{arch}, {evidence}.",
-                HEADS,
-                [_multiply(facts, cost) for cost in plain],
-                sorts=True,
+                f"{arch}: multiplies of a warp", f"{arch}-warp", f"{arch}, {evidence}.", HEADS, multiplies, sorts=True
             ),
             ListPart(
                 f"{arch}: multiplies of a warpgroup, by N",
                 f"{arch}-warpgroup",
                 "Cycles between two of them.",
-                ["Instruction", "A", *(f"N = {n}" for n in SHOWN_N)],
+                by_n,
                 [*_groups(facts, measured)],
                 sorts=True,
             ),
-            ListPart(
-                f"{arch}: moves",
-                f"{arch}-moves",
-                "",
-                ["Instruction", "Latency", "One warp", "SM"],
-                [_move(facts, cost) for cost in moves],
-                sorts=True,
-            ),
-            ListPart(
-                f"{arch}: bulk copies",
-                f"{arch}-copies",
-                "From issue to the end of waiting.",
-                ["Instruction", "Cycles by bytes"],
-                [_copy(cost) for cost in copies],
-            ),
+            ListPart(f"{arch}: moves", f"{arch}-moves", "", move_heads, moves, sorts=True),
+            ListPart(f"{arch}: bulk copies", f"{arch}-copies", "From issue to the end of waiting.", copy_heads, copies),
         ]
-    return [part for part in parts if part.rows]
+    return filled(parts)
 
 
 def _wmma_parts(facts: Facts) -> list[ListPart]:
@@ -250,40 +227,20 @@ def _numeric_parts(facts: Facts) -> list[ListPart]:
     parts = []
     for arch in facts.archs:
         findings = [sourced.finding for sourced in facts.layers.findings(NUMERICS, arch).values()]
-        floats = [
-            [
-                _instruction_link(facts, finding.subject),
-                *([(text, "")] for text in parameters(finding.body.floats)),
-                [(f"{finding.body.wrong} of {finding.body.random}", "")],
-            ]
-            for finding in findings
-            if finding.body.floats
-        ]
-        whole = [
-            [
-                _instruction_link(facts, finding.subject),
-                [(finding.body.integers.overflow, "")],
-                [(finding.body.integers.satfinite or "-", "")],
-                [(f"{finding.body.wrong} of {finding.body.random}", "")],
-            ]
-            for finding in findings
-            if finding.body.integers
-        ]
-        unfit = [
-            [_instruction_link(facts, finding.subject), [(finding.body.unfit, "")]]
-            for finding in findings
-            if finding.body.unfit
-        ]
+        floats, whole, unfit = list[list[Links]](), list[list[Links]](), list[list[Links]]()
+        for finding in findings:
+            body, form = finding.body, _instruction_link(facts, finding.subject)
+            wrong = f"{body.wrong} of {body.random}"
+            if body.floats:
+                floats.append([form, *cells(*parameters(body.floats), wrong)])
+            if body.integers:
+                whole.append([form, *cells(body.integers.overflow, body.integers.satfinite or "-", wrong)])
+            if body.unfit:
+                unfit.append([form, *cells(body.unfit)])
+        exact, heads = "Sums are exact.", ["Form", "Beyond 32 bits", "With .satfinite", "Wrong of cases"]
         parts += [
             ListPart(f"{arch}: floats", f"{arch}-floats", "", PARAMETER_HEADS[:-1], floats, sorts=True),
-            ListPart(
-                f"{arch}: integers",
-                f"{arch}-integers",
-                "Sums are exact.",
-                ["Form", "Beyond 32 bits", "With .satfinite", "Wrong of cases"],
-                whole,
-                sorts=True,
-            ),
+            ListPart(f"{arch}: integers", f"{arch}-integers", exact, heads, whole, sorts=True),
             ListPart(f"{arch}: no model", f"{arch}-unfit", "", ["Form", "Why"], unfit),
         ]
-    return [part for part in parts if part.rows]
+    return filled(parts)

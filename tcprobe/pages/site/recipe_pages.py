@@ -30,7 +30,7 @@ from tcprobe.isa.operand import FACTORS
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.kernel_pages import KernelPages, multiply_links
-from tcprobe.pages.site.markup import Links, ListPart, View
+from tcprobe.pages.site.markup import Links, ListPart, View, cells, list_page
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.names import find_cell
@@ -88,10 +88,8 @@ def _conversion_answer(pair: tuple[str, str], arch: str, permuted: bool, layers:
     source, target = (_cell(name, arch, layers) for name in pair)
     conversion = convert(with_register_type(source, None), target, permute_k=permuted)
     tiles = conversion.tiling
-    lines = [
-        f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
-    ]
-    return RecipeAnswer([*lines, *moves(conversion), *_origins(tiles.source, tiles.target)], header([conversion]))
+    line = f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
+    return RecipeAnswer([line, *moves(conversion), *_origins(tiles.source, tiles.target)], header([conversion]))
 
 
 def _origins(*cells: Cell) -> list[str]:
@@ -251,8 +249,7 @@ def recipes() -> tuple[Recipe, ...]:
         Recipe(
             "p-as-a",
             "P as A: an accumulator as the next multiply's operand",
-            "Attention multiplies P = softmax(Q K) by V. P is in the registers of an accumulator; the next "
-            "multiply "
+            "Attention multiplies P = softmax(Q K) by V. P is in the registers of an accumulator; the next multiply "
             "needs it as A. What has to move between lanes, if anything:",
             tuple(_p_as_a()),
         ),
@@ -266,33 +263,29 @@ def recipes() -> tuple[Recipe, ...]:
         Recipe(
             "causal-mask",
             "Causal mask on registers",
-            "Keep D[row][col] where row + row0 >= col + col0, where the tile begins at (row0, col0), and fill "
-            "the others "
-            "with -inf: comparisons of a lane's number, no memory.",
+            "Keep D[row][col] where row + row0 >= col + col0, where the tile begins at (row0, col0), and fill the "
+            "others with -inf: comparisons of a lane's number, no memory.",
             tuple(_causal()),
         ),
         Recipe(
             "epilogue",
             "Epilogue by stmatrix",
-            "The accumulator is converted and stored into shared memory by stmatrix, in matrices of 8 x 8, "
-            "from where "
+            "The accumulator is converted and stored into shared memory by stmatrix, in matrices of 8 x 8, from where "
             "TMA or wide stores take it:",
             tuple(_epilogue()),
         ),
         Recipe(
             "repacked-weights",
             "Repacked weights: 4 and 8 bits",
-            "Quantised weights are stored in an order in which a lane's elements of several k steps are one "
-            "16-byte load, "
-            "and are converted in registers:",
+            "Quantised weights are stored in an order in which a lane's elements of several k steps are one 16-byte "
+            "load, and are converted in registers:",
             tuple(_weights()),
         ),
         Recipe(
             "ldmatrix",
             "ldmatrix of A and B",
             "A tile of 64 x 64 goes from global memory into swizzled shared memory, and by ldmatrix into the "
-            "fragments, "
-            "without bank conflicts:",
+            "fragments, without bank conflicts:",
             tuple(_ldmatrix(HALVES)),
         ),
         Recipe(
@@ -325,19 +318,17 @@ def recipe_links(facts: Facts) -> list[tuple[str, str]]:
     return [("Recipes with code", RECIPES_PAGE)] if facts.layers.with_published else []
 
 
-def _recipes_index(pages: Sequence[View], kernels: Sequence[KernelPages]) -> View:
+def _recipes_index(shown_pages: Sequence[View], kernels: Sequence[KernelPages]) -> View:
     about = (
         "What kernel authors ask for, answered for common types and archs: the answer in words, and the code as the "
         "command prints it."
     )
-    listed: Links = [(page.title, page.page) for page in pages]
+    listed: Links = [(page.title, page.page) for page in shown_pages]
     codes: Links = [(kernel_pages.head, kernel_pages.code) for kernel_pages in kernels]
     parts = [ListPart("Recipes", "recipes", links=listed)]
     parts += [ListPart("Code of kernels", "code", links=codes)] if codes else []
-    context = {"paragraphs": [about], "parts": parts}
-    return View(
-        RECIPES_PAGE, "list", "Recipes", "Code for attention, epilogues, quantised weights and whole kernels", context
-    )
+    title = "Code for attention, epilogues, quantised weights and whole kernels"
+    return list_page(RECIPES_PAGE, "Recipes", title, [about], parts)
 
 
 def _recipe(facts: Facts, recipe: Recipe) -> View | None:
@@ -372,39 +363,30 @@ def _kernels_page(kernels: Sequence[KernelPages]) -> View:
         "and register comes from a table."
     )
     heads = ["Kernel", "Multiply", "Tile", "Threads", "Shared memory", "One element's path"]
-    rows = [
-        [
-            [(kernel_pages.head, kernel_pages.code)],
-            [(kernel_pages.kernel.gemm.instruction.id, "")],
-            [("x".join(map(str, kernel_pages.kernel.gemm.tile)), "")],
-            [(str(kernel_pages.kernel.block[0]), "")],
-            [(f"{kernel_pages.kernel.shared_bytes} bytes", "")],
-            [("step by step", kernel_pages.way)],
-        ]
-        for kernel_pages in kernels
-    ]
+    rows = []
+    for kernel_pages in kernels:
+        kernel, plan = kernel_pages.kernel, kernel_pages.kernel.gemm
+        sizes = ("x".join(map(str, plan.tile)), kernel.block[0], f"{kernel.shared_bytes} bytes")
+        way = [("step by step", kernel_pages.way)]
+        rows.append([[(kernel_pages.head, kernel_pages.code)], *cells(plan.instruction.id, *sizes), way])
     shell = "\n".join(kernel_pages.command for kernel_pages in kernels)
     parts = [
         ListPart("Kernels", "kernels", heads=heads, rows=rows, sorts=True),
         ListPart("In the shell", "shell", code=shell),
     ]
-    return View(KERNEL, "list", "Whole kernels: GEMM", about, {"paragraphs": [about], "parts": parts})
+    return list_page(KERNEL, "Whole kernels: GEMM", about, [about], parts)
 
 
 def _kernel_page(facts: Facts, kernel_pages: KernelPages) -> View:
     kernel = kernel_pages.kernel
     head, *lines = kernel.launch_lines()
-    words = f"{head}."
+    words, links = f"{head}.", multiply_links(facts, kernel_pages)
     case: Json = {
         "head": kernel_pages.head,
         "anchor": "code",
         "command": kernel_pages.command,
         "lines": [*lines, *kernel.gemm.evidence],
-        "links": [
-            *multiply_links(facts, kernel_pages),
-            ("One element's path, step by step", kernel_pages.way),
-            ("All kernels", KERNEL),
-        ],
+        "links": [*links, ("One element's path, step by step", kernel_pages.way), ("All kernels", KERNEL)],
         "code": kernel.source,
     }
     title = f"GEMM kernel: {kernel_pages.head}"

@@ -16,7 +16,7 @@ from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.pages.site import addresses, markup
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.markup import LinkList, ListPart, View, colour
+from tcprobe.pages.site.markup import ListPart, View, colour, list_page
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -76,32 +76,18 @@ ACCESSES = (
 def shared_memory_pages(facts: Facts) -> list[View]:
     """All pages, their list first."""
     rules = rules_for(None, facts.layers)
-    swizzles, accesses = (
-        [_swizzle(mode) for mode in TMA],
-        [_access(facts, access, rules) for access in ACCESSES if _there(facts, access)],
-    )
+    swizzles = [_swizzle(mode) for mode in TMA]
+    there = [access for access in ACCESSES if access.fragment is None or access.fragment in facts.facts]
+    accesses = [_access(facts, access, rules) for access in there]
     parts = [
-        ListPart("Swizzles", "swizzles", links=_access_links(swizzles)),
-        ListPart("Accesses, phase by phase", "accesses", links=_access_links(accesses)),
+        ListPart("Swizzles", "swizzles", links=[(view.title, view.page) for view in swizzles]),
+        ListPart("Accesses, phase by phase", "accesses", links=[(view.title, view.page) for view in accesses]),
     ]
     rule = "The lanes of an access form phases; a phase takes as many passes as its fullest bank has distinct words."
     words = f"Shared memory has 32 banks of 4 bytes. {rule} The rule is {rules.evidence}."
-    index = View(
-        "s/index.html",
-        "list",
-        "Shared memory",
-        "Swizzles by bank, and bank conflicts phase by phase",
-        {"paragraphs": [words], "parts": parts},
-    )
+    about = "Swizzles by bank, and bank conflicts phase by phase"
+    index = list_page("s/index.html", "Shared memory", about, [words], parts)
     return [index, *swizzles, *accesses]
-
-
-def _there(facts: Facts, shown_access: Access) -> bool:
-    return shown_access.fragment is None or shown_access.fragment in facts.facts
-
-
-def _access_links(drawn: list[View]) -> LinkList:
-    return [(view.title, view.page) for view in drawn]
 
 
 def _swizzle(mode_name: str) -> View:
@@ -116,23 +102,15 @@ def _swizzle(mode_name: str) -> View:
         "passes": "once" if passes == 1 else f"{passes} times",
         "command": f"tcprobe swizzle draw {mode_name} --extent 64,8 --bits 16",
     }
-    return View(
-        addresses.shared_memory_page(f"swizzle {mode_name}"),
-        "swizzle",
-        mode_name,
-        f"{mode_name} drawn by bank",
-        context,
-    )
+    page = addresses.shared_memory_page(f"swizzle {mode_name}")
+    return View(page, "swizzle", mode_name, f"{mode_name} drawn by bank", context)
 
 
 def _banks(offset_lines: list[list[int]]) -> Markup:
     from markupsafe import Markup
 
     heads = "".join(f"<th>{piece * PIECE}</th>" for piece in range(len(offset_lines[0])))
-    rows = "".join(
-        f"<tr><th>{number}</th>" + "".join(_bank(offset) for offset in row) + "</tr>"
-        for number, row in enumerate(offset_lines)
-    )
+    rows = "".join(f"<tr><th>{number}</th>{''.join(map(_bank, row))}</tr>" for number, row in enumerate(offset_lines))
     return Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
 
 
@@ -147,11 +125,9 @@ def _access(facts: Facts, shown_access: Access, rules: BankRules) -> View:
     walked = walk(parsed, tile, slots)
     cases = [_case(cost(walked, tile, parse_shared(how), rules), how) for how in shown_access.shared]
     size, type_, lines = shown_access.tile
-    fragment_text = f"{shown_access.fragment} " if shown_access.fragment else ""
-    type_text = f"--type {type_} " if not shown_access.fragment else ""
-    command = (
-        f"tcprobe banks {fragment_text}--tile {size} {type_text}--global {lines} --shared {shown_access.shared[0]}"
-    )
+    named = f"{shown_access.fragment} " if shown_access.fragment else ""
+    of_type = f"--type {type_} " if not shown_access.fragment else ""
+    command = f"tcprobe banks {named}--tile {size} {of_type}--global {lines} --shared {shown_access.shared[0]}"
     command += f" --with {shown_access.access}"
     context = {"words": shown_access.words, "evidence": rules.evidence, "cases": cases, "command": command}
     title = f"{shown_access.access}: {shown_access.name}"
@@ -172,12 +148,8 @@ def _phase(phase: Phase) -> Json:
     lanes = f"lanes {phase.lanes[0]} to {phase.lanes[-1]}"
     passes = f"{phase.passes} pass{'es' if phase.passes != 1 else ''}"
     meetings = [str(collision) for collision in phase.collisions]
-    words = (
-        f"{lanes[:1].upper()}{lanes[1:]}: {passes}"
-        + (f"; {meetings[0]}" if meetings else "; no two lanes meet in a bank")
-        + "."
-    )
-    return {"words": words, "grid": _meetings(phase)}
+    met = meetings[0] if meetings else "no two lanes meet in a bank"
+    return {"words": f"{lanes[:1].upper()}{lanes[1:]}: {passes}; {met}.", "grid": _meetings(phase)}
 
 
 def _meetings(phase: Phase) -> Markup:
@@ -225,10 +197,5 @@ def playground(facts: Facts) -> View:
         "accesses": swept,
         "data": markup.data({"kind": "banks", "types": types, "rules": by_access}),
     }
-    return View(
-        addresses.PLAYGROUND,
-        "banks",
-        "Bank conflicts of a tile",
-        "Swizzles and padding tried out, by the measured rule",
-        context,
-    )
+    about = "Swizzles and padding tried out, by the measured rule"
+    return View(addresses.PLAYGROUND, "banks", "Bank conflicts of a tile", about, context)

@@ -19,7 +19,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.pages.site import addresses, words
 from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Facts
-from tcprobe.pages.site.markup import Links, ListPart, View
+from tcprobe.pages.site.markup import Links, ListPart, View, cells, filled, list_page
 from tcprobe.pages.tables import spans
 from tcprobe.references.memory_operand import LANES
 from tcprobe.store.choose import Layers
@@ -109,13 +109,13 @@ def _placement_text(placement: Placement) -> str:
 def _regions(placement: Placement) -> Iterator[Region]:
     """The operand's cells as few rectangles: lanes whose lines follow each other over the same columns."""
     statement, across = placement.statement, placement.operand.name == "scale_b"
-    cells: dict[tuple[int, int], dict[int, int]] = {}
+    lines_by_lane: dict[tuple[int, int], dict[int, int]] = {}
     for row, col in product(range(statement.rows), range(statement.cols)):
         line = col if across else row
         for place in placement.places(row, col):
-            lines = cells.setdefault((place.cta, place.lane), {})
+            lines = lines_by_lane.setdefault((place.cta, place.lane), {})
             lines[place.column] = min(line, lines.get(place.column, line))
-    runs = sorted(run for (cta, lane), lines in cells.items() for run in _runs(cta, lane, lines))
+    runs = sorted(run for (cta, lane), lines in lines_by_lane.items() for run in _runs(cta, lane, lines))
     region: Region | None = None
     for cta, column, columns, lane, line in runs:
         like = region and (region.cta, region.column, region.columns) == (cta, column, columns)
@@ -167,15 +167,10 @@ def load_rows(facts: Facts) -> list[Sequence[Links]]:
         if not (fragment.id.startswith("tcgen05.ld.") and fragment.operand == "d"):
             continue
         drawn = picture_of(fact.main)
-        rows.append(
-            [
-                [(fragment.id, addresses.fact(fact.id))],
-                [(f"{fragment.rows} lanes x {fragment.cols} column{'s' * (fragment.cols > 1)}", "")],
-                [(str(fragment.registers), "")],
-                [(words.formula(fact.main.table).replace("\n", "; "), "")],
-                [("picture", drawn)] if drawn else [("-", "")],
-            ]
-        )
+        size = f"{fragment.rows} lanes x {fragment.cols} column{'s' * (fragment.cols > 1)}"
+        formula = words.formula(fact.main.table).replace("\n", "; ")
+        picture = [("picture", drawn)] if drawn else [("-", "")]
+        rows.append([[(fragment.id, addresses.fact(fact.id))], *cells(size, fragment.registers, formula), picture])
     return rows
 
 
@@ -193,82 +188,47 @@ def bare_pages(facts: Facts) -> Iterator[View]:
 def _tensor_memory_page(facts: Facts) -> View:
     heads = ["Load", "A warp takes", "Registers", "Formula", "Drawn"]
     shapes = load_rows(facts)
+    bare = [(id_, addresses.instruction(id_)) for id_ in facts.bare]
+    untold = [(fragment.id, addresses.fact(fragment.id)) for fragment in facts.without_source]
     parts = [
         ListPart("Into registers and back", "loads", "Documented, as CuTe has them.", links=_load_links(facts)),
         ListPart("Shapes of loads", "shapes", "", heads if shapes else (), shapes),
-        ListPart(
-            "Instructions without registers", "bare", links=[(id_, addresses.instruction(id_)) for id_ in facts.bare]
-        ),
-        ListPart(
-            "Fragments without a table", "untold", links=[(f.id, addresses.fact(f.id)) for f in facts.without_source]
-        ),
+        ListPart("Instructions without registers", "bare", links=bare),
+        ListPart("Fragments without a table", "untold", links=untold),
     ]
     about = (
         "Tensor memory has 128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to "
         "32 w + 31. None of this is measured: no GPU with tensor memory was available, and machine code shows no "
         "layout."
     )
-    return View(
-        addresses.TENSOR_MEMORY,
-        "tmem",
-        "Tensor memory",
-        "tcgen05: what is documented, and what is not",
-        {
-            "paragraphs": [about],
-            "parts": [part for part in parts if part.links or part.rows],
-            "figures": list(figures(facts)),
-        },
-    )
+    context = {"paragraphs": [about], "parts": filled(parts), "figures": list(figures(facts))}
+    title = "tcgen05: what is documented, and what is not"
+    return View(addresses.TENSOR_MEMORY, "tmem", "Tensor memory", title, context)
 
 
 def _bare_page(facts: Facts, instruction: Instruction) -> View:
     what = f"{words.what_it_does(instruction)} Needs {words.targets(instruction)}."
+    sizes = f"Sizes are the largest that PTX documents; {instruction.unprobed}."
     operands = [
-        [[(o.name, "")], [(o.role.value, "")], [(o.place.value, "")], [(f"{o.rows} x {o.cols}", "")], [(o.type, "")]]
-        for o in instruction.operands
+        cells(o.name, o.role.value, o.place.value, f"{o.rows} x {o.cols}", o.type) for o in instruction.operands
     ]
     fragment_links = [(words.name(f), addresses.fact(f.id)) for f in instruction.fragments]
+    varies = [cells(*pair) for pair in words.variants(instruction)]
+    lowered = [cells(archs, text) for archs, text, _ in words.lowerings(facts, instruction)]
+    reached = (
+        "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. What reads it "
+        "into registers:"
+    )
     parts = [
-        ListPart(
-            "Operands",
-            "operands",
-            f"Sizes are the largest that PTX documents; {instruction.unprobed}.",
-            OPERAND_HEADS,
-            operands,
-            fragment_links,
-        ),
-        ListPart(
-            "What varies",
-            "varies",
-            heads=["What", "Values"],
-            rows=[[[(name, "")], [(values, "")]] for name, values in words.variants(instruction)],
-        ),
-        ListPart(
-            "What it becomes in machine code",
-            "code",
-            heads=["Archs", "Instructions"],
-            rows=[[[(archs, "")], [(text, "")]] for archs, text, _ in words.lowerings(facts, instruction)],
-        ),
-        ListPart(
-            "Tensor memory",
-            "memory",
-            "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes "
-            "32 w to 32 w + 31. What reads it into registers:",
-            links=_load_links(facts),
-        ),
+        ListPart("Operands", "operands", sizes, OPERAND_HEADS, operands, fragment_links),
+        ListPart("What varies", "varies", "", ["What", "Values"], varies),
+        ListPart("What it becomes in machine code", "code", "", ["Archs", "Instructions"], lowered),
+        ListPart("Tensor memory", "memory", reached, links=_load_links(facts)),
         ListPart("In the shell", "shell", code=f"tcprobe list {instruction.id} --json\ntcprobe lower {instruction.id}"),
     ]
-    context = {
-        "paragraphs": [what, f"PTX: {instruction.name}"],
-        "parts": [part for part in parts if part.rows or part.links or part.code],
-    }
-    return View(
-        addresses.instruction(instruction.id),
-        "list",
-        instruction.id,
-        f"{instruction.id}: documented, not measured",
-        context,
-    )
+    about = f"{instruction.id}: documented, not measured"
+    page = addresses.instruction(instruction.id)
+    return list_page(page, instruction.id, about, [what, f"PTX: {instruction.name}"], filled(parts))
 
 
 def _load_links(facts: Facts) -> list[tuple[str, str]]:
@@ -284,21 +244,10 @@ def _untold_page(facts: Facts, fragment: Fragment) -> View:
         by_reason.setdefault(why, []).append(name)
     each = f"{words.lane_contents(fragment)} in each {words.axis(fragment)}"
     size = f"{fragment.rows} x {fragment.cols} of {fragment.type}; {each}."
+    rows = [cells(spans(archs), why) for why, archs in by_reason.items()]
+    links = [(fragment.experiment, addresses.instruction(fragment.experiment))]
     parts = [
-        ListPart(
-            "Archs",
-            "archs",
-            heads=["Archs", "Why there is no table"],
-            rows=[[[(spans(archs), "")], [(why, "")]] for why, archs in by_reason.items()],
-        ),
-        ListPart(
-            "Instruction", "instruction", links=[(fragment.experiment, addresses.instruction(fragment.experiment))]
-        ),
+        ListPart("Archs", "archs", heads=["Archs", "Why there is no table"], rows=rows),
+        ListPart("Instruction", "instruction", links=links),
     ]
-    return View(
-        addresses.fact(fragment.id),
-        "list",
-        fragment.id,
-        f"{fragment.id}: no table",
-        {"paragraphs": [size], "parts": parts},
-    )
+    return list_page(addresses.fact(fragment.id), fragment.id, f"{fragment.id}: no table", [size], parts)
