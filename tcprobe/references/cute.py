@@ -21,7 +21,6 @@ from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN, Role
-from tcprobe.layout.address import Pair
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references.claim import Claim, Erratum
 
@@ -240,7 +239,7 @@ def _scale_claim(fragment: Fragment, layout: L, header: str) -> Claim:
 
 
 @cache
-def _scale_tables(layout: L, matrix_size: Pair, elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
+def _scale_tables(layout: L, matrix_size: tuple[int, int], elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
     """By (thread-id, byte-id), the block of each lane and byte; lines are rows of A, or columns of B."""
     (rows, cols), blocks, lines = matrix_size, min(matrix_size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
     tables = []
