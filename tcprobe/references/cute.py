@@ -239,7 +239,9 @@ def _scale_claim(fragment: Fragment, layout: L, header: str) -> Claim:
 
 
 @cache
-def _scale_tables(layout: L, matrix_size: tuple[int, int], elements: int, share: int, picked: tuple[Pair, ...]) -> Table:
+def _scale_tables(
+    layout: L, matrix_size: tuple[int, int], elements: int, share: int, picked: tuple[tuple[int, int], ...]
+) -> Table:
     """By (thread-id, byte-id), the block of each lane and byte; lines are rows of A, or columns of B."""
     (rows, cols), blocks, lines = matrix_size, min(matrix_size), [apply(modes(layout)[0], lane) for lane in range(WARP)]
     tables = []
