@@ -33,8 +33,8 @@ from tcprobe.run.conclude import conclude
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.loops import timed_code
 from tcprobe.store import findings, kinds
+from tcprobe.store.choose import layers
 from tcprobe.store.finding import Finding, Key
-from tcprobe.store.folders import layers
 from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.store.results import Results, published
 

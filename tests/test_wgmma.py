@@ -24,12 +24,11 @@ from tcprobe.isa.names import resolve
 from tcprobe.references import cute
 from tcprobe.store import layouts
 from tcprobe.store.acceptance import misfit
-from tcprobe.store.cell import cell
+from tcprobe.store.cell import cell, stated
 from tcprobe.store.cell import selected as selected_cells
+from tcprobe.store.choose import layers
 from tcprobe.store.findings import every
-from tcprobe.store.folders import layers
 from tcprobe.store.results import published
-from tcprobe.store.stated import stated
 
 
 def test_counts_of_ptx_isa_9_1():

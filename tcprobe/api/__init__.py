@@ -42,7 +42,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve, select
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, load, operands, selection
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 __all__ = [
     "Cell",

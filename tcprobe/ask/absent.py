@@ -19,10 +19,9 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import of
+from tcprobe.store.cell import of, stated
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.evidence import whence
-from tcprobe.store.stated import stated
 from tcprobe.values import Json
 
 

@@ -41,7 +41,7 @@ from tcprobe.question.shared import (
     print_code,
 )
 from tcprobe.store.cell import Cell
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 from tcprobe.text import Described, Whole, columns, escaped
 from tcprobe.values import Json
 

@@ -46,7 +46,7 @@ from tcprobe.question.terminal import pager
 from tcprobe.question.wrapping import NAME, Styled, width
 from tcprobe.store import names as meanings
 from tcprobe.store.cell import Cell, on_archs, tables_of
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 from tcprobe.text import Whole
 from tcprobe.values import Json
 

@@ -39,7 +39,7 @@ from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store import names
 from tcprobe.store.cell import Cell, selected
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 TracedOperand = Literal["a", "b", "c", "e", "a_smem", "b_smem"]
 PlaceOfA = Literal["registers", "shared", "tensor"]

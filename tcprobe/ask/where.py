@@ -31,7 +31,7 @@ from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 
 def where(

@@ -14,8 +14,7 @@ from tcprobe.question import wrapping
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
-from tcprobe.store.folders import layers
-from tcprobe.store.lookup import some
+from tcprobe.store.choose import layers, some
 
 MANY = 9  # from so many fragments on, only one of a kind is named
 

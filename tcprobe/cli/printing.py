@@ -14,9 +14,8 @@ from tcprobe.ask.verdicts import STYLE, named_parts, verdict_lines
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.question.wrapping import BAD, DOUBT, NAME, bold, line, lines
-from tcprobe.store.choose import Found
+from tcprobe.store.choose import Found, some
 from tcprobe.store.evidence import whence
-from tcprobe.store.lookup import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped

@@ -16,7 +16,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.kernel.quadrants import join
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers
-from tcprobe.store.folders import layers as folders
+from tcprobe.store.choose import layers as folders
 from tcprobe.text import quoted
 from tcprobe.values import Json
 
