@@ -19,8 +19,7 @@ from tcprobe.fit.swizzle import fit_address
 from tcprobe.layout.address import AddressMap
 from tcprobe.layout.address_files import read_address_map
 from tcprobe.layout.swizzle import Swizzle
-from tcprobe.references.shared_memory.catalogue import Options, tabulate
-from tcprobe.references.shared_memory.names import names_of
+from tcprobe.references.shared_memory.catalogue import Options, names_of, tabulate
 
 TARGET = 20.0  # ms
 

@@ -19,10 +19,9 @@ from tcprobe.probes.experiment import Context, kernels, ptx_hash
 from tcprobe.probes.ptx import POISON
 from tcprobe.references.shared_memory.tensor_map import refusing_rules
 from tcprobe.run.backend import BackendFaultError, Device
-from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
-from tcprobe.run.origin import provenance
-from tcprobe.run.worker import Desk
+from tcprobe.run.runner import conclude, provenance
+from tcprobe.run.worker import WorkerBench
 from tcprobe.store import findings
 from tcprobe.store.cell import stated
 from tcprobe.store.documents import seal
@@ -46,7 +45,7 @@ def bench(dialogue, machine):
     """The worker's own, with the dialogue's kernels loaded."""
     machine.open(0)
     assert machine.load(kernels(dialogue)) == {}
-    return Desk(machine, machine.devices()[0], None)
+    return WorkerBench(machine, machine.devices()[0], None)
 
 
 def found(dialogue, machine):

@@ -29,9 +29,8 @@ from tcprobe.probes.cost_warpgroups import COPIES, warpgroup_loops
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT, Seen, prove
 from tcprobe.references.cost import rows, rows_about
-from tcprobe.run.conclude import conclude
-from tcprobe.sass.cubin import assemble
-from tcprobe.sass.loops import timed_code
+from tcprobe.run.runner import conclude
+from tcprobe.sass.cubin import assemble, timed_code
 from tcprobe.store import findings, kinds
 from tcprobe.store.choose import layers
 from tcprobe.store.finding import Finding, Key

@@ -12,7 +12,7 @@ from tcprobe.isa import names
 from tcprobe.probes import dialogues
 from tcprobe.probes.numerics import Images, MultiplySize, _run, _tabled_form, floats
 from tcprobe.run.gpu import Gpu
-from tcprobe.run.worker import Desk
+from tcprobe.run.worker import WorkerBench
 
 pytestmark = pytest.mark.gpu
 FLOATS = [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic)]
@@ -23,7 +23,7 @@ def gpu():
     backend = Gpu()
     devices = backend.devices()
     backend.open(0)
-    return backend, Desk(backend, devices[0], None)
+    return backend, WorkerBench(backend, devices[0], None)
 
 
 @pytest.mark.parametrize("id_", [core.MMA, core.MMA_BF16, core.MMA_FP8, core.TF32, core.F64])

@@ -14,9 +14,9 @@ from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.sparse import product_kernel
 from tcprobe.probes.sparse_decode import index_table, random_metadata
 from tcprobe.run import runner
+from tcprobe.run.backend import Worker
+from tcprobe.run.campaign import select
 from tcprobe.run.gpu import Gpu
-from tcprobe.run.process import Worker
-from tcprobe.run.selection import select
 from tcprobe.run.verify import verify
 from tcprobe.store.cell import operands
 from tcprobe.store.results import Results, published

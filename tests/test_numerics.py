@@ -31,7 +31,7 @@ from tcprobe.probes.numerics import MultiplySize, floats
 from tcprobe.probes.numerics_directed import parameters
 from tcprobe.probes.numerics_dots import Directed
 from tcprobe.probes.numerics_kernels import kernel
-from tcprobe.run.process import Worker
+from tcprobe.run.backend import Worker
 from tcprobe.run.runner import Session, measure
 from tcprobe.store import findings, kinds
 from tcprobe.store.results import Results

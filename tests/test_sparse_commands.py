@@ -9,7 +9,7 @@ from sparse_layouts import CONTEXT, KINDS, SPARSE, documented, outputs
 from tcprobe.cli import main
 from tcprobe.layout.structure import predict_hash
 from tcprobe.probes import experiments
-from tcprobe.run.conclude import conclude
+from tcprobe.run.runner import conclude
 from tcprobe.store.results import Results
 
 

@@ -92,7 +92,7 @@ LATER = {
     "behind": ("tcprobe.ask.shared_operand", "behind"),
     "code_of_load": ("tcprobe.ask.load_code", "source"),
     "code_of_path": ("tcprobe.ask.path.cuda", "source"),
-    "compilers": ("tcprobe.run.compilers", "compilers"),
+    "compilers": ("tcprobe.run.survey", "compilers"),
     "cost_table": ("tcprobe.ask.cost", "table"),
     "costs_beside": ("tcprobe.ask.cost", "beside"),
     "diff": ("tcprobe.ask.diff", "compare_named"),

@@ -208,7 +208,7 @@ def tensormap(
     """
     from tcprobe.ask import tensor_map as ask
     from tcprobe.layout.swizzle import map_mode, map_tile
-    from tcprobe.store import tensor_maps
+    from tcprobe.store.kinds import tensor_maps
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
     sides = {"box": box, "dims": dims, "strides": strides, "steps": steps}

@@ -84,7 +84,7 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **request: Unpack
     """
     from tcprobe.ask import tensor_map as ask
     from tcprobe.isa.arch import arch as arch_row
-    from tcprobe.store import tensor_maps
+    from tcprobe.store.kinds import tensor_maps
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
     arch = ask.check_arch(name)

@@ -8,8 +8,8 @@ from textwrap import wrap
 from tcprobe.ask.undocumented import Undocumented, everything
 from tcprobe.pages.tables import MADE, code, grid
 from tcprobe.store.choose import alone
-from tcprobe.store.errata import SavedAudit, SavedFinding, Since, since
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import SavedAudit, SavedFinding, Since, since
 from tcprobe.text import markdown
 
 

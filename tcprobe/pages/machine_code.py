@@ -10,8 +10,8 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
 from tcprobe.sass.lowering import NOTHING, Lowering
-from tcprobe.store.compilers import ExceptionalFact, SavedSurvey
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import ExceptionalFact, SavedSurvey
 from tcprobe.text import markdown
 from tcprobe.values import Json
 

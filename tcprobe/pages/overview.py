@@ -23,8 +23,6 @@ from tcprobe.layout.table import Table
 from tcprobe.pages import errata, machine_code, numbers, tensor_memory
 from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
 from tcprobe.references import claim_of, references
-from tcprobe.store import compilers as stored_compilers
-from tcprobe.store import errata as stored_errata
 from tcprobe.store import findings
 from tcprobe.store.cell import DOCUMENTED, Cell, by_arch
 from tcprobe.store.choose import alone
@@ -32,6 +30,7 @@ from tcprobe.store.evidence import FROM_CODE, METHODS
 from tcprobe.store.finding import Finding
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import load_audits, load_survey
 from tcprobe.system import files
 from tcprobe.text import markdown
 from tcprobe.values import Json
@@ -60,9 +59,9 @@ def render(results: Results) -> dict[Path, str]:
         texts["undocumented.md"] = errata.undocumented_page(results)
     if findings.archs(results, numbers.NUMERICS):
         texts["numerics.md"] = numbers.numerics_page(results)
-    if survey := stored_compilers.load(results.root):
+    if survey := load_survey(results.root):
         texts["compilers.md"] = machine_code.compilers_page(survey)
-    if audits := stored_errata.load(results.root):
+    if audits := load_audits(results.root):
         texts["errata.md"] = errata.errata_page(audits)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: _text(lines) for name, lines in texts.items()}

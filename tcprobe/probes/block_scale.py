@@ -287,7 +287,7 @@ def kernel(instruction: Instruction) -> Kernel:
     images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
     loaded, selector_choices = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
     body = [
-        *(line for o in loaded for line in (*ptx.point(o, images[o], fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *ptx.load_images(fragments, {operand: images[operand] for operand in loaded}),
         *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
         "mad.lo.u32 %image, %y, %nx, %x;",
         f"mad.lo.u32 %image, %image, {WARP}, %lane;",

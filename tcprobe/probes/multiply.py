@@ -190,11 +190,7 @@ def kernel(instruction: Instruction) -> Kernel:
     fragments = {f.operand: f for f in instruction.fragments}
     hot, coded = hot_and_coded(instruction)
     body = [
-        *(
-            line
-            for p, axis in ((hot.operand, "x"), (coded.operand, "y"), ("c", "z"))
-            for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))
-        ),
+        *ptx.load_images(fragments, {hot.operand: "%x", coded.operand: "%y", "c": "%z"}),
         *ptx.set_to_one(instruction.scales),
         ptx.instruction_text(instruction),
         "mad.lo.u32 %image, %z, %ny, %y;",

@@ -213,7 +213,7 @@ def _warp_kernel(instruction: Instruction, name: str) -> str:
     fragments = {f.operand: f for f in instruction.fragments}
     inputs = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
     body = [
-        *(line for o in inputs for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *ptx.load_images(fragments, dict.fromkeys(inputs, "%x")),
         ptx.instruction_text(instruction),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),

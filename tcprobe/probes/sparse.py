@@ -144,11 +144,7 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
     b, d = fragments["b"], fragments["d"]
     images = b_images(instruction)
     body = [
-        *(
-            line
-            for p, axis in (("a", "x"), ("e", "y"), ("c", "z"))
-            for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))
-        ),
+        *ptx.load_images(fragments, {"a": "%x", "e": "%y", "c": "%z"}),
         f"mad.wide.u32 %b, %lane, {ptx.thread_bytes(b)}, %b;",
         *ptx.set_to_one(instruction.scales),
         "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
@@ -177,7 +173,7 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     """Block x: D of image x of A, B, C and metadata, stored raw; scales are one."""
     fragments = {f.operand: f for f in instruction.fragments}
     body = [
-        *(line for o in SPARSE_INPUTS for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *ptx.load_images(fragments, dict.fromkeys(SPARSE_INPUTS, "%x")),
         *ptx.set_to_one(instruction.scales),
         ptx.instruction_text(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),

@@ -1,11 +1,10 @@
 """What others published, one module for each source, in that source's own terms; numbers and atoms in CSV files.
 
-    claim, formulas                                        how a source states something
+    claim                                                  how a source states something
     ptx_isa                                                PTX ISA
     cute, cute_copy, cute_tensor_memory                    CuTe
     register_mapping                                       others' tables of wmma
-    tensor_memory, memory_operand, accumulator,
-    scale_atom                                             tensor memory and scale factors
+    tensor_memory, memory_operand, accumulator             tensor memory and scale factors
     numerics, cost                                         published arithmetic and cost
     shared_memory                                          layouts of shared memory
     newer_forms                                            what newer compilers accept
@@ -46,11 +45,9 @@ APART = (
     "cost",
     "cute_copy",
     "cute_tensor_memory",
-    "formulas",
     "memory_operand",
     "newer_forms",
     "numerics",
-    "scale_atom",
     "shared_memory",
     "tensor_memory",
 )

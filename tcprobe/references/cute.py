@@ -13,7 +13,7 @@ from functools import cache
 from itertools import product
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe import facts
 from tcprobe.isa import inventory
@@ -23,6 +23,9 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN, Role
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references.claim import Claim, Erratum
+
+if TYPE_CHECKING:
+    pass
 
 NAME = "CuTe"
 PER_ARCH = False

@@ -23,8 +23,7 @@ from tcprobe.isa.fragment import Fragment, Shape, read_shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
-from tcprobe.references.claim import Claim, Erratum, tabulate
-from tcprobe.references.formulas import StatedFormula, read_formula
+from tcprobe.references.claim import Claim, Erratum, StatedFormula, read_formula, tabulate
 
 NAME = "PTX ISA"
 PER_ARCH = False
@@ -61,7 +60,7 @@ class FormulaRow(NamedTuple):
     col: StatedFormula
     stored: int | None
     printed_col: StatedFormula | None
-    erratum: str | None
+    erratum: str
 
     def covers(self, fragment: Fragment, instruction: Instruction) -> bool:
         """Whether the section is about this fragment."""
@@ -92,7 +91,6 @@ def formula_rows() -> tuple[FormulaRow, ...]:
         col=read_formula,
         stored=facts.optional(facts.number),
         printed_col=facts.optional(read_formula),
-        erratum=facts.optional(str),
     )
 
 
@@ -143,7 +141,7 @@ def _claim(formula: FormulaRow, threads: int, elements: int) -> Claim:
         values["product"] = formula.product.values(slots)
     meant = slot_table(threads, elements, values)
     printed = meant.with_values(values | {"col": formula.printed_col.values(slots)}) if formula.printed_col else meant
-    return Claim(printed, f"section {formula.section}", formula.erratum, meant)
+    return Claim(printed, f"section {formula.section}", formula.erratum or None, meant)
 
 
 def _move_claim(fragment: Fragment) -> Claim | str:

@@ -50,7 +50,7 @@ def rows() -> tuple[MoveRow, ...]:
         family=facts.one_of(*SPELLED),
         shape=read_shape,
         numbers=facts.numbers,
-        trans=facts.words,
+        trans=facts.words_of(facts.one_of("plain", "trans")),
         kept=dtype,
         held=dtype,
         target=read_target,

@@ -17,10 +17,8 @@ from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Fact, Facts
 from tcprobe.pages.site.markup import Links, ListPart, View, cells, list_page
 from tcprobe.pages.tables import spans
-from tcprobe.store import compilers, errata
 from tcprobe.store.cell import Cell
-from tcprobe.store.compilers import SavedSurvey
-from tcprobe.store.errata import SavedAudit, SavedFinding
+from tcprobe.store.surveys import SavedAudit, SavedFinding, SavedSurvey, load_audits, load_survey, since
 from tcprobe.values import Json
 
 COMPARE_PAGE = "compare.html"
@@ -169,7 +167,7 @@ def package_pages(facts: Facts) -> Iterator[View]:
     """A page of audits and one of compilers, where the folders have them."""
     if saved := audits(facts):
         yield _audit(facts, saved)
-    survey = next(filter(None, (compilers.load(layer.results.root) for layer in facts.layers.layers)), None)
+    survey = next(filter(None, (load_survey(layer.results.root) for layer in facts.layers.layers)), None)
     if survey:
         yield _compilers(facts, survey)
 
@@ -182,7 +180,7 @@ def package_links(facts: Facts) -> list[tuple[str, str]]:
 
 def audits(facts: Facts) -> list[SavedAudit]:
     """The audits of the nearest folder that has any."""
-    return next(filter(None, (errata.load(layer.results.root) for layer in facts.layers.layers)), [])
+    return next(filter(None, (load_audits(layer.results.root) for layer in facts.layers.layers)), [])
 
 
 def differences_part(facts: Facts) -> ListPart:
@@ -193,7 +191,7 @@ def differences_part(facts: Facts) -> ListPart:
 
 
 def _difference(facts: Facts, audit: SavedAudit, saved_finding: SavedFinding) -> list[Links]:
-    known_since = errata.since(saved_finding, audit.version, audit.earlier)
+    known_since = since(saved_finding, audit.version, audit.earlier)
     said = (f"{saved_finding.words}, {known_since}", "; ".join(saved_finding.first))
     return [
         *cells(f"{audit.package} {audit.version}", saved_finding.name),

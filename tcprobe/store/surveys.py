@@ -1,6 +1,8 @@
-"""errata.json of a results folder: what audits of packages found, the newest version of each, and since when it is so.
+"""What a results folder keeps of surveys of compilers and of packages: compilers.json and errata.json.
 
-Of earlier versions it has how many layouts differ, and which; so it can be said in which version a difference is first.
+compilers.json: what versions of ptxas agree in, as `tcprobe compilers --json` prints it. errata.json: what audits of
+packages found, the newest version of each, and since when it is so. Of earlier versions it has how many layouts differ,
+and which; so it can be said in which version a difference is first.
 """
 
 from __future__ import annotations
@@ -16,7 +18,60 @@ from tcprobe.errors import DataError
 from tcprobe.system import files
 from tcprobe.values import Json
 
-NAME = "errata.json"
+COMPILERS = "compilers.json"
+
+
+class DifferingFact(msgspec.Struct, frozen=True):
+    """A table or a lowering of which versions say different things: what each says."""
+
+    what: str
+    id: str
+    arch: str
+    said: dict[str, str]
+
+
+class ExceptionalFact(msgspec.Struct, frozen=True):
+    """A table or a lowering that only some of the versions show that know the arch."""
+
+    what: str
+    id: str
+    arch: str
+    versions: list[str]
+
+
+class RefusedFact(msgspec.Struct, frozen=True):
+    """A form that versions refuse on an arch, each in its words."""
+
+    what: str
+    id: str
+    arch: str
+    words: dict[str, str]
+
+
+class SavedSurvey(msgspec.Struct, frozen=True):
+    """Versions, the archs that each knows, and how many tables and lowerings all that show one agree in."""
+
+    versions: list[str]
+    archs: dict[str, list[str]]
+    tables: int
+    lowerings: int
+    differing: list[DifferingFact]
+    exceptions: list[ExceptionalFact]
+    refused: list[RefusedFact]
+
+
+def load_survey(folder: Path) -> SavedSurvey | None:
+    """What a folder has, None where it has none; DataError where its file is damaged."""
+    raw = files.read(folder / COMPILERS)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=SavedSurvey)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise DataError(f"{folder / COMPILERS}: no comparison of compilers: {error}.") from None
+
+
+ERRATA = "errata.json"
 
 
 class StatedOtherwise(msgspec.Struct, frozen=True):
@@ -103,20 +158,20 @@ def _condense(saved_audit: SavedAudit) -> EarlierAudit:
     return EarlierAudit(saved_audit.version, saved_audit.agree, differences)
 
 
-def load(folder: Path) -> list[SavedAudit]:
+def load_audits(folder: Path) -> list[SavedAudit]:
     """The audits that a folder has; DataError where its file is damaged."""
-    raw = files.read(folder / NAME)
+    raw = files.read(folder / ERRATA)
     if raw is None:
         return []
     try:
         return msgspec.json.decode(raw, type=list[SavedAudit])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise DataError(f"{folder / NAME}: no list of audits: {error}.") from None
+        raise DataError(f"{folder / ERRATA}: no list of audits: {error}.") from None
 
 
-def save(folder: Path, audit: Json) -> None:
+def save_audit(folder: Path, audit: Json) -> None:
     """Put an audit in place of the one of the same package and version; the newest one has the others as `earlier`."""
-    given, saved = msgspec.convert(audit, SavedAudit), load(folder)
+    given, saved = msgspec.convert(audit, SavedAudit), load_audits(folder)
     same = [old for old in saved if old.package == given.package]
     newest = max([*same, given], key=lambda one: order(one.version))  # of equals the first: not the new one
     newest = given if newest.version == given.version else newest
@@ -124,4 +179,4 @@ def save(folder: Path, audit: Json) -> None:
     newest = msgspec.structs.replace(newest, earlier=before(others, newest.package, newest.version))
     every = sorted([*(one for one in saved if one not in same), newest], key=lambda one: one.package)
     folder.mkdir(parents=True, exist_ok=True)
-    files.write(folder / NAME, msgspec.json.format(msgspec.json.encode(every), indent=1) + b"\n")
+    files.write(folder / ERRATA, msgspec.json.format(msgspec.json.encode(every), indent=1) + b"\n")
