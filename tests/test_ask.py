@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
-from tcprobe.ask import registers
+from tcprobe.ask import operand, registers
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -18,6 +18,7 @@ from tcprobe.isa.names import resolve, select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.structure import predict
 from tcprobe.store.cell import cell, operands
+from tcprobe.store.choose import layers
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -132,3 +133,25 @@ def test_mistakes_get_a_message(arguments, words):
 def test_tables_of_an_arch_that_lacks_one_are_refused():
     with pytest.raises(UsageError, match="no table of"):
         operands(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32").instruction, "sm_75", RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "sought"),
+    [
+        ("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "InRegisters", {"rows": [3], "cols": [9]}),
+        ("wgmma.mma_async.m64n8k16.f32.f16.f16.a_smem", "InSharedMemory", {"rows": [3], "cols": [9]}),
+        ("wgmma.mma_async.m64n8k16.f32.f16.f16.a_smem", "InSharedMemory", {"byte": [7]}),
+        ("tcgen05.mma.cta_group::1.kind::f16.d", "InTensorMemory", {"rows": [3], "cols": [9]}),
+        ("tcgen05.mma.cta_group::1.kind::f16.d", "InTensorMemory", {"lanes": [3], "columns": [9]}),
+    ],
+)
+def test_an_operand_answers_alike_in_every_place(name, kind, sought):
+    """Words and JSON of where its elements are, and why an arch lacks it."""
+    place = operand.in_place(name)
+    assert type(place).__name__ == kind
+    folders = layers(None)
+    (answer,) = place.where(operand.OperandOptions(folders), operand.Sought(**sought))
+    assert answer.to_json()["id"] == name
+    assert all(isinstance(line, str) for line in answer.in_words)
+    (why,) = place.why_not(arch("sm_70"), folders)
+    assert (why.id, why.allowed) == (name, False)
