@@ -27,9 +27,10 @@ def why_not(
     only: OnlyOption = False,
 ) -> list[WhyNot]:
     """Explain why an arch does not have FRAGMENT, or why there is no table of it. --json prints one object per line."""
+    folders = layers(results, only)
     if arch is None:
         raise UsageError("which arch? Give it with `arch`, for example sm_75, or a GPU's name.")
-    device, folders = archs.arch(arch_name(arch) or ""), layers(results, only)
+    device = archs.arch(arch_name(arch) or "")
     return in_place(word("name", name)).why_not(device, folders)
 
 
