@@ -30,7 +30,7 @@ from tcprobe.isa.names import resolve
 from tcprobe.kernel import staged
 from tcprobe.kernel.mma_sync import swizzle
 from tcprobe.store.cell import Cell, operands
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 HERE = Path(__file__).parent
 TYPE, SIZE = "bf16", 2  # of Q, K, V, O; bytes of an element

@@ -23,11 +23,11 @@ from tcprobe.run.emulator import Emulator
 from tcprobe.run.runner import conclude, provenance
 from tcprobe.run.worker import WorkerBench
 from tcprobe.store import findings
+from tcprobe.store.cell import stated
 from tcprobe.store.documents import seal
 from tcprobe.store.evidence import PROVENANCE
 from tcprobe.store.finding import Finding
 from tcprobe.store.results import Results, published
-from tcprobe.store.stated import stated
 
 MOST = 232448  # bytes of shared memory of a block on sm_90
 DEVICE = Device(0, "a machine", "sm_90", "1", "13.0", "none")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
-from tcprobe.ask import trace
+from tcprobe.ask import operand, registers
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -18,6 +18,7 @@ from tcprobe.isa.names import resolve, select
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.structure import predict
 from tcprobe.store.cell import cell, operands
+from tcprobe.store.choose import layers
 from tcprobe.store.results import published
 
 RESULTS = published()
@@ -38,10 +39,10 @@ def tcprobe(*arguments, code=0):
 def test_where_and_held_are_inverse(fragment, data):
     table = cell(fragment, "sm_90", RESULTS)
     row, col = data.draw(st.integers(0, fragment.rows - 1)), data.draw(st.integers(0, fragment.cols - 1))
-    found = trace.where(table, [row], [col])
+    found = registers.where(table, [row], [col])
     assert len(found) == fragment.copies * fragment.products
     for holder in found:
-        (back,) = trace.elements_held(table, [holder.lane], [holder.i])
+        (back,) = registers.elements_held(table, [holder.lane], [holder.i])
         assert back == holder
         assert (holder.register, holder.bit) == fragment.place(holder.i)
         assert holder.bit + holder.bits <= fragment.register_bits
@@ -50,8 +51,8 @@ def test_where_and_held_are_inverse(fragment, data):
 def test_all_elements_of_all_lanes():
     for fragment in FRAGMENTS[::9]:
         table = cell(fragment, "sm_90", RESULTS)
-        assert len(trace.elements_held(table, range(fragment.threads))) == table.table.points
-        assert len(trace.where(table, range(fragment.rows), range(fragment.cols))) == table.table.points
+        assert len(registers.elements_held(table, range(fragment.threads))) == table.table.points
+        assert len(registers.where(table, range(fragment.rows), range(fragment.cols))) == table.table.points
 
 
 @given(st.sampled_from([i for i in MULTIPLIES if i.family == "mma"]), st.data())
@@ -62,7 +63,7 @@ def test_trace_is_the_structure_tensor(instruction, data):
     row = data.draw(st.integers(0, instruction.shape.m - 1))
     col = data.draw(st.integers(0, instruction.shape.n - 1))
     product = data.draw(st.integers(0, 3)) if instruction.products > 1 else None
-    found = trace.trace(instruction, tables, row, col, product)
+    found = registers.trace(instruction, tables, row, col, product)
     sizes = {o: tables[o].table.elements for o in "abd"}
     slot = {o: lambda h, o=o: h.lane * sizes[o] + h.i for o in "abd"}
     (d,) = found.d
@@ -76,11 +77,11 @@ def test_trace_is_the_structure_tensor(instruction, data):
     assert mine == theirs
     assert [m.a[0].col for m in found.meetings] == list(range(instruction.shape.k))
     first = found.meetings[0]
-    back = trace.feeds(instruction, tables, "a", first.a[0].lane, first.a[0].i)
+    back = registers.feeds(instruction, tables, "a", first.a[0].lane, first.a[0].i)
     assert any(m.d == found.d and m.b == first.b for m in back.meetings)
-    back = trace.feeds(instruction, tables, "b", first.b[0].lane, first.b[0].i)
+    back = registers.feeds(instruction, tables, "b", first.b[0].lane, first.b[0].i)
     assert any(m.d == found.d and m.a == first.a for m in back.meetings)
-    assert trace.feeds(instruction, tables, "c", found.c[0].lane, found.c[0].i).d == found.d
+    assert registers.feeds(instruction, tables, "c", found.c[0].lane, found.c[0].i).d == found.d
 
 
 def test_copies_that_are_never_read_are_marked():
@@ -132,3 +133,25 @@ def test_mistakes_get_a_message(arguments, words):
 def test_tables_of_an_arch_that_lacks_one_are_refused():
     with pytest.raises(UsageError, match="no table of"):
         operands(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32").instruction, "sm_75", RESULTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "sought"),
+    [
+        ("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "InRegisters", {"rows": [3], "cols": [9]}),
+        ("wgmma.mma_async.m64n8k16.f32.f16.f16.a_smem", "InSharedMemory", {"rows": [3], "cols": [9]}),
+        ("wgmma.mma_async.m64n8k16.f32.f16.f16.a_smem", "InSharedMemory", {"byte": [7]}),
+        ("tcgen05.mma.cta_group::1.kind::f16.d", "InTensorMemory", {"rows": [3], "cols": [9]}),
+        ("tcgen05.mma.cta_group::1.kind::f16.d", "InTensorMemory", {"lanes": [3], "columns": [9]}),
+    ],
+)
+def test_an_operand_answers_alike_in_every_place(name, kind, sought):
+    """Words and JSON of where its elements are, and why an arch lacks it."""
+    place = operand.in_place(name)
+    assert type(place).__name__ == kind
+    folders = layers(None)
+    (answer,) = place.where(operand.OperandOptions(folders), operand.Sought(**sought))
+    assert answer.to_json()["id"] == name
+    assert all(isinstance(line, str) for line in answer.in_words)
+    (why,) = place.why_not(arch("sm_70"), folders)
+    assert (why.id, why.allowed) == (name, False)

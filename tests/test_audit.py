@@ -20,7 +20,7 @@ from tcprobe.errors import DataError
 from tcprobe.pages import errata as errata_page
 from tcprobe.store import surveys
 from tcprobe.store.cell import load
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 FORM = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the package's wheel is a Linux one")

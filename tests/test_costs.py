@@ -31,8 +31,8 @@ from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.runner import conclude
 from tcprobe.sass.cubin import assemble, timed_code
 from tcprobe.store import findings, kinds
+from tcprobe.store.choose import layers
 from tcprobe.store.finding import Finding, Key
-from tcprobe.store.folders import layers
 from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.store.results import Results, published
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from warpgroup import LAYERS, tcprobe
 
-from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import tile
+from tcprobe.ask.shared_operand import behind
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.names import resolve
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode

@@ -17,8 +17,7 @@ from tcprobe.errors import NoMajorityError
 from tcprobe.isa import inventory, names
 from tcprobe.isa.shared_memory import access
 from tcprobe.store import findings, kinds
-from tcprobe.store.choose import alone
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import alone, layers
 from tcprobe.store.kinds import tensor_maps
 from tcprobe.store.results import Results, published
 

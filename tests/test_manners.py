@@ -87,7 +87,7 @@ def test_notebooks():
 
 def test_ids_complete():
     command = main.get_command(None, "show")
-    argument = next(p for p in command.params if p.name == "patterns")
+    argument = next(p for p in command.params if p.name == "names")
     found = [item.value for item in argument.shell_complete(None, "wmma.m16n16k16.D")]
     assert found == ["wmma.m16n16k16.d.f16", D, "wmma.m16n16k16.d.s32"]
 

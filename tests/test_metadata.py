@@ -14,7 +14,7 @@ from test_header import STRICT
 from test_odd_tables import with_table
 
 from tcprobe import emit
-from tcprobe.ask import trace
+from tcprobe.ask import registers
 from tcprobe.cli import main
 from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
@@ -177,7 +177,7 @@ def test_where_leads_to_the_field_from_every_column():
         found = json.loads(printed("where", one.fragment.id, "--selector", str(one.selector), "--row", "3", "--json"))
         assert [h["col"] for h in found["holders"]] == list(range(0, one.fragment.cols, one.fragment.span))
         for col in range(one.fragment.cols):
-            (slot,) = trace.where(one, [3], [col])
+            (slot,) = registers.where(one, [3], [col])
             ((lane, i),) = one.table.holders(row=3, col=col - col % one.fragment.span)
             assert (slot.lane, slot.i) == (lane, i)
     odd = printed("where", METADATA[6].id, "--selector", "0", "--row", "3", "--col", "5")
@@ -194,7 +194,7 @@ def test_show_draws_the_lanes_that_are_read_bit_by_bit(monkeypatch):
         assert {int(line.split()[0]): line.split()[1:] for line in lines} == {
             lane: [f"{h.row},{h.col}" + (f"-{h.col + 1}" if one.fragment.span > 1 else "") for h in held]
             for lane in range(32)
-            if (held := trace.elements_held(one, [lane]))
+            if (held := registers.elements_held(one, [lane]))
         }
 
 

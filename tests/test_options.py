@@ -1,6 +1,7 @@
 """Every option of every command, given what means nothing: a mistake in the call, said on one line, nothing written."""
 
 import itertools
+import re
 
 import click
 import fatbins
@@ -169,3 +170,26 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch,
         if name not in ("run", "verify"):
             done = CliRunner().invoke(main, [*words, *needs.get(name, [])])
             assert done.exit_code in (0, 1), (name, done.output)
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("where tcgen05.mma.cta_group::1.kind::f16.d --lane 1 --i 0", "--i"),
+        ("where tcgen05.mma.cta_group::1.kind::f16.d --row 1 --col 0 --base-offset 1", "--base-offset"),
+        ("where tcgen05.mma.cta_group::1.kind::f16.a --row 1 --col 0 --ld 32x32b.x1", "--ld"),
+        ("where m16n8k16 bf16 f32 a --row 1 --col 0 --column 2", "--column"),
+        ("where m16n8k16 bf16 f32 a --row 1 --col 0 --base-offset 2", "--base-offset"),
+        ("trace m16n8k16 bf16 f32 --row 1 --col 0 --a-in shared", "--a-in"),
+        ("trace tcgen05.mma.cta_group::1.kind::f16 --row 1 --col 0 --i 0", "--i"),
+        ("show m16n8k16 bf16 f32 a --scale-vec 2", "--scale-vec"),
+    ],
+)
+def test_an_option_of_another_place_is_named_as_it_is_written(words, option):
+    """Of registers, shared memory and tensor memory each has options of its own."""
+    result = CliRunner().invoke(main, words.split())
+    assert result.exit_code == 2
+    named = re.findall(r"--[a-z][a-z_-]*", result.stderr)
+    command = main.get_command(None, words.split()[0])
+    assert option in named
+    assert set(named) <= {spelled for parameter in command.params for spelled in parameter.opts}

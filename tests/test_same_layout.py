@@ -8,7 +8,7 @@ from tcprobe.ask.describe import same_layout
 from tcprobe.isa import inventory
 from tcprobe.isa.names import select
 from tcprobe.store import consistency
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 from tcprobe.store.results import Results, published
 
 

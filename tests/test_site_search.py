@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from site_pages import facts, pages
 
-from tcprobe.ask.trace import elements_held, where
+from tcprobe.ask.registers import elements_held, where
 from tcprobe.isa.names import resolve
 from tcprobe.layout.descriptor import decode
 

@@ -5,9 +5,8 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.names import resolve
 from tcprobe.references import claims
-from tcprobe.store.cell import cell
+from tcprobe.store.cell import cell, stated
 from tcprobe.store.choose import default
-from tcprobe.store.stated import stated
 
 FACTORS = [f for row in inventory.of_family("mma.sp") for f in row.fragments if f.operand in "be"]
 

@@ -18,7 +18,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.run.campaign import select
 from tcprobe.run.doctor import new_words
 from tcprobe.store import findings, kinds
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 from tcprobe.store.kinds.tensor_memory import subject
 from tcprobe.store.results import Results
 

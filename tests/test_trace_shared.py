@@ -9,9 +9,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.behind import behind
-from tcprobe.ask.table_confidence import least
-from tcprobe.ask.trace_shared import SharedMultiply, fed_by_byte, fed_by_slot, trace_element
+from tcprobe.ask.confidence import least
+from tcprobe.ask.shared_operand import SharedMultiply, behind, fed_by_byte, fed_by_slot, trace_element
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve

@@ -13,7 +13,7 @@ import pytest
 
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.ask.descriptor import cuda
-from tcprobe.ask.trace import elements_held
+from tcprobe.ask.registers import elements_held
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import DTYPES, dtype

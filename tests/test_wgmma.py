@@ -13,10 +13,10 @@ from machine_code import TOOLS, needs_tools
 from warpgroup import FORMS, LAYERS, tcprobe
 
 from tcprobe import emit
-from tcprobe.ask.behind import behind
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.describe import same_layout
+from tcprobe.ask.shared_operand import behind
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -24,12 +24,11 @@ from tcprobe.isa.names import resolve
 from tcprobe.references import cute
 from tcprobe.store import layouts
 from tcprobe.store.acceptance import misfit
-from tcprobe.store.cell import cell
+from tcprobe.store.cell import cell, stated
 from tcprobe.store.cell import selected as selected_cells
+from tcprobe.store.choose import layers
 from tcprobe.store.findings import every
-from tcprobe.store.folders import layers
 from tcprobe.store.results import published
-from tcprobe.store.stated import stated
 
 
 def test_counts_of_ptx_isa_9_1():

@@ -5,9 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask import why
-from tcprobe.ask.confidence import Confidence
-from tcprobe.ask.table_confidence import confidence
+from tcprobe.ask.confidence import ASSUMED, RAN, WRONG, Confidence, chain, confidence
 from tcprobe.cli import main
 from tcprobe.store.cell import load
 
@@ -37,10 +35,10 @@ def test_another_table_on_the_arch_is_a_contradiction():
 def test_every_method_has_its_links():
     for arch, name in (("sm_90", f"{FORM}.a"), ("sm_80", f"{FORM}.a"), ("sm_80", "wmma.m16n16k16.a.row.f16")):
         cell = load(name, arch)
-        links = dict(why.chain(cell))
+        links = dict(chain(cell))
         assert list(links) == ["probe", "code", "anchor", "assumption", "wrong if"]
         assert cell.measured.provenance["ptx"][:12] in links["probe"]
-    assert set(why.RAN) == set(why.ASSUMED) == set(why.WRONG)
+    assert set(RAN) == set(ASSUMED) == set(WRONG)
 
 
 def test_as_text_and_json():

@@ -31,8 +31,8 @@ from pathlib import Path
 
 from tcprobe.ask.convert import Conversion, convert
 from tcprobe.ask.reduce import Reduction, reduce
-from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, trace, where
-from tcprobe.ask.trace import elements_held as held
+from tcprobe.ask.registers import Holder, Meeting, Trace, feeds, trace, where
+from tcprobe.ask.registers import elements_held as held
 from tcprobe.emit import emit
 from tcprobe.emit import names as formats
 from tcprobe.fit import fit
@@ -42,7 +42,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve, select
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell, load, operands, selection
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 __all__ = [
     "Cell",
@@ -89,7 +89,7 @@ LATER = {
     "address_map": ("tcprobe.references.shared_memory.catalogue", "tabulate"),
     "audit": ("tcprobe.audit.package_audit", "audit"),
     "bank_rules": ("tcprobe.ask.bank_rules", "rules_for"),
-    "behind": ("tcprobe.ask.behind", "behind"),
+    "behind": ("tcprobe.ask.shared_operand", "behind"),
     "code_of_load": ("tcprobe.ask.load_code", "source"),
     "code_of_path": ("tcprobe.ask.path.cuda", "source"),
     "compilers": ("tcprobe.run.survey", "compilers"),

@@ -38,7 +38,7 @@ from tcprobe.question.arguments import (
 )
 from tcprobe.store import names
 from tcprobe.store.cell import Cell, selection
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 if TYPE_CHECKING:
     from tcprobe.ask.against import Against

@@ -28,7 +28,7 @@ from tcprobe.question.arguments import (
     word,
 )
 from tcprobe.store.cell import Cell
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 if TYPE_CHECKING:
     import numpy as np

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tcprobe.ask.trace import Holder, Trace
+    from tcprobe.ask.registers import Holder, Trace
     from tcprobe.isa.instruction import Instruction
 
 HOLE = -1  # in `array`, where a slot holds nothing
@@ -83,7 +83,7 @@ class FragmentAnswer(Cell):
     @checked
     def where(self, row: int, col: int) -> list[Holder]:
         """Who holds an element: lane, i, register and bits of each; UsageError outside the fragment."""
-        from tcprobe.ask.trace import where
+        from tcprobe.ask.registers import where
 
         return where(self, rows=[row], cols=[col])
 
@@ -148,7 +148,7 @@ class MultiplyAnswer(Mapping[str, FragmentAnswer]):
     @checked
     def trace(self, row: int, col: int, product: int | None = None) -> Trace:
         """Every slot of A and B that feeds an element of D; UsageError for an element that D does not have."""
-        from tcprobe.ask.trace import trace
+        from tcprobe.ask.registers import trace
 
         tables: Json = dict(self.operands)
         return trace(self.row, tables, row=row, col=col, product=product)

@@ -1,15 +1,15 @@
 """Questions answered from tables: who holds what, what feeds what, comparing, converting.
 
-trace, describe, why, saved                         a table: who holds what, and what it rests on
-compare, against, diagnose, diagnosis,
-confidence, table_confidence, undocumented          what others state, and how sure a table is
-tile, bank_*, propose, swizzle, behind, tensor_map  shared memory
+show, where, trace, list, why_not                   questions of what there is, and where it is
+operand, registers, shared_operand, tensor_memory,
+trace_tensor_memory, scales                         an operand in its place, and what feeds what
+describe, saved, absent                             a table in words and as plain data, or why there is none
+compare, verdicts, against, diagnose, diagnosis,
+confidence, undocumented                            what others state, and how sure a table is
+tile, bank_*, propose, swizzle, tensor_map          shared memory
 descriptor, tcgen05_descriptor, cute_types          descriptors
-tensor_memory*, scales, trace_shared,
-trace_tensor_memory                                 operands that are in no register
 numeric*                                            arithmetic
 cost, cost_names, lowered, plan_cost, tile_*        cost
-absent, diff, code_tables, opcode_origins,
-read_file                                           archs, and code in files
+diff, code_tables, opcode_origins, read_file        archs, and code in files
 path, load*, convert, reduce, repack                plans and code between layouts
 """

@@ -19,10 +19,9 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import of
+from tcprobe.store.cell import of, stated
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.evidence import whence
-from tcprobe.store.stated import stated
 from tcprobe.values import Json
 
 
@@ -181,7 +180,7 @@ def _allowed_words(allowing: Target, arch: Arch) -> str:
 
 def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have an operand in shared memory, or no measurement of its descriptors."""
-    from tcprobe.ask.behind import behind
+    from tcprobe.ask.shared_operand import behind
 
     lacking = why_forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed_words(operand.instruction.target, arch)}"

@@ -13,9 +13,8 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
-from tcprobe.store.choose import Layers
+from tcprobe.store.choose import Layers, some
 from tcprobe.store.evidence import how, whence
-from tcprobe.store.lookup import some
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.values import Json

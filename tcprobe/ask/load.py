@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_access import Slots, slots_of
-from tcprobe.ask.confidence import line
+from tcprobe.ask.confidence import least, line
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING, Memory
 from tcprobe.ask.path.request import MOST_LD
 from tcprobe.ask.path.steps import vector
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
-from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
@@ -42,7 +41,7 @@ from tcprobe.question.shared import (
     print_code,
 )
 from tcprobe.store.cell import Cell
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 from tcprobe.text import Described, Whole, columns, escaped
 from tcprobe.values import Json
 

@@ -12,8 +12,7 @@ from tcprobe.ask.describe import holders
 from tcprobe.errors import DataError, UsageError
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import Table
-from tcprobe.store.choose import Layer, alone, default
-from tcprobe.store.lookup import some
+from tcprobe.store.choose import Layer, alone, default, some
 from tcprobe.store.results import Results
 from tcprobe.system.files import is_folder
 from tcprobe.text import message

@@ -13,29 +13,37 @@ What was measured counts; without, sources state it, and where they contradict e
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
 
-from tcprobe.ask.tensor_memory_measured import MeasuredPlaces, find_measured_places, same_places, statement_of
+from tcprobe.ask.operand import OF_DESCRIPTORS, OperandOptions, Range, Sought, given
 from tcprobe.errors import AmbiguousError, UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS, Arch, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve, search
 from tcprobe.isa.names.search import short
 from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
+from tcprobe.isa.rows.tcgen05 import COLUMNS
 from tcprobe.layout.table import Axis, Space, Table
 from tcprobe.references import accumulator, memory_operand
 from tcprobe.references import tensor_memory as copies
-from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, TensorCell
+from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, Stated, TensorCell
 from tcprobe.store.choose import Layers
+from tcprobe.store.evidence import how, whence
 from tcprobe.store.finding import Sourced
-from tcprobe.store.kinds.tensor_memory import Subject, measured_as, subject
-from tcprobe.text import quoted
+from tcprobe.store.kinds.tensor_memory import KIND, Subject, measured_as, subject
+from tcprobe.text import Whole, quoted
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.absent import WhyNot
 
 USUAL = {"m": 128, "n": 256}
 ACCUMULATOR = "tcgen05.mma.cta_group::1.kind::f16"  # whose D is meant where a name says no form
@@ -312,3 +320,351 @@ def _copy_placement(in_memory: MemoryOperand, variant: OperandVariant) -> Placem
     )
     documented = Placement(in_memory, statement.rows, statement.cols, None, (statement,))
     return _measured_first(documented, Subject(in_memory.form.id, "memory", multicast=multicast), variant)
+
+
+class MeasuredPlaces(NamedTuple):
+    """A finding on an arch as a statement; documented ones that say the same, and those that do not."""
+
+    statement: CellStatement
+    arch: str
+    agreeing: tuple[CellStatement, ...]
+    differing: tuple[CellStatement, ...]
+
+
+def find_measured_places(
+    instruction: Instruction, finding_subject: Subject, documented: Stated, known_by: tuple[Layers, str | None]
+) -> MeasuredPlaces | None:
+    """The finding of a subject on the named archs (comma-separated), or without a name, or with all, on any arch that
+    has the form, the newest first; None where nobody measured it."""
+    layers, name = known_by
+    for row in _archs(instruction, name):
+        if sourced := layers.finding(KIND, row, str(finding_subject)):
+            statement = statement_of(sourced)
+            agreeing = tuple(other for other in documented if same_places(other, statement))
+            return MeasuredPlaces(
+                statement, row, agreeing, tuple(other for other in documented if other not in agreeing)
+            )
+    return None
+
+
+def _archs(instruction: Instruction, name: str | None) -> Sequence[str]:
+    if name in (None, "all"):
+        return [row.name for row in reversed(ARCHS) if instruction.target.on(row)]
+    return [arch(each).name for each in str(name).split(",")]
+
+
+def statement_of(sourced: Sourced) -> CellStatement:
+    """What a finding says; NoMajorityError where as many devices found something else."""
+    finding = sourced.settled
+    body = finding.body
+    places: dict[tuple[int, int], list[TensorCell]] = {}
+    for row, col, cta, lane, bit in body.held:
+        places.setdefault((row, col), []).append(TensorCell(cta, lane, *divmod(bit, CELL)))
+    source = f"measured on {finding.arch}: {how(finding)}, {whence(sourced.source)}"
+    source += f"; {sourced.contradiction}" if sourced.otherwise else ""
+    return CellStatement(source, body.bits, body.rows, body.cols, lambda row, col: tuple(places[row, col]))
+
+
+def same_places(first_statement: CellStatement, second_statement: CellStatement) -> bool:
+    """Whether two put every element in the same places."""
+    return first_statement[2:4] == second_statement[2:4] and all(
+        set(first_statement.holding(row, col)) == set(second_statement.holding(row, col))
+        for row in range(first_statement.rows)
+        for col in range(first_statement.cols)
+    )
+
+
+class InTensorMemory(NamedTuple):
+    """An operand in tensor memory; without one all that a form has there."""
+
+    form: Instruction
+    operand: MemoryOperand | None = None
+
+    def shown(self, options: OperandOptions) -> Iterator[ShownMemory]:
+        """Every selector and every number of scales; of a whole form what nobody states is said, and is no error."""
+        check_arch(self.form, options.arch)
+        stated = [f"  sources differ: {words}" for words in self.form.stated.get("tables", ())]
+        if self.operand is not None:
+            yield ShownMemory("", (), tuple(_maps(self.operand, options, alone=True)), tuple(stated))
+            return
+        if sizes := self.form.stated.get("scale_vectorsize"):
+            stated.insert(0, f"  .scale_vectorsize: {', '.join(map(str, sizes))}, as ptxas 12.9 to 13.5 takes it")
+        maps: list[PlacedMap] = []
+        for one in operands(self.form):
+            if one.form.id == "tcgen05.shift.down":
+                maps.append(PlacedMap(self.form.id, self.form.name, {}, None, SHIFTED))
+            else:
+                maps += _maps(one, options, alone=False)
+        yield ShownMemory(self.form.name, (Whole(self.form.name), *stated), tuple(maps), ())
+
+    def where(self, options: OperandOptions, sought: Sought) -> Iterator[LocatedCell]:
+        """The cells of elements, or the elements in cells, one after the other."""
+        one = self.operand
+        assert one is not None  # `in_place` gives forms to `show` alone
+        check_arch(self.form, options.arch)
+        if sought.ld and one.name != "d":
+            raise UsageError(
+                "`ld` needs D: tcgen05.ld reads words, and a word of another operand holds several elements."
+            )
+        if wrong := given(("elements", "byte", *OF_DESCRIPTORS, "warp"), options, sought):
+            raise UsageError(
+                f"{one.id} is in tensor memory: give `rows` and `cols`, or `lanes` and `columns`; "
+                f"{wrong[0]} does not apply to it."
+            )
+        for selector in selectors(one, options.vector, options.selector):
+            yield from located_cells(place_operand(one, options, selector), sought, selector)
+
+    def why_not(self, device: Arch, layers: Layers) -> list[WhyNot]:
+        """Why an arch does not have it."""
+        from tcprobe.ask.absent import why_not_placed
+
+        assert self.operand is not None
+        return [why_not_placed(self.operand, device, layers)]
+
+
+class PlacedMap(NamedTuple):
+    """The place of an operand for what is `picked` of selectors and scales; None where nobody states one, and why."""
+
+    id: str
+    instruction: str
+    picked: dict[str, int]
+    placement: Placement | None
+    why: str = ""
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """Sizes, formulas, evidence and who says otherwise; or why there is no map."""
+        picked = "".join(f", {name} {value}" for name, value in self.picked.items())
+        if (placement := self.placement) is None:
+            yield Whole(SHIFTED if self.why == SHIFTED else f"{self.id}{picked}: {self.why}")
+            return
+        facts = placement.to_json()
+        sizes = f"M {placement.m}, N {placement.n}, " if placement.operand.form.multiplies else ""
+        layout = f"layout {placement.letter}, " if placement.letter else ""
+        copies = f", in {placement.copies} places" if placement.copies > 1 else ""
+        yield (
+            f"{self.id}: {sizes}{facts['rows']} x {facts['cols']} in tensor memory, {layout}"
+            f"{facts['bits']} bits each, {facts['columns']} columns{copies}{picked}"
+        )
+        yield from (f"  {name} = {text or 'no closed form'}" for name, text in facts["formula"].items())
+        yield f"  {placement.evidence}"
+        yield from (f"  differs in {other.source}" for other in placement.statements[1:])
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        if self.placement is None:
+            return {"id": self.id, "instruction": self.instruction, **self.picked, "why": self.why}
+        return {**self.placement.to_json(), **self.picked}
+
+
+class ShownMemory(NamedTuple):
+    """What is in tensor memory: `maps` between lines for people."""
+
+    about: str
+    before: tuple[str, ...]
+    maps: tuple[PlacedMap, ...]
+    after: tuple[str, ...]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """All of it."""
+        yield from self.before
+        for each in self.maps:
+            yield from each.in_words
+        yield from self.after
+
+    @property
+    def entries(self) -> Iterator[Json]:
+        """What `show --json` prints."""
+        return (each.to_json() for each in self.maps)
+
+
+def _maps(in_memory: MemoryOperand, options: OperandOptions, alone: bool) -> Iterator[PlacedMap]:
+    """By number of scales and selector; UsageError for the first of an operand `alone` that nobody states."""
+    scaled = in_memory.name.startswith("scale_")
+    counted = scaled and (options.vector, in_memory.vector) == (None, None)
+    for vector in memory_operand.vectors(in_memory.form) if counted else (options.vector,):
+        sizes = options._replace(vector=vector if alone or scaled else None)
+        number = None if not alone and in_memory.name in ("a", "d") else options.selector
+        for selector in selectors(in_memory, sizes.vector, number):
+            chosen = (("scales", sizes.vector), ("selector", selector))
+            picked = {name: value for name, value in chosen if value is not None}
+            try:
+                placed, why = place_operand(in_memory, sizes, selector), ""
+            except UsageError as error:
+                if alone and selector in (None, 0, options.selector):
+                    raise
+                placed, why = None, str(error).removeprefix(f"{in_memory.id}: ")
+            yield PlacedMap(in_memory.id, in_memory.form.name, picked, placed, why)
+
+
+class LocatedCell(NamedTuple):
+    """An element (None in an empty cell) with its cells, the first and copies; `loaded`: what reads it."""
+
+    placement: Placement
+    element: tuple[int, int] | None
+    cells: tuple[TensorCell, ...]
+    loaded: accumulator.Slot | None
+    selector: int | None
+    by_cell: bool
+    about: str = ""
+
+    @property
+    def differing(self) -> list[tuple[str, tuple[TensorCell, ...]]]:
+        """The sources that put the element elsewhere, and where."""
+        if self.by_cell or self.element is None:
+            return []
+        held = [(other.source, other.holding(*self.element)) for other in self.placement.statements[1:]]
+        return [(source, cells) for source, cells in held if cells != self.cells]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The cells, the register that a load leaves the element in, who says otherwise."""
+        placement = self.placement
+        name = placement.operand.name.upper()
+        element = "nothing" if self.element is None else f"{name}[{self.element[0]}][{self.element[1]}]"
+        layout = f"layout {placement.letter}, " if placement.letter else ""
+        measured = placement.measured_places
+        known = f"measured on {measured.arch}" if measured else "documented"
+        picked = "" if self.selector is None else f", selector {self.selector}"
+        yield Whole(f"{element}: tensor memory {cells_in_words(self.cells)} ({layout}{known}{picked})")
+        if self.loaded:
+            yield Whole(f"  loaded: {', '.join(f'{name} {value}' for name, value in self.loaded._asdict().items())}")
+        for source, cells in self.differing:
+            yield Whole(f"  differs in {source}: {cells_in_words(cells)}")
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        placement, (first, *copies) = self.placement, self.cells
+        row, col = self.element or (None, None)
+        differs = [{"source": source, "tmem": [cell._asdict() for cell in cells]} for source, cells in self.differing]
+        return {
+            "id": placement.operand.id,
+            "m": placement.m,
+            "n": placement.n,
+            "layout": placement.letter,
+            "row": row,
+            "col": col,
+            "tmem": {"cta": first.cta, "lane": first.lane, "column": first.column},
+            "bit": first.bit,
+            "bits": placement.statement.bits,
+            **({"copies": [other._asdict() for other in copies]} if copies else {}),
+            **(self.loaded._asdict() if self.loaded else {}),
+            "status": placement.status,
+            "source": placement.statement.source,
+            **placement.agreement,
+            **({"differs": differs} if differs else {}),
+            **({} if self.selector is None else {"selector": self.selector}),
+        }
+
+
+def cells_in_words(tensor_cells: Sequence[TensorCell]) -> str:
+    """Places in tensor memory, a bit where it is not the lowest."""
+    return "; ".join(
+        f"cta {c.cta}, lane {c.lane}, column {c.column}" + (f", bit {c.bit}" if c.bit else "") for c in tensor_cells
+    )
+
+
+def located_cells(placement: Placement, sought: Sought, selector: int | None) -> Iterator[LocatedCell]:
+    """Every element, or cell, that is sought; UsageError unless it is just one of the two."""
+    elements, cells = _pairs(sought.rows, sought.cols), _pairs(sought.lanes, sought.columns)
+    if (elements is None) == (cells is None):
+        raise UsageError(
+            f"{placement.operand.id} is in tensor memory: give `rows` and `cols`, or `lanes` and `columns`."
+        )
+    if cells is not None and sought.ld:
+        raise UsageError("`ld` needs `rows` and `cols`; `where tcgen05.ld...` says what a register holds.")
+    if cells is None and (sought.cta, sought.bit) != (None, None):
+        raise UsageError("`cta` and `bit` say which cell, so they need `lanes` and `columns`.")
+    for element in elements or ():
+        places, loaded = placement.places(*element), None
+        if sought.ld:
+            landing = accumulator.Landing(places[0].cta, places[0].lane, places[0].column)
+            loaded = accumulator.slot_of_load(landing, *parse_load(sought.ld))
+        yield LocatedCell(placement, element, places, loaded, selector, by_cell=False)
+    cta, bit, bits = sought.cta or 0, sought.bit or 0, placement.statement.bits
+    if cells:
+        _check_bounds(placement, cta, bit, cells)
+    for lane, column in cells or ():
+        held = placement.at(cta, lane, column, bit)
+        place = TensorCell(cta, lane, column, bit - bit % bits)
+        yield LocatedCell(placement, held, (place,), None, selector, by_cell=True)
+
+
+def _pairs(firsts: Range, seconds: Range) -> list[tuple[int, int]] | None:
+    """All pairs of a first and a second; None unless both are given."""
+    return None if firsts is None or seconds is None else list(product(firsts, seconds))
+
+
+def _check_bounds(placement: Placement, cta: int, bit: int, lane_columns: Sequence[tuple[int, int]]) -> None:
+    pairs = (
+        ("cta", [cta], 1 + ("cta_group::2" in placement.operand.form.id)),
+        ("bit", [bit], CELL),
+        ("lane", [lane for lane, _ in lane_columns], LANES),
+        ("column", [column for _, column in lane_columns], COLUMNS),
+    )
+    for name, values, most in pairs:
+        if wrong := [value for value in values if value >= most]:
+            raise UsageError(f"{placement.operand.id} has no {name} {wrong[0]}: 0 to {most - 1}.")
+
+
+def tensor_form(name: str) -> Instruction | None:
+    """The tcgen05 instruction that a name means and that holds nothing in registers; None where it means no such."""
+    row = inventory.instructions().get(short(name)) if "tcgen05" in name.lower() else None
+    return row if row and not row.fragments else None
+
+
+def check_arch(instruction: Instruction, name: str | None) -> None:
+    """UsageError for an arch that does not have the instruction."""
+    for arch_name in (name or "all").split(","):
+        if arch_name != "all" and not instruction.target.on(arch(arch_name)):
+            raise UsageError(f"{arch_name} does not have {instruction.id}: `tcprobe why-not` says why.")
+
+
+def selectors(in_memory: MemoryOperand, vector: int | None, number: int | None) -> list[int | None]:
+    """The selector `number` that the user gives, else every one there is; [None] for what no selector changes."""
+    if not in_memory.form.multiplies or in_memory.name in ("a", "d"):
+        if number is not None:
+            raise UsageError(f"{in_memory.id} has no selector: remove `selector`.")
+        return [None]
+    if number is not None:
+        return [number]
+    return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, vector)))
+
+
+def vector_of(in_memory: MemoryOperand, vector: int | None) -> int:
+    """How many scales a row has; UsageError where neither the form nor the user says it."""
+    if not in_memory.name.startswith("scale_"):
+        if vector is not None:
+            raise UsageError(f"`vector` applies to scale_a and scale_b, not to {in_memory.id}.")
+        return 0
+    vectors, said = memory_operand.vectors(in_memory.form), in_memory.vector
+    if vector is None:
+        vector = vectors[0] if said is None and len(vectors) == 1 else said
+    elif said not in (None, vector):
+        raise UsageError(f"the name says {said} scales per row, and `vector` {vector}: remove one of them.")
+    if vector not in vectors:
+        counts = " or ".join(map(str, vectors))
+        raise UsageError(f"{in_memory.id} has {counts} scales per row: give `vector` {vectors[-1]}.")
+    return vector
+
+
+def place_operand(in_memory: MemoryOperand, options: OperandOptions, selector: int | None) -> Placement:
+    """Where an operand lies for the sizes that options give; what was measured on the named arch comes first."""
+    form = in_memory.form
+    if form.multiplies and options.multicast is not None:
+        raise UsageError(f"{form.id} has no multicast; tcgen05.cp has.")
+    if not form.multiplies and (options.m, options.n) != (None, None):
+        raise UsageError(f"{form.id} has no M and N; tcgen05.mma has.")
+    vector = vector_of(in_memory, options.vector)
+    sizes = (options.m, options.n, selector or 0, vector, options.multicast)
+    return placement(in_memory, OperandVariant(*sizes, options.layers, options.arch))
+
+
+def parse_load(words: str) -> tuple[str, int]:
+    """The shape and repetitions of a tcgen05.ld; UsageError where there is no such load."""
+    match = re.fullmatch(r"(\w{1,9})\.x([0-9]{1,3})", words)
+    row = match and inventory.instructions().get(f"tcgen05.ld.{match[1]}")
+    if not (match and row and int(match[2]) in row.stated["num"]):
+        raise UsageError(f"`ld` {words[:40]!r}: expected SHAPE.xN of tcgen05.ld, such as 32x32b.x32.")
+    return match[1], int(match[2])

@@ -1,315 +1,245 @@
-"""Who holds an element, what a lane holds, what feeds a result: questions to tables.
+"""The question `trace`: what feeds an element of D, or what a slot or a byte feeds, wherever the operands are."""
 
->>> from tcprobe.ask.trace import elements_held, where
->>> from tcprobe.store.cell import load
->>> a = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
->>> [str(holder) for holder in where(a, rows=[3], cols=[9])]
-['lane 12 i 5 (register 2, bits 16..31)']
->>> [(h.row, h.col) for h in elements_held(a, lanes=[12], elements=[5])]
-[(3, 9)]
-"""
+import json
+from collections.abc import Iterator, Mapping
+from itertools import product
+from typing import Annotated, Literal, NamedTuple
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+import click
 
-from tcprobe.ask.confidence import line
-from tcprobe.ask.table_confidence import least
+from tcprobe.ask import registers
+from tcprobe.ask.operand import (
+    OF_DESCRIPTORS,
+    RANGE,
+    BaseOffsetOption,
+    LboOption,
+    LoadOption,
+    MajorName,
+    MajorOption,
+    MOption,
+    NOption,
+    OperandAnswer,
+    OperandOptions,
+    Range,
+    SboOption,
+    SelectorOption,
+    StartOption,
+    SwizzleOption,
+    VectorOption,
+    given,
+    require_no_tensor_memory,
+)
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import WARP, holder_name
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import MATRICES, MULTIPLIED
-from tcprobe.isa.sparsity import Sparsity, sparsity
-from tcprobe.store.cell import Cell, require_selection, sources
-from tcprobe.store.measurement import Measurement
-from tcprobe.text import Described, Whole
-from tcprobe.values import Json
+from tcprobe.isa.operand import Role
+from tcprobe.question import wrapping
+from tcprobe.question.arguments import arch_name, word
+from tcprobe.question.declare import NameWords, Option, command, note
+from tcprobe.question.options import Number
+from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
+from tcprobe.store import names
+from tcprobe.store.cell import Cell, selected
+from tcprobe.store.choose import layers
+
+TracedOperand = Literal["a", "b", "c", "e", "a_smem", "b_smem"]
+PlaceOfA = Literal["registers", "shared", "tensor"]
 
 
-class Holder(NamedTuple):
-    """Slot (lane, i) and the element in it; `register` counts the fragment's registers, `bit` is its lowest there.
+class TraceRequest(NamedTuple):
+    """What is asked: an element of D, a slot or a byte of an operand; where A is, what is contiguous, who reads D."""
 
-    `product` is None where a warp holds one product only, `col` where a lane holds the address of a row; `span` is how
-    many columns from `col` on the slot speaks for.
-    """
-
-    row: int
-    col: int | None
+    row: Range
+    col: Range
     product: int | None
-    lane: int
-    i: int
-    register: int
-    bit: int
-    bits: int
-    span: int = 1
-    threads: int = WARP
-
-    def __str__(self) -> str:
-        last = self.bit + self.bits - 1
-        return f"{self.holder} i {self.i} (register {self.register}, bits {self.bit}..{last})"
-
-    @property
-    def holder(self) -> str:
-        """The lane, or the thread of a warpgroup."""
-        return holder_name(self.lane, self.threads)
-
-    @property
-    def element(self) -> str:
-        """[row][col], and the product where there are several."""
-        col = "" if self.col is None else f"[{self.col}]"
-        if self.col is not None and self.span > 1:
-            col = f"[{self.col}-{self.col + self.span - 1}]"
-        return f"[{self.row}]{col}" + ("" if self.product is None else f" of product {self.product}")
-
-    def to_json(self) -> dict[str, int | None]:
-        """Plain data."""
-        return {
-            "row": self.row,
-            "col": self.col,
-            "product": self.product,
-            "lane": self.lane,
-            "i": self.i,
-            "register": self.register,
-            "bit": self.bit,
-            "bits": self.bits,
-        }
+    operand: TracedOperand | None
+    lane: Range
+    element: Range
+    byte: Range
+    a_in: PlaceOfA | None
+    a_major: MajorName | None
+    b_major: MajorName | None
+    ld: str | None
 
 
-def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterable[int] = ()) -> list[Holder]:
-    """Every holder of the elements rows x cols (of all products unless given), element by element, by slot.
+def trace(
+    name: Annotated[str, NameWords("INSTRUCTION")],
+    *,
+    row: Annotated[Range, Option("--row", "Row of the D element, or a range: 3, 0-7.", reads=RANGE)] = None,
+    col: Annotated[Range, Option("--col", "Column of the D element, or a range.", reads=RANGE)] = None,
+    product: Annotated[
+        int | None,
+        Option("--product", "Which product, where a warp holds several (m8n8k4 of f16).", reads=Number()),
+    ] = None,
+    operand: Annotated[
+        TracedOperand | None, Option("--operand", "Say what a slot, or a byte, of this operand feeds instead.")
+    ] = None,
+    lane: Annotated[Range, Option("--lane", "With --operand: the slot's lane, or a range.", reads=RANGE)] = None,
+    element: Annotated[Range, Option("--i", "With --operand: the slot's i, or a range.", reads=RANGE)] = None,
+    byte: Annotated[
+        Range, Option("--byte", "With --operand a_smem or b_smem: bytes from the start address.", reads=RANGE)
+    ] = None,
+    a_in: Annotated[
+        PlaceOfA | None,
+        Option("--a-in", "Where A is. Default: registers for wgmma, shared for tcgen05.mma."),
+    ] = None,
+    m: MOption = None,
+    n: NOption = None,
+    vector: VectorOption = None,
+    a_major: Annotated[
+        MajorName | None,
+        Option("--a-major", "With tcgen05.mma: what of A is contiguous. Default: --major, or k."),
+    ] = None,
+    b_major: Annotated[
+        MajorName | None,
+        Option("--b-major", "With tcgen05.mma: what of B is contiguous. Default: --major, or k."),
+    ] = None,
+    ld: LoadOption = None,
+    swizzle: SwizzleOption = None,
+    major: MajorOption = None,
+    lbo: LboOption = None,
+    sbo: SboOption = None,
+    base_offset: BaseOffsetOption = None,
+    start: StartOption = None,
+    selector: SelectorOption = None,
+    arch: ArchOption = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> Iterator[OperandAnswer]:
+    """Show all slots of A, B and C that feed one element of D, in k order; or what a slot of A, B or C feeds.
 
-    Where a slot speaks for several columns, each of them leads to it. UsageError where a row, col or product is outside
-    the fragment.
+    For a sparse multiply also the metadata field (E) that picks one of the rows of B that an A slot can meet. For wgmma
+    the bytes of B behind a descriptor (--swizzle, --major, --lbo, --sbo, --base-offset, --start), and with --a-in
+    shared those of A behind the same one; or what a byte of them feeds. For tcgen05.mma the cells of D, of A with
+    --a-in tensor, of metadata and scales, and the bytes of A and B. Other scales are left out: `where` of scale_a and
+    scale_b says which byte scales what. Ranges give one answer after the other; --json prints one object per line.
     """
-    require_selection(cell)
-    fragment = cell.fragment
-    rows, cols = _inside("row", rows, fragment.rows), _inside("col", cols, fragment.cols)
-    cols = list(dict.fromkeys(col - col % fragment.span for col in cols))
-    parts = _inside("product", products, fragment.products) or range(fragment.products)
-    elements = ({"row": r, "col": c, "product": p} for p in parts for r in rows for c in cols)
-    keys = [tuple(element[name] for name in cell.table.outputs) for element in elements]
-    return [_holder(cell, slot) for key in keys for slot in cell.table.inverse.get(key, [])]
+    options = OperandOptions(
+        layers(results, only), arch_name(arch), selector, swizzle, major, lbo, sbo, base_offset, start, m, n, vector
+    )
+    traced = TraceRequest(row, col, product, operand, lane, element, byte, a_in, a_major, b_major, ld)
+    if "tcgen05" in word("name", name).lower():
+        from tcprobe.ask.tensor_memory import tensor_form
+
+        if (form := tensor_form(name)) and form.multiplies:
+            return _in_tensor_memory(form, options, traced)
+    require_no_tensor_memory(options, traced)
+    multiply, tables, remark = names.multiply(name, options.arch, options.layers)
+    tables = {o: cell for o, cell in tables.items() if cell.fragment.role is not Role.SCALE}
+    note(remark)
+    return (_in_shared_memory if multiply.described else _in_registers)(multiply, tables, options, traced)
 
 
-def elements_held(cell: Cell, lanes: Iterable[int], elements: Iterable[int] = ()) -> list[Holder]:
-    """What lanes hold in the given elements, in all without any; unused slots are left out.
-
-    UsageError where a lane or i is outside the fragment.
-    """
-    require_selection(cell)
-    table = cell.table
-    numbers = _inside("i", elements, table.elements) or list(range(table.elements))
-    slots = [lane * table.elements + i for lane in _inside("lane", lanes, table.threads) for i in numbers]
-    return [_holder(cell, slot) for slot in slots if table.cells[slot] is not None]
-
-
-class Meeting(NamedTuple):
-    """Slots of A and B that meet in D: all holders of A[row][k], B[k][col] and D[row][col].
-
-    Of a sparse multiply A[row][stored column], and in `b` the holders of all B[k][col] that it can meet, k by k; `e`
-    has the index field that says which, and `k` these k by index.
-    """
-
-    a: list[Holder]
-    b: list[Holder]
-    d: list[Holder]
-    e: Sequence[Holder] = ()
-    k: tuple[int, ...] = ()
-
-    @property
-    def element_of_b(self) -> str:
-        """B[row][col], or of a sparse multiply those that may be met."""
-        return f"B[{'|'.join(map(str, self.k))}][{self.b[0].col}]" if self.k else f"B{self.b[0].element}"
-
-
-@dataclass(frozen=True, repr=False)
-class Trace(Described):
-    """What feeds a D element, or what a slot feeds: meetings in the order of k, row or col, and C -> D.
-
-    `unread` has the slots (operand, lane, i) that the multiply never takes, as far as that was measured.
-    """
-
-    instruction: Instruction
-    operands: Mapping[str, Cell]
-    about: str
-    c: list[Holder]
-    d: list[Holder]
-    meetings: list[Meeting]
-    unread: frozenset[tuple[str, int, int]]
-
-    @property
-    def arch(self) -> str:
-        """Where the tables are from."""
-        return self.operands["d"].arch
-
-    @property
-    def in_words(self) -> Iterator[str]:
-        """The slots on both sides, a line for each product of A and B, and what it rests on."""
-        yield f"{self.about} in {self.instruction.id} on {self.arch}"
-        if self.d:
-            yield Whole(f"  held by {self._slots('d', self.d)}; adds C: {self._slots('c', self.c)}")
-        yield from self._products()
-        if "e" in self.operands:
-            yield f"selector {self.operands['e'].selector}; B for each index; the field of E picks one"
-        yield from dict.fromkeys(cell.evidence for cell in self.operands.values())
-        yield line(least(self.operands.values()))
-
-    def _products(self) -> Iterator[str]:
-        """A line for each meeting: the elements of A, B and D, each with its slots."""
-        rows = [
-            (
-                f"A{m.a[0].element}",
-                self._slots("a", m.a) + (f" by E {self._slots('e', m.e)}" if m.e else ""),
-                m.element_of_b,
-                self._slots("b", m.b),
-                f"D{m.d[0].element}",
-                self._slots("d", m.d),
-            )
-            for m in self.meetings
-        ]
-        wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for a, a_slots, b, b_slots, d, d_slots in rows:
-            left = f"{a:<{wide[0]}} {a_slots:<{wide[1]}}  x  {b:<{wide[2]}} {b_slots:<{wide[3]}}"
-            yield Whole(f"  {left}  ->  {d:<{wide[4]}} {d_slots}".rstrip())
-
-    def _slots(self, operand: str, holders: Sequence[Holder]) -> str:
-        """lane:i of every holder; one that the multiply never reads in parentheses."""
-        texts = ((f"{h.lane}:{h.i}", (operand, h.lane, h.i) in self.unread) for h in holders)
-        return " ".join(f"({text})" if unread else text for text, unread in texts)
-
-    def to_json(self) -> Json:
-        """Plain data; a holder that is never read has "read": false."""
-        return {
-            "instruction": self.instruction.id,
-            "arch": self.arch,
-            "source": sources(self.operands.values()),
-            "evidence": {operand: cell.evidence for operand, cell in self.operands.items()},
-            "confidence": least(self.operands.values()).to_json(),
-            "c": self._json("c", self.c),
-            "d": self._json("d", self.d),
-            "meetings": [self._meeting(meeting) for meeting in self.meetings],
-            **({"selector": self.operands["e"].selector} if "e" in self.operands else {}),
-        }
-
-    def _meeting(self, meeting: Meeting) -> Json:
-        elements: Json = {o: self._json(o, getattr(meeting, o)) for o in MULTIPLIED}
-        return elements | ({"e": self._json("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
-
-    def _json(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
-        return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
-
-
-def trace(instruction: Instruction, operands: Mapping[str, Cell], row: int, col: int, product: int | None) -> Trace:
-    """All slots that feed D[row][col], in k order; `operands` are the tables of a, b, c and d on one arch.
-
-    `product` is needed where a warp holds several. UsageError where it is missing, or anything is outside D.
-    """
-    if instruction.products > 1 and product is None:
-        raise UsageError(f"{instruction.id} holds {instruction.products} products: choose one with `product`.")
-    find = _Finder(operands, product)  # which refuses a product that there is not
-    c, d = find("c", row, col), find("d", row, col)
-    meetings = [find.meeting((row, col), column) for column in range(instruction.stored)]
-    return Trace(instruction, operands, f"D{d[0].element}", c, d, meetings, unread(instruction, operands))
-
-
-def feeds(instruction: Instruction, operands: Mapping[str, Cell], operand: str, lane: int, i: int) -> Trace:
-    """What slot (lane, i) of operand a, b, c or e feeds. UsageError where there is no such slot."""
-    if operand not in operands:
-        raise UsageError(f"{instruction.id} has no operand {operand.upper()}.")
-    slots = elements_held(operands[operand], [lane], [i])
-    if not slots:
-        raise UsageError(f"{holder_name(lane, operands[operand].table.threads)} i {i} of {operand.upper()} is unused.")
-    (slot,) = slots
-    assert slot.col is not None  # a multiply has no addresses
-    find, shape = _Finder(operands, slot.product), instruction.shape
-    about = f"{operand.upper()} {slot.holder} i {i}, which holds {operand.upper()}{slot.element}"
-    meetings, c, d = [], [], []
-    if operand in "ae":
-        span = operands["e"].fragment.span if operand == "e" else 1
-        meetings = [find.meeting((slot.row, n), slot.col + j) for j in range(span) for n in range(shape.n)]
-    elif operand == "b":
-        meetings = [find.meeting((m, slot.col), s) for m in range(shape.m) for s in find.stored_columns(slot.row)]
+def _in_registers(
+    instruction: Instruction, tables: Mapping[str, Cell], options: OperandOptions, traced: TraceRequest
+) -> Iterator[OperandAnswer]:
+    """Of a multiply whose operands are all in registers, under each selector of metadata, or the one that is given."""
+    smem = [f"`operand` {traced.operand}"] if traced.operand in ("a_smem", "b_smem") else []
+    if wrong := smem + given(("byte", "a_in", *OF_DESCRIPTORS), options, traced):
+        raise UsageError(f"{instruction.id} has no operand in shared memory (wgmma has): remove {', '.join(wrong)}.")
+    asked, operand = _asked(traced), traced.operand
+    if asked == {"operand", "lane", "element"}:
+        pairs = list(product(traced.lane or (), traced.element or ()))
+    elif asked == {"row", "col"}:
+        pairs = list(product(traced.row or (), traced.col or ()))
     else:
-        c, d = [slot], find("d", slot.row, slot.col)
-    if operand == "a":
-        meetings = [meeting._replace(a=[slot]) for meeting in meetings]
-    elif operand == "b" and not instruction.metadata:
-        meetings = [meeting._replace(b=[slot]) for meeting in meetings]
-    return Trace(instruction, operands, about, c, d, meetings, unread(instruction, operands))
+        raise UsageError("give `row` and `col`, or `operand`, `lane` and `element`.")
+    if operand and traced.product is not None:
+        raise UsageError("`product` needs `row` and `col`; a slot belongs to one product only.")
+    metadata = tables.get("e")
+    selectors = metadata.fragment.selectors if metadata and options.selector is None else (options.selector,)
+    for selector, (first, second) in product(selectors, pairs):
+        cells = dict(zip(tables, selected(tables.values(), selector), strict=True))
+        if operand:
+            yield registers.feeds(instruction, cells, operand, first, second)
+        else:
+            yield registers.trace(instruction, cells, first, second, traced.product)
 
 
-class _Finder:
-    """All holders of one element of an operand, of one product."""
+def _asked(traced: TraceRequest) -> set[str]:
+    """What is given of an element, a slot and a byte."""
+    names = ("row", "col", "operand", "lane", "element", "byte")
+    return {name for name in names if getattr(traced, name) is not None}
 
-    def __init__(self, operands: Mapping[str, Cell], product: int | None) -> None:
-        self._operands, self._products = operands, [] if product is None else [product]
 
-    def __call__(self, operand: str, row: int, col: int) -> list[Holder]:
-        return where(self._operands[operand], [row], [col], self._products)
+def _in_shared_memory(
+    instruction: Instruction, tables: Mapping[str, Cell], options: OperandOptions, traced: TraceRequest
+) -> Iterator[OperandAnswer]:
+    """Of a multiply with factors behind descriptors: of an element of D, a byte, or a slot of A."""
+    from tcprobe.ask.shared_operand import SharedMultiply, behind_options, fed_by_byte, fed_by_slot, trace_element
 
-    def meeting(self, element: tuple[int, int], stored: int) -> Meeting:
-        """What A[row][stored] meets for the element D[row][col]."""
-        row, col = element
-        a, d = self("a", row, stored), self("d", row, col)
-        if "e" not in self._operands:
-            return Meeting(a, self("b", stored, col), d)
-        span = self._operands["e"].fragment.span
-        k = tuple(self._rule.k(stored, index) for index in range(self._rule.positions))
-        return Meeting(
-            a, [h for row_of_b in k for h in self("b", row_of_b, col)], d, self("e", row, stored - stored % span), k
+    _check_shared(instruction, options.selector, traced)
+    options = options._replace(layers=tables["d"].layers)
+    a, b = (behind_options(one, options) for one in instruction.described)
+    in_shared = traced.a_in == "shared" or traced.operand == "a_smem"
+    memory = SharedMultiply(instruction, tables, b, a if in_shared else None)
+    asked = {name for name in ("row", "col", "operand", "lane", "element", "byte") if getattr(traced, name) is not None}
+    if asked == {"row", "col"}:
+        yield from (trace_element(memory, *at) for at in product(traced.row or (), traced.col or ()))
+    elif asked == {"operand", "byte"} and traced.operand in ("a_smem", "b_smem"):
+        yield from (fed_by_byte(memory, traced.operand, byte) for byte in traced.byte or ())
+    elif asked == {"operand", "lane", "element"} and traced.operand == "a" and traced.a_in != "shared":
+        yield from (fed_by_slot(memory, *at) for at in product(traced.lane or (), traced.element or ()))
+    else:
+        raise UsageError(
+            "give `row` and `col`, or `operand` a with `lane` and `element`, or `operand` a_smem or b_smem with `byte`."
         )
 
-    def stored_columns(self, k: int) -> list[int]:
-        """The stored columns of A that can be column k."""
-        if "e" not in self._operands:
-            return [k]
-        rule, columns = self._rule, range(self._operands["a"].fragment.cols)
-        return [s for s in columns if k in (rule.k(s, index) for index in range(rule.positions))]
 
-    @property
-    def _rule(self) -> Sparsity:
-        return sparsity(self._operands["e"].fragment)
-
-
-def unread(instruction: Instruction, operands: Mapping[str, Cell]) -> frozenset[tuple[str, int, int]]:
-    """The slots (operand, lane, i) that the multiply never takes, as far as that was measured on the arch."""
-    saved = measured_multiply(instruction, operands)
-    lanes_of = saved.unread if saved else {}
-    return frozenset((o, lane, i) for o, lanes in lanes_of.items() for lane, unused in enumerate(lanes) for i in unused)
+def _check_shared(instruction: Instruction, selector: int | None, traced: TraceRequest) -> None:
+    """UsageError for options that say nothing of a multiply with factors behind descriptors."""
+    for name, number in (("product", traced.product), ("selector", selector)):
+        if number is not None and (name == "product" or instruction.metadata is None):
+            raise UsageError(f"`{name}` does not apply to {instruction.id}: remove it.")
+    if instruction.metadata and selector not in (None, *instruction.metadata.selectors):
+        known = ", ".join(map(str, instruction.metadata.selectors))
+        raise UsageError(f"{instruction.metadata.id} has no selector {selector}: it has {known}.")
+    if traced.operand == "a_smem" and traced.a_in == "registers":
+        raise UsageError("a_smem is A in shared memory: remove `a_in`, or give `a_in` shared.")
+    if traced.a_in == "tensor":
+        raise UsageError(
+            f"{instruction.id} has A in registers or in shared memory; tcgen05.mma has it in tensor memory."
+        )
 
 
-def measured_multiply(instruction: Instruction, operands: Mapping[str, Cell]) -> Measurement | None:
-    """The multiply's measurement beside that of D, None if there is none with these very tables."""
-    cell = operands["d"]
-    saved = cell.layers.multiply(instruction.id, cell.measured) if cell.measured else None
-    return saved if saved and all(saved.tables[o] == operands[o].table for o in MATRICES) else None
+def _in_tensor_memory(
+    instruction: Instruction, options: OperandOptions, traced: TraceRequest
+) -> Iterator[OperandAnswer]:
+    """Of a tcgen05.mma, for every element that is asked about; UsageError for what it does not have."""
+    from tcprobe.ask.tensor_memory import check_arch, parse_load
+    from tcprobe.ask.trace_tensor_memory import TensorTraceRequest, trace_element
 
-
-def _holder(cell: Cell, slot: int) -> Holder:
-    fragment: Fragment = cell.fragment
-    lane, i = divmod(slot, cell.table.elements)
-    element = cell.table.cells[slot]
-    assert element is not None
-    register, bit = fragment.place(i)
-    coordinates = dict(zip(cell.table.outputs, element, strict=True))
-    return Holder(
-        coordinates["row"],
-        coordinates.get("col"),
-        coordinates.get("product"),
-        lane,
-        i,
-        register,
-        bit,
-        fragment.slot_bits,
-        fragment.span,
-        cell.table.threads,
+    check_arch(instruction, options.arch)
+    foreign = ("product", "operand", "lane", "element", "byte", "lbo", "sbo", "base_offset", "start")
+    if wrong := given(foreign, options, traced):
+        raise UsageError(f"{instruction.id}: give `row` and `col` of D; {wrong[0]} does not apply to it.")
+    if traced.row is None or traced.col is None:
+        raise UsageError(f"{instruction.id}: give `row` and `col` of D.")
+    if traced.a_in == "registers":
+        raise UsageError(f"{instruction.id} has A in shared or in tensor memory: `a_in` shared or tensor.")
+    in_tensor = traced.a_in == "tensor"
+    if in_tensor and traced.a_major:
+        raise UsageError("`a_major` needs A in shared memory.")
+    a, b = (each or options.major or "k" for each in (traced.a_major, traced.b_major))
+    request = TensorTraceRequest(
+        options.m,
+        options.n,
+        options.swizzle.span if options.swizzle else 0,
+        in_tensor,
+        options.selector,
+        options.vector,
+        ("k" if in_tensor else a, b),
+        parse_load(traced.ld) if traced.ld else None,
+        options.layers,
+        options.arch,
     )
+    yield from (trace_element(instruction, request, *at) for at in product(traced.row, traced.col))
 
 
-def _inside(name: str, indices: Iterable[int], size: int) -> list[int]:
-    numbers = list(indices)
-    for value in numbers:
-        if not 0 <= value < size:
-            raise UsageError(f"{name} {value} is outside 0 to {size - 1}.")
-    return numbers
+@command(trace, short="Which slots feed an element of D, or what a slot feeds.")
+def print_trace(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False) -> None:
+    """Each answer as it is found."""
+    for answer in answers:
+        if as_json:
+            click.echo(json.dumps(answer.to_json()))
+        else:
+            wrapping.lines(answer.in_words, answer.about)

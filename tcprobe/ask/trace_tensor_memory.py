@@ -13,9 +13,10 @@ the columns of B: CUTLASS, mma_traits_sm100.hpp, ALayout and BLayout of 2x1SM.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, placement
+from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, cells_in_words, placement
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import descriptor as smem
@@ -23,6 +24,7 @@ from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descript
 from tcprobe.references.accumulator import Landing, Slot, slot_of_load
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
 from tcprobe.store.choose import Layers
+from tcprobe.text import Whole
 from tcprobe.values import Json
 
 BYTE = 8
@@ -91,6 +93,37 @@ class TensorTrace(NamedTuple):
     def d(self) -> tuple[TensorCell, ...]:
         """The cells of the element."""
         return self.placed_d.places(self.row, self.col)
+
+    @property
+    def about(self) -> str:
+        """The element."""
+        return f"D[{self.row}][{self.col}]"
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The cells, a line for each product with its factors, the descriptors, and what it rests on."""
+        placed = self.placed_d
+        yield f"{self.about} in {self.form.id}, M {placed.m}, N {placed.n}: {cells_in_words(self.d)}"
+        if self.loaded:
+            yield Whole(f"  loaded: {', '.join(f'{name} {at}' for name, at in self.loaded._asdict().items())}")
+        yield from map(self._product, self.meetings)
+        a, b = (f"{smem.encode_tcgen05(descriptor):#018x}" for descriptor in self.descriptors)
+        shared = f"B behind {b}" if self.meetings[0].a else f"A behind {a}, B behind {b}"
+        a, b = (major.replace("mn", name) for major, name in zip(self.majors, "mn", strict=True))
+        yield f"{shared} with start addresses added, {f'{a} of A and {b} of B' if a != b else a} contiguous"
+        by = "; ".join(self.sources)
+        yield f"cells {by}" if self.is_measured else f"documented only, by {by}"
+
+    def _product(self, meeting: TensorMeeting) -> Whole:
+        """A and B of a product, with the index and the scales of it, the first place of each: warps have the same."""
+        a_cta, b_cta = (f" of cta {cta}" if "cta_group::2" in self.form.id else "" for cta in (self.a_cta, self.b_cta))
+        a = cells_in_words(meeting.a) if meeting.a_byte is None else f"at byte {meeting.a_byte}{a_cta}"
+        b = ", ".join(f"B[{k}][{self.col}] at byte {byte}" for k, byte in zip(meeting.k, meeting.b_bytes, strict=True))
+        factors = [f"index {cells_in_words(meeting.e[:1])}"] if meeting.e else []
+        for name, (row, col, cells) in meeting.scales.items():
+            factors.append(f"{name.upper()}[{row}][{col}] {cells_in_words(cells[:1])}")
+        more = f"  ({'; '.join(factors)})" if factors else ""
+        return Whole(f"  A[{self.row}][{meeting.stored}] {a}  x  {b}{b_cta}{more}")
 
     def to_json(self) -> Json:
         """Plain data."""

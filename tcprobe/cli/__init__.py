@@ -1,9 +1,8 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
 shell, requests, hints, examples     what commands share
-printing, summaries, verdicts, answers    how answers are printed
-facts, showing, questions, operand, shared_operand,
-tensor_memory*, trace_tensor_memory, scales                   what there is, and who holds it
+printing, summaries, answers         how answers are printed
+questions, operand, scales           `verify`, and operands in other places
 banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
 path, path_steps, load, converting, reduce, kernel, emitting  code
 cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
@@ -31,12 +30,11 @@ def main() -> None:
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
     "measuring": ("run", "fit"),
-    "facts": ("list", "show", "why-not"),
     "comparing": ("compare",),
     "reading": ("read",),
     "compilers": ("compilers",),
     "audit": ("audit",),
-    "questions": ("where", "trace", "verify"),
+    "questions": ("verify",),
     "emitting": ("emit",),
     "converting": ("convert",),
     "reduce": ("reduce",),

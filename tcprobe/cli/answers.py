@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -14,53 +14,9 @@ if TYPE_CHECKING:
     from tcprobe.ask.against import Against
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StorePlan
-    from tcprobe.ask.trace import Holder
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
     from tcprobe.store.cell import Cell
-
-
-def holders(cell: Cell, holders: Sequence[Holder], by_lane: bool) -> None:
-    """`where`: a line an element, or a line a slot; then what it rests on."""
-    name = cell.fragment.operand.upper()
-    if by_lane:
-        for holder in holders:
-            click.echo(f"{holder}: {name}{holder.element}")
-    else:
-        lines: dict[str, list[str]] = {}
-        for holder in holders:
-            lines.setdefault(holder.element, []).append(str(holder))
-        for element, texts in lines.items():
-            click.echo(f"{name}{element}: {'; '.join(texts)}")
-    if cell.fragment.container:
-        wrapping.line(cell.fragment.container)
-    selector_text = "" if cell.selector is None else f" under selector {cell.selector}"
-    wrapping.line(f"{cell.fragment.id}{selector_text} on {cell.arch}, {cell.evidence}", cell.fragment.id, bold=True)
-    sure([cell])
-
-
-def sure(cells: Iterable[Cell], aside: bool = False) -> None:
-    """How sure an answer is that rests on these tables: the last line, on stderr if `aside`."""
-    from tcprobe.ask.confidence import line
-    from tcprobe.ask.table_confidence import least
-
-    click.echo(line(least(cells)), err=aside)
-
-
-def side_by_side(cells: Sequence[Cell]) -> None:
-    """`show --arch a,b`: a line an arch, and which have one table."""
-    from tcprobe.fit import fitted
-
-    click.echo(wrapping.bold(cells[0].fragment.id))
-    lines = [("arch", *cells[0].table.outputs, "layout", "known")]
-    for cell in cells:
-        texts = (str(formula) if formula else "no closed form" for formula in fitted(cell.table).formulas.values())
-        lines.append((cell.arch, *texts, cell.table.id, cell.known))
-    wide = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        click.echo("  ".join(text.ljust(size) for text, size in zip(line, wide, strict=True)).rstrip())
-    count = len({cell.table.id for cell in cells})
-    click.echo("the same table on all" if count == 1 else f"{count} different tables")
 
 
 def conversion(converted: Conversion, aside: bool) -> None:

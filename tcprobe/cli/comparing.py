@@ -44,7 +44,7 @@ def compare(
     whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table. For metadata give the
     --selector. Exit code 1 if something differs that is not a known erratum.
     """
-    from tcprobe.store import lookup
+    from tcprobe.store import choose
 
     if request["costs"]:
         if beside := given("costs", "name", "folder", "only"):
@@ -57,7 +57,7 @@ def compare(
     elif request["selector"] is not None:
         raise UsageError("--selector needs FILE.csv and its fragment; without a file, all selectors are compared.")
     else:
-        archs = lookup.archs_of(name, layers)
+        archs = choose.archs_of(name, layers)
         compared = []
         for arch_name in archs:
             compared.append(_compare_arch(arch_name, names, layers))

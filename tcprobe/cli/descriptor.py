@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from tcprobe.cli import tcgen05_descriptor as tcgen05
-from tcprobe.cli.shared_operand import MAJOR
 from tcprobe.errors import UsageError
 from tcprobe.question import wrapping
 from tcprobe.question.options import JSON, ElementType, Given, Sides, SwizzleType, given
@@ -35,7 +34,9 @@ WITH_TILE = "; a tile needs --tile LINESxK and --type or --instruction"
     metavar="NAME",
     help="A wgmma, or its operand a_smem or b_smem: its type and its lines.",
 )
-@click.option("--major", type=MAJOR, default="k", show_default=True, help="What is contiguous: k, or m and n.")
+@click.option(
+    "--major", type=click.Choice(["k", "mn"]), default="k", show_default=True, help="What is contiguous: k, or m and n."
+)
 @click.option(
     "--swizzle",
     type=SwizzleType(),

@@ -59,7 +59,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **req
     from tcprobe.code.names import in_namespace
     from tcprobe.store import names
     from tcprobe.store.cell import emittable, selected, sources
-    from tcprobe.store.lookup import some
+    from tcprobe.store.choose import some
     from tcprobe.system import files
 
     if format_name == "help":

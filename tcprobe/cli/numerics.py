@@ -109,7 +109,7 @@ def _resolve(meaning: Meaning, name: str | None, layers: Layers) -> Instruction:
     from tcprobe.ask.numerics import find
     from tcprobe.isa.arch import arch
     from tcprobe.numerics import MEASURED
-    from tcprobe.store.lookup import some
+    from tcprobe.store.choose import some
 
     rows = meaning.some_instructions
     if len(rows) < 2:

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
-from tcprobe.cli.verdicts import STYLE, named_parts, verdict_line
+from tcprobe.ask.verdicts import STYLE, named_parts, verdict_lines
 from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction, SharedOperand
-from tcprobe.question.wrapping import BAD, DOUBT, NAME, bold, line, stated_width
-from tcprobe.store.choose import Found
+from tcprobe.question.wrapping import BAD, DOUBT, NAME, bold, line, lines
+from tcprobe.store.choose import Found, some
 from tcprobe.store.evidence import whence
-from tcprobe.store.lookup import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
@@ -28,7 +26,6 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import JobEnd
-    from tcprobe.store.cell import Cell
     from tcprobe.store.finding import Finding
 
 ERRATUM = "errata"
@@ -40,48 +37,6 @@ MANY = 12  # names, above which a count stands for them
 def say(text: str) -> None:
     """A line of talk."""
     line(escaped(text), err=True)
-
-
-def fragments(
-    in_registers: Sequence[Fragment], shared_operands: Sequence[SharedOperand] = (), forms: Sequence[Instruction] = ()
-) -> None:
-    """`list`: aligned columns, never cut; then operands in shared memory, and what holds nothing in registers."""
-    heads = ("fragment", "rows x cols", "elements x threads", "registers", "from")
-    lines = [
-        (
-            f.id,
-            f"{f.rows} x {f.cols}",
-            f"{f.elements} x {f.threads}",
-            f"{f.registers} x {f.register_bits} bits",
-            f.target.name,
-        )
-        for f in in_registers
-    ]
-    lines += [
-        (
-            operand.id,
-            f"{operand.held.rows} x {operand.held.cols}",
-            "in shared memory",
-            f"major {' or '.join(operand.held.majors)}",
-            operand.instruction.target.name,
-        )
-        for operand in shared_operands
-    ]
-    lines += [(row.id, "-", "-", "none", row.target.name) for row in forms]
-    for number, text in enumerate(_align([heads, *lines], stated_width())):
-        click.echo(bold(text) if number == 0 else text)
-    others = f", {len(shared_operands)} operands in shared memory" if shared_operands else ""
-    others += f", {len(forms)} instructions without any" if forms else ""
-    say(f"{len(in_registers)} fragments{others}")
-
-
-def _align(table_lines: Sequence[Sequence[str]], columns: int | None) -> Iterator[str]:
-    """Rows in aligned columns; the first cell stands on a line of its own where a row would be too wide."""
-    widths = [max(len(row[j]) for row in table_lines) for j in range(len(table_lines[0]))]
-    apart = columns is not None and sum(widths) + 2 * (len(widths) - 1) > columns
-    for row in table_lines:
-        rest = "  ".join(cell.ljust(width) for cell, width in zip(row[1:], widths[1:], strict=True)).rstrip()
-        yield f"{row[0]}\n  {rest}" if apart else f"{row[0].ljust(widths[0])}  {rest}".rstrip()
 
 
 def run_summary(report: Report, results: Results) -> None:
@@ -163,16 +118,9 @@ def formulas(layout_fits: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
         click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
         for name, text in printed.items():
             click.echo(click.style(f"  {name:<8}", **NAME) + text)
-        named_parts(fit.formulas.values())
+        lines(named_parts(fit.formulas.values()))
         if fit.contradiction:
             click.echo(f"  not linear: {fit.contradiction}")
-
-
-def reasons(cell: Cell, links: Sequence[str]) -> None:
-    """`show --why`: what a table rests on, a link a line."""
-    click.echo(f"{bold(cell.fragment.id)} on {cell.arch}, {cell.known}")
-    for link in links:
-        line(f"  {link}")
 
 
 def comparison(
@@ -194,7 +142,7 @@ def comparison(
     for fragment, _, verdict in judged:
         if verdict.unexplained:
             click.echo(bold(fragment.id))
-            verdict_line(verdict)
+            lines(verdict_lines(verdict))
     _known_errata(judged)
     errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in judged if v.erratum)
     listed = [(r, where, "", words) for r, where, words in errata if words] + [

@@ -24,17 +24,6 @@ class CodeRequest(TypedDict):
     as_json: bool
 
 
-class DescriptorRequest(TypedDict):
-    """What a descriptor of wgmma says."""
-
-    swizzle: SwizzleName | None
-    major: str | None
-    lbo: int | None
-    sbo: int | None
-    base_offset: int | None
-    start: int | None
-
-
 class SizesRequest(TypedDict):
     """Which tcgen05.mma is meant."""
 
@@ -49,17 +38,6 @@ class MemoryRequest(SizesRequest):
     multicast: str | None
 
 
-class ShowRequest(DescriptorRequest, MemoryRequest):
-    """Of `show`, beside the fragments."""
-
-    name: str | None
-    selector: int | None
-    full: bool
-    lanes: bool
-    elements: bool
-    why: bool
-
-
 class ScalesRequest(MemoryRequest):
     """Of `scales`."""
 
@@ -67,40 +45,6 @@ class ScalesRequest(MemoryRequest):
     scaled: list[int] | None
     blocks: int | None
     called: str | None
-
-
-class WhereRequest(DescriptorRequest, MemoryRequest):
-    """Of `where`: elements, slots, bytes or cells."""
-
-    rows: list[int] | None
-    cols: list[int] | None
-    products: list[int]
-    lanes: list[int] | None
-    elements: list[int] | None
-    byte: list[int] | None
-    cta: int | None
-    columns: list[int] | None
-    bit: int | None
-    ld: str | None
-    warp: int | None
-    selector: int | None
-
-
-class TraceRequest(DescriptorRequest, SizesRequest):
-    """Of `trace`: an element of D, a slot or a byte."""
-
-    row: list[int] | None
-    col: list[int] | None
-    product: int | None
-    operand: str | None
-    lane: list[int] | None
-    element: list[int] | None
-    byte: list[int] | None
-    a_in: str | None
-    a_major: str | None
-    b_major: str | None
-    ld: str | None
-    selector: int | None
 
 
 class TileDescriptorRequest(TypedDict):

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli import tensor_memory
 from tcprobe.errors import AmbiguousError, UsageError
 from tcprobe.question import wrapping
 from tcprobe.question.naming import named
-from tcprobe.question.options import ARCH, JSON, NAME, Number, Numbers, fragment_names, print_notes, read_results
+from tcprobe.question.options import ARCH, JSON, NAME, Given, Number, Numbers, fragment_names, print_notes, read_results
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -29,7 +28,12 @@ MOST_ANSWERS = 1 << 14  # of one call, which take seconds
 @click.option("--line", "lines", type=Numbers(), help="Row of A, or column of B, or a range: where its scales are.")
 @click.option("--block", "scaled", type=Numbers(), help="With --line: which block of k, or a range. Default: all.")
 @click.option("--blocks", type=Number(1), help="Blocks in a line of the whole matrix. Default: 4.")
-@tensor_memory.sizes
+@click.option("--m", type=Number(), help="With tcgen05.mma: M. Default: 128, or the largest.")
+@click.option("--n", type=Number(), help="With tcgen05.mma: N. Default: 256, or the largest.")
+@click.option(
+    "--scale-vec", "vector", type=Number(), metavar="N", help="Scales of a row in tensor memory: 1 for 1X, 2, 4."
+)
+@click.option("--multicast", type=Given(), help="With tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first.")
 @NAME
 @ARCH
 @read_results
@@ -77,17 +81,22 @@ def scales(fragment: str, name: str | None, layers: Layers, as_json: bool, **req
 def _scale_layout(fragment: str, name: str | None, layers: Layers, sizes: MemoryRequest) -> LoadedScales | CopiedScales:
 
     from tcprobe.ask.scales import scales_in_registers, scales_in_tensor_memory
-    from tcprobe.ask.tensor_memory import OperandVariant
+    from tcprobe.ask.tensor_memory import OperandVariant, check_arch, operand, vector_of
     from tcprobe.store import names
 
     _check_named(fragment)
-    if placed := tensor_memory.find_operand(fragment):
-        tensor_memory.check_arch(placed.form, name)
-        vector = tensor_memory.vector_of(placed, sizes)
+    placed = operand(fragment) if "tcgen05" in fragment.lower() else None
+    if placed:
+        check_arch(placed.form, name)
+        vector = vector_of(placed, sizes["vector"])
         return scales_in_tensor_memory(
             placed, OperandVariant(sizes["m"], sizes["n"], 0, vector, layers=layers, name=name)
         )
-    tensor_memory.require_none(sizes)
+    for option in ("m", "n", "vector", "multicast"):
+        if sizes[option] is not None:
+            raise UsageError(
+                f"`{option}` needs an operand in tensor memory, such as tcgen05.mma.cta_group::1.kind::f16.d."
+            )
     whole, note = names.find_cell(fragment, name, layers)
     print_notes(note)
     return scales_in_registers(whole)

@@ -222,7 +222,7 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     from tcprobe.pages.site.build import build
     from tcprobe.pages.site.facts import gather
     from tcprobe.question import terminal
-    from tcprobe.store.folders import side_by_side
+    from tcprobe.store.choose import side_by_side
 
     write.require_place(folder)
     if terminal.is_terminal(sys.stderr):

@@ -28,7 +28,7 @@ from tcprobe.kernel.staged import OUTS
 from tcprobe.kernel.wgmma import WarpgroupGemm, check
 from tcprobe.sass import lowering
 from tcprobe.store.choose import Layers
-from tcprobe.store.folders import layers as folders
+from tcprobe.store.choose import layers as folders
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 

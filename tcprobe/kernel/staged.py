@@ -31,7 +31,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers
-from tcprobe.store.folders import layers as folders
+from tcprobe.store.choose import layers as folders
 from tcprobe.text import comment, quoted
 from tcprobe.values import Json
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tcprobe.fit import fitted
 from tcprobe.isa.arch import ARCHS
 from tcprobe.layout.table import Table
-from tcprobe.store.lookup import some
+from tcprobe.store.choose import some
 
 MADE = "<!-- made by `tcprobe pages`; do not edit -->"
 WIDEST, COLUMNS = 110, 7  # characters of a cell, columns of a table

@@ -15,9 +15,8 @@ from tcprobe.pages.tables import MADE, grid, row_and_col
 from tcprobe.references import cute_tensor_memory, newer_forms, tensor_memory
 from tcprobe.references.accumulator import layout
 from tcprobe.store import findings
-from tcprobe.store.choose import Layers, alone
+from tcprobe.store.choose import Layers, alone, some
 from tcprobe.store.kinds.tensor_memory import KIND
-from tcprobe.store.lookup import some
 from tcprobe.store.results import Results
 
 # forms whose operands are shown, and how many scales a row has

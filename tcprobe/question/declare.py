@@ -92,17 +92,21 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
 def command(
     question: Answering, *, short: str, name: str = "", cls: type[click.Command] = click.Command
 ) -> Callable[[Answering], click.Command]:
-    """The command of a question: options from its signature and from that of the decorated function, which prints."""
+    """The command of a question: options from its signature and from that of the decorated function, which prints.
+
+    That one may take parameters of the question too, by their names alone.
+    """
 
     def from_printer(printer: Answering) -> click.Command:
         asked, printed = _declared(question), _declared(printer)
         words = next((each for each in asked if isinstance(each[1], NameWords)), None)
+        shown = list(inspect.signature(printer).parameters)[1:]
         parameters = [_click_parameter(*each) for each in (*asked, *printed) if each[1] is not None]
 
         def run(**values: Any) -> None:
             with listening(lambda text: click.echo(message(text), err=True)):
                 answer = question(**{each[0].name: values[each[0].name] for each in asked if each[0].name in values})
-                printer(answer, **{each[0].name: values[each[0].name] for each in printed})
+                printer(answer, **{key: values[key] for key in shown if key in values})
 
         if words is not None:
             parameter, declared = words[0].name, words[1]

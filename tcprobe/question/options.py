@@ -160,7 +160,7 @@ def read_results(command: Called) -> Called:
     @click.option("--only", is_flag=True, help="Read that folder alone, not the published tables.")
     @functools.wraps(command)
     def with_layers(folder: Path | None, only: bool, **params: object) -> None:
-        from tcprobe.store.folders import layers
+        from tcprobe.store.choose import layers
 
         command(layers=layers(folder, only), **params)
 

@@ -63,9 +63,27 @@ def line(text: str, word: str = "", folds: bool = True, err: bool = False, **sty
     click.echo(broken.replace(word, click.style(word, **style), 1) if word else broken, err=err)
 
 
+class Styled(str):
+    """A line with a `word` in a style; it `folds`, or is never broken."""
+
+    __slots__ = ("folds", "style", "word")
+    word: str
+    folds: bool
+    style: Style
+
+    def __new__(cls, text: str, word: str = "", folds: bool = True, **style: Unpack[Style]) -> Styled:
+        """The line."""
+        made = super().__new__(cls, text)
+        made.word, made.folds, made.style = word, folds, style
+        return made
+
+
 def lines(in_words: Iterable[str], word: str = "", err: bool = False) -> None:
-    """Print lines, those that are `Whole` unbroken; the first `word` in them stands out."""
+    """Print lines, those that are `Whole` unbroken; the first `word` in them stands out, or that of a `Styled` one."""
     for text in in_words:
+        if isinstance(text, Styled):
+            line(text, text.word, text.folds, err, **text.style)
+            continue
         line(text, word if word in text else "", not isinstance(text, Whole), err, bold=True)
         word = "" if word in text else word
 

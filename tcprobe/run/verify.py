@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from tcprobe import emit
 from tcprobe.arithmetic.parameters import Arithmetic
-from tcprobe.ask import trace
+from tcprobe.ask import registers
 from tcprobe.ask.descriptor import SharedTile, cuda, tile
 from tcprobe.code.names import identifier
 from tcprobe.emit.common import cell_identifier
@@ -605,9 +605,9 @@ def _modelled_bits(instruction: Instruction, arithmetic: Arithmetic, seed: int, 
 def _expected_unread(case: VerifyCase) -> dict[str, tuple[int, ...]] | None:
     """The i that no lane's element is read of, by the multiply's measurement; None without one."""
     row, operands = case.instruction, case.operands
-    if case.shared or trace.measured_multiply(row, operands) is None:
+    if case.shared or registers.measured_multiply(row, operands) is None:
         return None
-    unread = trace.unread(row, operands)
+    unread = registers.unread(row, operands)
     of_some_lane = {o: sorted({i for operand, _, i in unread if operand == o}) for o in FACTORS}
     return {
         o: tuple(i for i in is_ if all((o, lane, i) in unread for lane in range(row.threads)))

@@ -3,7 +3,7 @@
 finding, measurement, evidence, kinds    what is saved
 documents, layouts, results, findings    how it is saved
 acceptance, consistency                  what is accepted
-choose, folders, cell, stated            which finding counts; what is documented otherwise
-lookup, names                            what a command line means
+choose, cell                             which finding counts; what is documented otherwise
+names                                    what a command line means
 surveys                                  surveys of compilers and of packages
 """

@@ -10,16 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
-from tcprobe.store import lookup
+from tcprobe.references import claims
+from tcprobe.references.claim import Claim
+from tcprobe.store import choose
 from tcprobe.store.choose import Found, Layers, alone, layers_of
 from tcprobe.store.evidence import PUBLISHED, how, whence
 from tcprobe.store.measurement import Measurement
@@ -27,8 +31,6 @@ from tcprobe.store.results import Results, published
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from tcprobe.references import Claim
 
 
 DOCUMENTED = "documented"
@@ -127,7 +129,7 @@ def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     if name == "all":
         raise UsageError("one arch is needed here, not all.")
     layers = layers_of(results)
-    chosen = layers.choose(fragment, lookup.archs_of(name, layers) if name else layers.meant(fragment))
+    chosen = layers.choose(fragment, choose.archs_of(name, layers) if name else layers.meant(fragment))
     if chosen:
         return of(fragment, chosen, layers)
     rows = [arch.arch(name)] if name else arch.ARCHS
@@ -137,7 +139,7 @@ def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
 
 def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError:
     """Why there is nothing to show of a fragment."""
-    archs = lookup.archs_of(name, layers)
+    archs = choose.archs_of(name, layers)
     saved = next(layers.saved(fragment.experiment, archs), None)
     words = f" {saved.measured.arch} {saved.measured.status} it: {saved.measured.words}." if saved else ""
     where = f" on {archs[0]}" if len(archs) == 1 else ""
@@ -159,7 +161,6 @@ def by_arch(fragment: Fragment, names: Iterable[str], layers: Layers, documented
 
 def _documented(fragment: Fragment, of_arch: arch.Arch, layers: Layers) -> Cell | None:
     """What is documented of a fragment on an arch that has it."""
-    from tcprobe.store.stated import stated
 
     claim = stated(fragment, of_arch) if fragment.target.on(of_arch) else None
     return Cell(fragment, of_arch.name, claim[1].meant, None, layers, stated=claim) if claim else None
@@ -233,9 +234,9 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
     has any, else of all, the one with the strongest method, then the newest. UsageError as `known`, and where the name
     means no fragment or several.
     """
-    from tcprobe.store import folders
+    from tcprobe.store import choose
 
-    return cell(resolve(name).fragment, arch, folders.layers(results, only))
+    return cell(resolve(name).fragment, arch, choose.layers(results, only))
 
 
 def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:
@@ -337,3 +338,53 @@ def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cel
     if name != "all":
         return [one] if (one := find(fragment, name, layers)) else []
     return list(by_arch(fragment, layers.archs(), layers, documented=False).values())
+
+
+FIGURE = " as a figure only"
+
+
+def stated(fragment: Fragment, arch: Arch) -> tuple[str, Claim] | None:
+    """What is documented of a fragment on an arch, and by which reference; None where nothing is.
+
+    A figure says the same of every arch, but in no form that could be compared: where an arch of which tcprobe
+    publishes a live measurement has the fragment, its table is the one that is drawn.
+    """
+    silent = []
+    for name, claim in claims(fragment, arch):
+        if isinstance(claim, Claim):
+            return name, claim
+        silent.append((name, claim))
+    name, why = silent[0]
+    drawn = _claim_of_figure(fragment, arch, why) if why.endswith(FIGURE) else None
+    return (name, drawn) if drawn else None
+
+
+@cache
+def _claim_of_figure(fragment: Fragment, arch: Arch, figure: str) -> Claim | None:
+    """What the first reference draws in a figure, where no reference states more."""
+    others = [other.name for other in ARCHS if other != arch]
+    saved = (found for id_ in _alike(fragment) for found in _below().saved(id_, others, ["live"]))
+    live = next((found for found in saved if fragment.operand in found.measured.tables), None)
+    if live is None:
+        return None
+    table = live.measured.tables[fragment.operand]
+    section = figure.partition(" shows ")[0]
+    where = f"{section} as a figure, which is the table measured live on {live.measured.arch}"
+    return Claim(table, where, None, table)
+
+
+def _alike(fragment: Fragment) -> list[str]:
+    """The form itself, then those that share its figures: of one opcode and shape, with the same types of A and B."""
+    row = inventory.instructions()[fragment.experiment]
+
+    def factors(other: Instruction) -> tuple[object, ...]:
+        return other.name.partition(".sync")[0], other.shape, [(f.operand, f.type) for f in other.factors]
+
+    same = [other.id for other in inventory.of_family(row.family) if factors(other) == factors(row)]
+    return sorted(same, key=lambda id_: id_ != row.id)
+
+
+@cache
+def _below() -> Layers:
+    """What tcprobe publishes."""
+    return alone(published())

@@ -14,6 +14,8 @@ else decides which table an answer, a page or an emitted text gives. What was re
 explains why there is none.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import sys
@@ -23,19 +25,24 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from tcprobe.errors import DataError
+from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.arch import arch as find_arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
 from tcprobe.store.evidence import METHODS, PUBLISHED, witness
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
+from tcprobe.system.files import is_folder
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tcprobe.store.finding import Finding, Sourced
+
 
 HERE = "results"  # the folder that is read where none is named
 MANY = 32  # files looked for in a folder, from which on it is listed
@@ -228,7 +235,7 @@ class Layers:
         nearest = next(self.documents(arch, "opcodes", partial(_opcodes, arch)), None)
         return nearest[0] if nearest else {}
 
-    def findings(self, kind: str, arch: str) -> "dict[str, Sourced]":
+    def findings(self, kind: str, arch: str) -> dict[str, Sourced]:
         """What was measured of a kind on an arch, by subject: of each what counts (`_counting`)."""
         from tcprobe.store.findings import every
 
@@ -240,7 +247,7 @@ class Layers:
             self._findings[kind, arch] = {subject: self._counting(found) for subject, found in by_subject.items()}
         return self._findings[kind, arch]
 
-    def finding(self, kind: str, arch: str, subject: str) -> "Sourced | None":
+    def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
         """What was measured of one subject and counts (`_counting`); None if no layer has it."""
         from tcprobe.store.finding import Key
         from tcprobe.store.findings import read as read_finding
@@ -249,14 +256,14 @@ class Layers:
             return self._findings[kind, arch].get(subject)
         keys = [Key(kind, arch, method, subject) for method in METHODS]
 
-        def read(results: Results) -> "list[Finding]":
+        def read(results: Results) -> list[Finding]:
             return [found for key in keys if (found := read_finding(results, key)) and found.status == "measured"]
 
         layered = self.documents(arch, f"{kind} {subject}", read)
         found = [(finding, name) for findings_of_layer, name in layered for finding in findings_of_layer]
         return self._counting(found) if found else None
 
-    def _counting(self, found: "Sequence[tuple[Finding, str]]") -> "Sourced":
+    def _counting(self, found: Sequence[tuple[Finding, str]]) -> Sourced:
         """Of findings of one subject, the nearest layer's first, the one that counts, with what agrees and disagrees.
 
         As with tables the nearest folder counts, in it the strongest method, and of its runs what most devices found.
@@ -272,10 +279,10 @@ class Layers:
         method = min((one.method for one, _ in nearest), key=METHODS.index)
         candidates = [one for one in nearest if one[0].method == method]
 
-        def agreeing(finding: "Finding") -> "tuple[Finding, ...]":
+        def agreeing(finding: Finding) -> tuple[Finding, ...]:
             return tuple(other for other, _ in found if other is finding or not differences(finding, other))
 
-        def witnesses(finding: "Finding") -> int:
+        def witnesses(finding: Finding) -> int:
             among = agreeing(finding)
             return len({witness(other) for other, _ in candidates if any(other is one for one in among)})
 
@@ -378,3 +385,34 @@ def _name(results: Results) -> str:
             return PUBLISHED
     text = results.folder if results.folder != PUBLISHED else os.path.join(os.curdir, PUBLISHED)
     return text if text.isprintable() and not text.endswith("\\") else json.dumps(text)
+
+
+def layers(folder: Path | None, only: bool = False) -> Layers:
+    """The folder of --results over the published tables, or alone; without one `./results`, if it has tables.
+
+    UsageError if the folder is missing.
+    """
+    if folder is None and not only:
+        return default()
+    place = folder or HERE
+    if not is_folder(place):
+        raise UsageError(f"{place}: no such folder.", "no folder", folder=str(place))
+    return alone(Results(place)) if only else over_published(place)
+
+
+def side_by_side(folders: Sequence[Path]) -> Layers:
+    """Folders alone, each coming before those after it; without any `default`. UsageError if one is missing."""
+    missing = next((folder for folder in folders if not is_folder(folder)), None)
+    if missing is not None:
+        raise UsageError(f"{missing}: no such folder.", "no folder", folder=str(missing))
+    return Layers([layer for folder in folders for layer in alone(Results(folder)).layers]) if folders else default()
+
+
+def archs_of(name: str | None, layers: Layers) -> list[str]:
+    """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
+    return layers.archs() if name in (None, "all") else [find_arch(at).name for at in (name or "").split(",")]
+
+
+def some(names: Sequence[str], most: int = 4) -> str:
+    """The first names, and how many more."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

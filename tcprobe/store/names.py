@@ -1,6 +1,6 @@
 """Which table a name means: one fragment's, or that which all its candidates share; opcodes of machine code as well.
 
->>> from tcprobe.store.folders import layers
+>>> from tcprobe.store.choose import layers
 >>> from tcprobe.store.names import find_cell
 >>> found = find_cell("accumulator wmma 16x16x16 float", "v100", layers(None))
 >>> found.cell.arch, found.note
@@ -17,7 +17,7 @@ from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import Meaning
-from tcprobe.store import lookup
+from tcprobe.store import choose
 from tcprobe.store.cell import Cell, find, find_operands, no_table, operands
 from tcprobe.store.choose import Layers
 from tcprobe.text import quoted
@@ -121,7 +121,7 @@ def _no_multiply_becomes(opcode: str, layers: Layers) -> UsageError:
         if any(name.lower().startswith(opcode.lower()) for name in lowering["opcodes"])
     ]
     if parts:
-        some = lookup.some(list(dict.fromkeys(parts)), 2)
+        some = choose.some(list(dict.fromkeys(parts)), 2)
         return UsageError(
             f"{quoted(opcode)} is only one of the opcodes that {some} compile to: name one of these instead."
         )
@@ -157,7 +157,7 @@ def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> s
     for id_, cells in by_id.items():
         groups.setdefault(tuple(map(_map, cells.values())), []).append(id_)
     if len(groups) > 1:
-        listed = "; ".join(lookup.some(ids, 1) for ids in [*groups.values()][:MOST_CHOICES])
+        listed = "; ".join(choose.some(ids, 1) for ids in [*groups.values()][:MOST_CHOICES])
         more = "; ..." if len(groups) > MOST_CHOICES else ""
         words = f"{name!r} matches {len(by_id)} {kind} with {len(groups)} different tables: {listed}{more}."
         raise AmbiguousError(words, name, [ids[0] for ids in groups.values()][:MOST_CHOICES])
@@ -174,4 +174,4 @@ def _map(cell: Cell) -> tuple[object, ...]:
 def _note(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
     ids, archs = list(by_id), dict.fromkeys(c.arch for cells in by_id.values() for c in cells.values())
     where = f" on {', '.join(archs)}" if len(archs) < 3 else ""
-    return f"{name!r} matches {len(ids)} {kind}, all with this table{where}: {lookup.some(ids, 4)}"
+    return f"{name!r} matches {len(ids)} {kind}, all with this table{where}: {choose.some(ids, 4)}"

@@ -119,7 +119,7 @@ class Conversion(Described):
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
-        from tcprobe.ask.table_confidence import least
+        from tcprobe.ask.confidence import least
 
         t = self.tiling
         return {

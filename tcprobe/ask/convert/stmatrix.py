@@ -23,12 +23,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.confidence import least
 from tcprobe.ask.convert import Conversion, convert_tiling, require_matrix
 from tcprobe.ask.convert.band import band
 from tcprobe.ask.convert.units import tiling
 from tcprobe.ask.path.formula import AddressText, address
 from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
-from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
 from tcprobe.ask.tile_cost import ideal
 from tcprobe.errors import UsageError

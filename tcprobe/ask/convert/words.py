@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tcprobe.ask.confidence import line
+from tcprobe.ask.confidence import least, line
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
-from tcprobe.ask.table_confidence import least
 from tcprobe.code.cuda import fragment_title, holder, of_holder, origin, origin_of_tables
 from tcprobe.isa.arch import WARP
 from tcprobe.text import Whole

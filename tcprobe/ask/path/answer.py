@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tcprobe.ask.confidence import least
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cycles import step_cycles
 from tcprobe.ask.path.progress import advance, formulas
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import PathStep
-from tcprobe.ask.table_confidence import least
 from tcprobe.values import Json
 
 if TYPE_CHECKING:

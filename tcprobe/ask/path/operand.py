@@ -26,7 +26,6 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path import FILLERS, PathOptions
@@ -36,6 +35,7 @@ from tcprobe.ask.path.nearest import MOST, hint
 from tcprobe.ask.path.progress import Advance
 from tcprobe.ask.path.request import FILLS, TileRequest
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, PathStep
+from tcprobe.ask.shared_operand import behind
 from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import arch

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tcprobe.ask.confidence import line
+from tcprobe.ask.confidence import least, line
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cycles import path_cycles
 from tcprobe.ask.path.progress import advance, formulas
 from tcprobe.ask.plan_cost import cycle_lines
-from tcprobe.ask.table_confidence import least
 from tcprobe.text import Whole, columns, escaped
 
 if TYPE_CHECKING:

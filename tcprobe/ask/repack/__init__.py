@@ -22,11 +22,11 @@ from functools import cached_property
 import numpy as np
 
 from tcprobe.ask.bank_access import slots_of
+from tcprobe.ask.confidence import least
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.memory import NOTHING
 from tcprobe.ask.repack.request import check_group, check_zeros, decoding_for
 from tcprobe.ask.repack.sums import sums_table
-from tcprobe.ask.table_confidence import least
 from tcprobe.code.dequantize import WORD, Decoding
 from tcprobe.errors import InternalError, UsageError
 from tcprobe.isa import inventory

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcprobe.ask.bank_collisions import range_text
-from tcprobe.ask.confidence import line
+from tcprobe.ask.confidence import least, line
 from tcprobe.ask.repack import Repacking
-from tcprobe.ask.table_confidence import least
 from tcprobe.code.cuda import holder
 from tcprobe.code.dequantize import WORD
 from tcprobe.text import columns, escaped

@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from tcprobe import __version__
-from tcprobe.ask import behind
+from tcprobe.ask import shared_operand
 from tcprobe.ask.describe import cell_entry, form_entry, fragment_entry
 from tcprobe.ask.tensor_memory import OperandVariant, operands, placement
 from tcprobe.emit import svg
@@ -56,7 +56,7 @@ def everything(facts: Facts) -> str:
     """Every id that `list` has, in its order, with its archs; each layout once, as bases."""
     fragments = [_in_registers(facts, fragment) for fragment in inventory.fragments().values()]
     rows, cases = inventory.instructions().values(), dict[tuple[str, str, int], Json | None]()
-    shared = [{**behind.entry(each), **_behind(facts, each, cases)} for row in rows for each in row.described]
+    shared = [{**shared_operand.entry(each), **_behind(facts, each, cases)} for row in rows for each in row.described]
     forms = [{**form_entry(row), **_remote(facts, row)} for row in rows if not row.fragments]
     return _json(
         {
@@ -106,9 +106,9 @@ def _behind(facts: Facts, operand: SharedOperand, cases: dict[tuple[str, str, in
     """
     key = operand.instruction.family, operand.held.name, operand.held.slot_bits
     if key not in cases:
-        cases[key] = behind.evidence(operand, "k", 0, facts.layers)[0]
+        cases[key] = shared_operand.evidence(operand, "k", 0, facts.layers)[0]
     case = cases[key]
-    return _elsewhere(facts, operand.instruction, {behind.ARCH: case["method"] if case else "documented"})
+    return _elsewhere(facts, operand.instruction, {shared_operand.ARCH: case["method"] if case else "documented"})
 
 
 def _in_tensor_memory(facts: Facts, form: Instruction, arch: str) -> str:

@@ -6,7 +6,7 @@ from tcprobe.errors import UsageError
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell, print_answer
 from tcprobe.store.cell import Cell
-from tcprobe.store.folders import layers
+from tcprobe.store.choose import layers
 
 
 class Pitch(NamedTuple):
