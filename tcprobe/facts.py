@@ -30,7 +30,7 @@ from tcprobe.errors import RowError, TcprobeError
 FactRow = TypeVar("FactRow", bound=tuple[Any, ...])
 T = TypeVar("T")
 CellReader = Callable[[str], Any]
-_RANGE = re.compile(r"(\d{1,9}) to (\d{1,9}) by ([1-9]\d{0,8})")
+_RANGE = re.compile(r"([0-9]{1,9}) to ([0-9]{1,9}) by ([1-9][0-9]{0,8})")
 
 
 def read(beside: str, name: str, row: type[FactRow], /, **columns: CellReader) -> tuple[FactRow, ...]:
@@ -99,7 +99,7 @@ def number(cell: str) -> int:
 
 def decimal(cell: str) -> float:
     """A number; an int where it is written without a point."""
-    if not re.fullmatch(r"-?\d{1,15}(\.\d{1,15})?", cell):
+    if not re.fullmatch(r"-?[0-9]{1,15}(\.[0-9]{1,15})?", cell):
         raise ValueError("is not a number such as 8 or 4.25")
     return float(cell) if "." in cell else int(cell)
 
@@ -118,7 +118,7 @@ def numbers(cell: str) -> tuple[int, ...]:
         if run := _RANGE.fullmatch(part):
             first, last, step = map(int, run.groups())
             found += range(first, last + 1, step)
-        elif re.fullmatch(r"\d{1,9}", part):
+        elif re.fullmatch(r"[0-9]{1,9}", part):
             found.append(int(part))
         else:
             raise ValueError("is not a number such as 8, or numbers as 8 to 32 by 8")

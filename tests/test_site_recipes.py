@@ -17,7 +17,7 @@ from tcprobe.kernel.explain import explain
 from tcprobe.pages.site import kernel_pages
 from tcprobe.pages.site.kernel_pages import ways
 from tcprobe.pages.site.recipe_pages import answers, recipes
-from tcprobe.store import cell
+from tcprobe.store import surveys
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
@@ -130,7 +130,7 @@ def test_ways_that_are_neither_sums_nor_xors_are_refused(monkeypatch):
 
 def test_pages_of_audits_and_compilers_say_what_is_published():
     root = published().root
-    audits, survey = cell.load(root), cell.load(root)
+    audits, survey = surveys.load_audits(root), surveys.load_survey(root)
     for page in ("errata.html", "audit.html"):
         text = unescape(pages()[page])
         assert all(found.words in text and found.name in text for one in audits for found in one.findings)

@@ -25,7 +25,7 @@ class Shape(NamedTuple):
 
 def read_shape(cell: str) -> Shape:
     """The shape that PTX writes m16n8k16; ValueError for anything else."""
-    if (sizes := re.fullmatch(r"m(\d{1,3})n(\d{1,3})(?:k(\d{1,3}))?", cell)) is None:
+    if (sizes := re.fullmatch(r"m([0-9]{1,3})n([0-9]{1,3})(?:k([0-9]{1,3}))?", cell)) is None:
         raise ValueError("is not a shape such as m16n8k16 or m8n8")
     return Shape(*(int(size) for size in sizes.groups() if size))
 

@@ -178,7 +178,7 @@ NAMES = {
     "cp": "tcgen05.cp.cta_group::{{1|2}}.{shape}{multicast}{{.b8x16.{{b6x16_p32|b4x16_p64}}}}",
     "shift": "tcgen05.shift.cta_group::{{1|2}}.{shape}",
 }
-_REPEATED = r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9]\d{0,2})"
+_REPEATED = r"tcgen05\.(ld\.red|ld|st)\.(\w{1,9})\.x([1-9][0-9]{0,2})"
 
 
 def _move(move: TensorMoveRow, number: int = 0) -> Instruction:
