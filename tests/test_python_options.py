@@ -1,4 +1,7 @@
-"""What a command's options can do, Python can: data/python_options.csv has a parameter for each, or why not."""
+"""What a command's options can do, Python can: data/python_options.csv has a parameter for each, or why not.
+
+Of a question that `import tcprobe` gives, options are parameters by construction; those of printing have rows.
+"""
 
 import csv
 import inspect
@@ -9,11 +12,19 @@ import click
 import pytest
 
 import tcprobe
-from tcprobe import api
+from tcprobe import api, question
 from tcprobe.cli import main
+from tcprobe.question import declare
 
 ROWS = list(csv.DictReader((Path(__file__).parent / "data" / "python_options.csv").read_text("utf-8").splitlines()))
 EVERYWHERE = {"--arch", "--results", "--only", "--json", "--help", "--output"}
+
+
+def by_construction(name):
+    """Parameters of the function of `tcprobe` that the command was made from."""
+    function = declare.QUESTIONS.get(name) if name in question.names() else None
+    offered = function is not None and getattr(tcprobe, function.__name__, None) is function
+    return set(inspect.signature(function).parameters) if offered else set()
 
 
 def options(command, path=()):
@@ -23,7 +34,10 @@ def options(command, path=()):
         for name in command.list_commands(ctx):
             yield from options(command.get_command(ctx, name), (*path, name))
         return
+    parameters = by_construction(command.name)
     for parameter in command.params:
+        if parameter.name in parameters:
+            continue
         if isinstance(parameter, click.Option) and (spelled := max(parameter.opts, key=len)) not in EVERYWHERE:
             yield " ".join(path), spelled
 

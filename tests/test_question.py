@@ -19,7 +19,7 @@ def test_a_command_has_what_its_function_declares(name):
     declared = {row[0].name for row in declare._declared(function)}
     assert declared <= options
     assert all(parameter.help for parameter in command.params if isinstance(parameter, click.Option))
-    assert command.help == inspect.getdoc(function)
+    assert command.help == inspect.getdoc(function).partition("\f")[0].rstrip()
 
 
 @pytest.mark.parametrize("name", NAMES)

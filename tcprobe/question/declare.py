@@ -90,19 +90,30 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def command(
-    question: Answering, *, short: str, name: str = "", cls: type[click.Command] = click.Command
+    question: Answering,
+    *,
+    short: str,
+    name: str = "",
+    cls: type[click.Command] = click.Command,
+    asks: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None,
 ) -> Callable[[Answering], click.Command]:
-    """The command of a question: options from its signature and from that of the decorated function, which prints."""
+    """The command of a question: options from its signature and from that of the decorated function, which prints.
+
+    With `asks` the question is asked several times, with the arguments that it makes of all that was typed; what prints
+    then gets a list of answers.
+    """
 
     def from_printer(printer: Answering) -> click.Command:
         asked, printed = _declared(question), _declared(printer)
         words = next((each for each in asked if isinstance(each[1], NameWords)), None)
+        shown = list(inspect.signature(printer).parameters)[1:]
         parameters = [_click_parameter(*each) for each in (*asked, *printed) if each[1] is not None]
 
         def run(**values: Any) -> None:
             with listening(lambda text: click.echo(message(text), err=True)):
-                answer = question(**{each[0].name: values[each[0].name] for each in asked if each[0].name in values})
-                printer(answer, **{each[0].name: values[each[0].name] for each in printed})
+                given = {each[0].name: values[each[0].name] for each in asked if each[0].name in values}
+                answer = [question(**arguments) for arguments in asks(values)] if asks else question(**given)
+                printer(answer, **{key: values[key] for key in shown if key in values})
 
         if words is not None:
             parameter, declared = words[0].name, words[1]
@@ -111,7 +122,7 @@ def command(
             name or question.__name__.rstrip("_").replace("_", "-"),
             params=sorted(parameters, key=_is_common),
             callback=run,
-            help=inspect.getdoc(question),
+            help=(inspect.getdoc(question) or "").partition("\f")[0].rstrip(),
             short_help=short,
         )
         COMMANDS[str(made.name)], QUESTIONS[str(made.name)] = made, question

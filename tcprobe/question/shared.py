@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import click
 
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch as named
 from tcprobe.question import options, wrapping
-from tcprobe.question.arguments import ArchName, arch_name, word
+from tcprobe.question.arguments import ArchName, PlaceName, Sizes, arch_name, place, sizes, word
 from tcprobe.question.declare import Option, note
 from tcprobe.question.options import Given, Named
 from tcprobe.store.cell import Cell
@@ -36,6 +37,38 @@ OutputOption = Annotated[
     Path | None,
     Option("--output", "File for the code.", reads=options.Output(path_type=Path, dir_okay=False), letter="-o"),
 ]
+SharedOption = Annotated[
+    PlaceName | None,
+    Option(
+        "--shared",
+        "Layout of lines: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
+        "the boxes of that mode, or sw:B,M,S of byte offsets.",
+        "PLACE",
+        Given(),
+    ),
+]
+SwizzleOption = Annotated[
+    PlaceName | None,
+    Option(
+        "--swizzle",
+        "Instead of --shared: none, 32, 64, 128 (SWIZZLE_128B), or 3,4,3 (sw:3,4,3).",
+        reads=options.SwizzleText(),
+    ),
+]
+
+
+def place_of(placed: PlaceName | None, swizzle: PlaceName | None) -> str:
+    """Where a tile lies, by one of two parameters, a swizzle in its one spelling; plain without both."""
+    if placed is not None and swizzle is not None:
+        raise UsageError("`placed` and `swizzle` set the same thing: remove one of them.")
+    return place(next((each for each in (placed, swizzle) if each is not None), "plain"))
+
+
+def tile_text(tile: Sizes) -> str:
+    """ROWSxCOLS of a tile, as text or numbers; a text that is none stays as it is."""
+    if isinstance(tile, str) and "," not in tile:
+        return tile
+    return "x".join(map(str, sizes("tile", tile, 2)))
 
 
 def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
@@ -43,6 +76,8 @@ def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
     from tcprobe.store import names
 
     if isinstance(name, Cell):
+        if arch is not None and named(arch_name(arch) or "").name != name.arch:
+            raise UsageError(f"the table is that of {name.arch}: give `arch` with a name, or not at all.")
         return name
     cell, remark = names.find_cell(word("name", name), arch_name(arch), folders)
     note(remark)
