@@ -22,7 +22,7 @@ from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.header import header
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
-from tcprobe.ask.reduce import reduce
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.emit import emit
 from tcprobe.isa.arch import arch
@@ -86,8 +86,8 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
     scores, values = (cells(name, asked.arch) for name in multiplies)
     s, o, form = scores["d"], values["d"], FORMS[asked.arch, asked.head]
     several = [f"{rows}x{width}" if s.fragment.threads == 32 else None for width in (form.keys, asked.head)]
-    step = reduce(s, "row", "softmax", "softmax", several[0])
-    of_o = reduce(o, "row", "sum", size=several[1])
+    step = reduce_fragment(s, "row", "softmax", "softmax", several[0])
+    of_o = reduce_fragment(o, "row", "sum", size=several[1])
     by_row = f"float {of_o.tile.parameter}, const float (&by)[{len(of_o.plan.groups)}]"
     if step.plan.rows != of_o.plan.rows:
         raise ValueError("S and O have their rows in other lanes.")

@@ -9,7 +9,7 @@ from emitted import Case
 
 from tcprobe import emit
 from tcprobe.ask import descriptor, tensor_map
-from tcprobe.ask.load import load
+from tcprobe.ask.load import straight_load
 from tcprobe.ask.load_code import source as load_source
 from tcprobe.ask.path import cuda, operand_code
 from tcprobe.ask.path.boxes import BoxCopy
@@ -182,7 +182,7 @@ def loads(cells_, majors=("row", "col"), gaps=(0, 2)):
         fragment, bits = cell.fragment, cell.fragment.slot_bits
         lines, length = (fragment.rows, fragment.cols) if major == "row" else (fragment.cols, fragment.rows)
         try:
-            text = load_source(load(cell, major, length + gap))
+            text = load_source(straight_load(cell, major, length + gap))
         except UsageError:
             continue
         image = np.random.default_rng(3).integers(1, 256, lines * (length + gap) * bits // 8, np.uint8)

@@ -9,7 +9,7 @@ import pytest
 from tcprobe import emit
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.casts import CASTS
-from tcprobe.ask.reduce import reduce
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
@@ -172,7 +172,7 @@ extern "C" __global__ void k_{name}(const float* given, float* made) {{
 def test_reductions_are_numpys(gpu, axis, op):
     device, row = gpu
     for cell in accumulators(row):
-        found = reduce(cell, axis, op)
+        found = reduce_fragment(cell, axis, op)
         size, groups = cell.table.elements, len(found.plan.groups)
         device.compile_cuda(found.code + around("r", size, groups, "reduce(x, out);"), ["k_r"])
         products = cell.fragment.products

@@ -30,7 +30,8 @@ from importlib import import_module
 from pathlib import Path
 
 from tcprobe.ask.convert import Conversion, convert
-from tcprobe.ask.reduce import Reduction, reduce
+from tcprobe.ask.reduce.reduction import Reduction
+from tcprobe.ask.reduce.reduction import reduce_fragment as reduce
 from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, trace, where
 from tcprobe.ask.trace import elements_held as held
 from tcprobe.emit import emit

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from tcprobe.ask.lowered import Lowered
     from tcprobe.ask.numerics import FormNumerics
     from tcprobe.ask.read_file import FunctionReading
-    from tcprobe.ask.reduce import Reduction
-    from tcprobe.ask.reduce.mask import Masked
     from tcprobe.ask.repack import Repacking
     from tcprobe.ask.scales import CopiedScales, LoadedScales
     from tcprobe.kernel.gemm import GemmKernel
@@ -128,43 +126,6 @@ def convert(
     if stored:
         raise UsageError("`kind`, `contiguous` and `placed` are of stmatrix, which stores into shared memory.")
     return converted(first, cell_of(into, first.arch), transpose, permute_k, function)
-
-
-@checked
-def reduce(
-    name: str | Cell,
-    over: str | None = None,
-    op: str = "sum",
-    *,
-    tile: Sizes | None = None,
-    mask: str | None = None,
-    fill: str | float | None = None,
-    function: str | None = None,
-    arch: ArchName | None = None,
-) -> Reduction | Masked:
-    """Combine each row or column of a fragment; or with `mask` and `fill` change its elements by row and col: the code.
-
-    `tile` (rows, columns) is reduced as several fragments; `fill` is a number or an expression in row and col;
-    `function` names the code's function or struct.
-
-    >>> import tcprobe
-    >>> tcprobe.reduce("mma m16n8k16 f32 f16 d", over="row", op="max").plan.groups
-    ((0, 1), (2, 3))
-    """
-    cell = cell_of(name, arch)
-    if over is not None and (mask, fill) != (None, None):
-        raise UsageError("give `over`, or `mask` and `fill`.")
-    if over is None:
-        from tcprobe.ask.reduce.mask import mask_fragment
-
-        if tile is not None or op != "sum":
-            raise UsageError(f"`{'op' if tile is None else 'tile'}` needs `over`.")
-        condition, value = None if mask is None else word("mask", mask), None if fill is None else str(fill)
-        return mask_fragment(cell, condition, value, word("function", function or ("mask" if mask else "fill")))
-    from tcprobe.ask.reduce import reduce as reduced
-
-    size = None if tile is None else "x".join(map(str, sizes("tile", tile, 2)))
-    return reduced(cell, over, op, word("function", function or ("softmax" if op == "softmax" else "reduce")), size)
 
 
 @checked

@@ -204,18 +204,6 @@ class ReadRequest(TypedDict):
     tables: bool
 
 
-class ReduceRequest(TypedDict):
-    """Of `reduce`, beside what of it is asked for."""
-
-    op: str
-    size: str | None
-    called: str | None
-    namespace: str | None
-    name: str | None
-    layers: Layers
-    as_json: bool
-
-
 class NumericsRequest(TypedDict):
     """Of `numerics`: one of its questions."""
 

@@ -17,7 +17,7 @@ from tcprobe.ask.convert.words import moves
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.path.progress import formulas
-from tcprobe.ask.reduce import reduce
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.ask.repack import cuda as repacked_code
 from tcprobe.ask.repack import python as packer
@@ -94,7 +94,7 @@ def _origins(*cells: Cell) -> list[str]:
 
 def _reduction_answer(name: str, arch: str, op: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    reduction = reduce(cell, "row", op, "softmax" if op == "softmax" else "reduce")
+    reduction = reduce_fragment(cell, "row", op, "softmax" if op == "softmax" else "reduce")
     return RecipeAnswer([*reduction.words(), *_origins(cell)], reduction.code)
 
 
