@@ -17,7 +17,7 @@ prints it; options that printing alone needs are parameters of that function. Mo
 `from __future__ import annotations`, so that annotations are values.
 
 What excludes what is checked by the function alone. Its errors name parameters in backticks; the command line says the
-options instead, which it knows by the same names.
+options instead, which it knows by the same names. What a docstring says below a form feed is for Python alone.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import click
 
 from tcprobe.question import naming
+from tcprobe.question.grouping import Suggesting
 from tcprobe.question.options import Given, Number, fragment_names
 from tcprobe.text import message
 
@@ -89,32 +90,45 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
+def group(name: str, *, short: str, text: str) -> click.Group:
+    """A command that has others below it, those of questions whose `command` is `of` it; `text` is its help."""
+    COMMANDS[name] = made = Suggesting(name, help=text, short_help=short)
+    return made
+
+
 def command(
-    question: Answering, *, short: str, name: str = "", cls: type[click.Command] = click.Command
+    question: Answering, *, short: str, name: str = "", of: click.Group | None = None
 ) -> Callable[[Answering], click.Command]:
-    """The command of a question: options from its signature and from that of the decorated function, which prints."""
+    """The command of a question: options from its signature and from that of the decorated function, which prints.
+
+    That one may take parameters of the question too, by their names alone.
+    """
 
     def from_printer(printer: Answering) -> click.Command:
         asked, printed = _declared(question), _declared(printer)
         words = next((each for each in asked if isinstance(each[1], NameWords)), None)
+        shown = list(inspect.signature(printer).parameters)[1:]
         parameters = [_click_parameter(*each) for each in (*asked, *printed) if each[1] is not None]
 
         def run(**values: Any) -> None:
             with listening(lambda text: click.echo(message(text), err=True)):
                 answer = question(**{each[0].name: values[each[0].name] for each in asked if each[0].name in values})
-                printer(answer, **{each[0].name: values[each[0].name] for each in printed})
+                printer(answer, **{key: values[key] for key in shown if key in values})
 
         if words is not None:
             parameter, declared = words[0].name, words[1]
             run = naming.named(parameter, declared.archs, declared.number)(run)
-        made = cls(
+        made = click.Command(
             name or question.__name__.rstrip("_").replace("_", "-"),
             params=sorted(parameters, key=_is_common),
             callback=run,
-            help=inspect.getdoc(question),
+            help=(inspect.getdoc(question) or "").partition("\f")[0].rstrip(),
             short_help=short,
         )
-        COMMANDS[str(made.name)], QUESTIONS[str(made.name)] = made, question
+        if of is not None:
+            of.add_command(made)
+        path = f"{of.name} {made.name}" if of else str(made.name)
+        COMMANDS[path], QUESTIONS[path] = made, question
         return made
 
     return from_printer
