@@ -19,6 +19,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from tcprobe import question
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
 from tcprobe.errors import DataError, UsageError, check_choice
 from tcprobe.isa.arch import Arch
@@ -52,6 +53,13 @@ if TYPE_CHECKING:
     from tcprobe.ask.repack import Repacking
     from tcprobe.ask.scales import CopiedScales, LoadedScales
     from tcprobe.kernel.gemm import GemmKernel
+
+
+def __getattr__(name: str) -> Any:
+    """The Python function of a question, which is in the file of that question."""
+    if name in question.names():
+        return question.function(name)
+    raise AttributeError(f"there is no tcprobe.{name}")
 
 
 @checked

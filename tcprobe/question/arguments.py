@@ -21,7 +21,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, ParamSpec, SupportsIndex, TypeVar, get_args, get_origin
 
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import Arch
 from tcprobe.layout import spelling
 from tcprobe.layout.swizzle import Swizzle
@@ -195,9 +195,8 @@ def _number(name: str, python_number: Any) -> Any:
     raise UsageError(f"`{name}` {_shown(python_number)} is neither a number nor a text.")
 
 
-def _choice(choices: Sequence[object], name: str, python_value: Any) -> Any:
-    if python_value not in choices:
-        raise UsageError(f"`{name}` {_shown(python_value)} is not one of {', '.join(map(str, choices))}.")
+def _choice(choices: Sequence[str], name: str, python_value: Any) -> Any:
+    check_choice(name, word(name, python_value), choices)
     return python_value
 
 
