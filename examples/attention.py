@@ -22,8 +22,8 @@ from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.header import header
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
-from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.reduce.mask import mask_fragment
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.emit import emit
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve

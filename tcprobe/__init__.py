@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         instruction,
         lower,
         read,
-        reduce,
         repack,
         scales,
     )
     from .api.shared_memory import banks, descriptor, path, swizzle, tensormap
+    from .ask.reduce import reduce
 
 __version__ = "0.1.0"
 __all__ = [

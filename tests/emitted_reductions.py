@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 from emitted import Case, element, held, uncommented
 
-from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.reduce.mask import mask_fragment
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.errors import UsageError
 
 # of a fragment's elements

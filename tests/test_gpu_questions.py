@@ -9,8 +9,8 @@ import pytest
 from tcprobe import emit
 from tcprobe.ask.convert import convert
 from tcprobe.ask.convert.casts import CASTS
-from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.reduce.mask import mask_fragment
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory

@@ -50,7 +50,7 @@ def test_an_option_that_says_nothing_is_refused(words, option, error):
 
 
 PYTHON = [
-    (lambda: tcprobe.reduce(D, over="row", mask="row >= col"), "give `over`, or"),
+    (lambda: tcprobe.reduce(D, over="row", mask="row >= col"), "give `over` row or"),
     (lambda: tcprobe.reduce(D, mask="row >= col", op="softmax"), "`op` needs `over`"),
     (lambda: tcprobe.banks(D, lane_addresses="4 * lane", access="ld.shared.b32"), "are for a tile"),
     (lambda: tcprobe.banks(lane_addresses="4 * lane", access="ld.shared.b32", placed="128B"), "are for a tile"),

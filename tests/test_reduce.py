@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.ask.reduce.mask import condition, holds, linear, mask_fragment
-from tcprobe.ask.reduce.reduction import plan, reduce
+from tcprobe.ask.reduce.reduction import plan, reduce_fragment
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import ARCHS

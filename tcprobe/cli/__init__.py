@@ -5,7 +5,7 @@ printing, summaries, verdicts, answers    how answers are printed
 facts, showing, questions, operand, shared_operand,
 tensor_memory*, trace_tensor_memory, scales                   what there is, and who holds it
 banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
-path, path_steps, load, converting, reduce, kernel, emitting  code
+path, path_steps, load, converting, kernel, emitting  code
 cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
 measuring, fleet                                              runs
 """
@@ -39,7 +39,6 @@ for module, commands in {
     "questions": ("where", "trace", "verify"),
     "emitting": ("emit",),
     "converting": ("convert",),
-    "reduce": ("reduce",),
     "swizzle": ("swizzle",),
     "tensor_map": ("tensormap",),
     "numerics": ("numerics",),

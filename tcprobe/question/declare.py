@@ -142,7 +142,8 @@ def command(
     return from_printer
 
 
-COMMON = ("arch", "results", "only", "as_json")  # options that every question has come last
+# options that many questions have come last
+COMMON = ("output", "function", "namespace", "arch", "results", "only", "as_json")
 
 
 def _is_common(parameter: click.Parameter) -> int:

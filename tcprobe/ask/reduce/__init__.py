@@ -81,12 +81,13 @@ def reduce(
     >>> tcprobe.reduce("mma m16n8k16 f32 f16 d", over="row", op="max").plan.groups
     ((0, 1), (2, 3))
     """
+    folders = layers(results, only)
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give `over` row or `over` col, or `mask` and `fill`.")
     needing = [f"`{parameter}`" for parameter, value in (("op", op), ("tile", tile)) if value is not None]
     if over is None and needing:
         raise UsageError(f"{', '.join(needing)} needs `over`.")
-    cell = find_cell(name, arch, layers(results, only))
+    cell = find_cell(name, arch, folders)
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment
 

@@ -171,7 +171,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Joined:
+class Compound:
     """`sign` is &&, || or, with one part, !."""
 
     sign: str
@@ -181,7 +181,7 @@ class Joined:
         return f"!{self.parts[0]}" if self.sign == "!" else f"({f' {self.sign} '.join(map(str, self.parts))})"
 
 
-Condition = Comparison | Joined
+Condition = Comparison | Compound
 
 
 def holds(condition: Condition, assignment: Mapping[str, int]) -> bool:
@@ -274,13 +274,13 @@ class _Parser:
         while self.next == sign:
             self._take()
             parts.append(parse_part())
-        return parts[0] if len(parts) == 1 else Joined(sign, tuple(self._condition(p) for p in parts))
+        return parts[0] if len(parts) == 1 else Compound(sign, tuple(self._condition(p) for p in parts))
 
     def _negation(self, depth: int) -> Condition | Linear:
         self._check(depth)
         if self.next == "!":
             self._take()
-            return Joined("!", (self._condition(self._negation(depth + 1)),))
+            return Compound("!", (self._condition(self._negation(depth + 1)),))
         left = self._sum(depth)
         if self.next not in _COMPARE:
             return left

@@ -317,7 +317,7 @@ OPS = {"max": "{0} > {1} ? {0} : {1}", "sum": "{0} + {1}"}
 JOINS = OPS | {"fmax": "fmax({0}, {1})"}  # of numbers that have a fraction: one instruction
 
 
-def source(scheme: Scheme, op: str, tile: FragmentTile, name: str) -> str:
+def combining_source(scheme: Scheme, op: str, tile: FragmentTile, name: str) -> str:
     """The function `name`(x, out): out[g] is the result of the row of group g, in every lane that holds it."""
     cell, groups = tile.cell, len(scheme.groups)
     parameters = (
@@ -338,7 +338,7 @@ def lane_lines(scheme: Scheme, op: str, tile: FragmentTile) -> Iterator[str]:
     """What a lane's own elements come to, in p0, p1, ... by part."""
     for part, group in enumerate(scheme.groups):
         yield f"T p{part} = {tile.place(group[0])};"
-        yield from (f"p{part} = {_combined_text(op, f'p{part}', tile.place(i))};" for i in group[1:])
+        yield from (f"p{part} = {JOINS[op].format(f'p{part}', tile.place(i))};" for i in group[1:])
 
 
 def exchange_lines(scheme: Scheme, op: str, part_values: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -353,10 +353,6 @@ def exchange_lines(scheme: Scheme, op: str, part_values: Sequence[str]) -> tuple
         more, results = _Stage(round_, f"b{number}_").back(results, len(stages[number]))
         lines += more
     return lines, results
-
-
-def _combined_text(op: str, left: str, right: str) -> str:
-    return JOINS[op].format(left, right)
 
 
 class _Stage(NamedTuple):
@@ -376,7 +372,7 @@ class _Stage(NamedTuple):
             name = f"{self.prefix}{number}"
             lines.append(f"const T {name}t = __shfl_xor_sync(0xffffffffu, {sent}, {round_.lane});")
             lines.append(f"const T {name}k = {own};")
-            lines.append(f"const T {name} = {_combined_text(op, f'{name}k', f'{name}t')};")
+            lines.append(f"const T {name} = {JOINS[op].format(f'{name}k', f'{name}t')};")
             kept.append(name)
         return lines, kept
 
@@ -405,7 +401,7 @@ def _either(upper: str, lower: str, high: str) -> str:
 LEAST = "T(-__int_as_float(0x7f800000))"
 
 
-def source_softmax(scheme: Scheme, tile: FragmentTile, name: str) -> str:
+def softmax_source(scheme: Scheme, tile: FragmentTile, name: str) -> str:
     """The functions `name`(x, maximum, sum, scale) and `name`_total(sum); UsageError where a lane holds copies."""
     if sum(map(len, scheme.groups)) < tile.table.elements:
         raise UsageError(f"{tile.cell.fragment.id}: a lane holds elements twice, so there is no softmax in place.")
@@ -526,5 +522,5 @@ def reduce_fragment(cell: Cell, over: str, op: str = "sum", name: str = "reduce"
     require_legal(name, FUNCTION, used=("T", "x", "out", "lane", "thread"))
     tile = fragment_tile(cell, size)
     scheme = plan(tile.table, AXES.index(over))
-    code = code.source(scheme, tile, name) if op == SOFTMAX else source(scheme, op, tile, name)
+    code = softmax_source(scheme, tile, name) if op == SOFTMAX else combining_source(scheme, op, tile, name)
     return Reduction(tile, over, op, scheme, code)

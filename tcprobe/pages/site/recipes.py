@@ -17,8 +17,8 @@ from tcprobe.ask.convert.words import moves
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.path.progress import formulas
-from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.reduce.mask import mask_fragment
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.repack import cuda as repacked_code
 from tcprobe.ask.repack import python as packer
 from tcprobe.ask.repack import repack
