@@ -18,8 +18,8 @@ from string import Template
 from typing import NamedTuple
 
 from tcprobe.ask import descriptor
-from tcprobe.ask.convert import convert
-from tcprobe.ask.convert.header import header
+from tcprobe.ask.convert.code import header
+from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.reduce.mask import mask_fragment
@@ -97,7 +97,7 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
         ),
         mask_fragment(s, "col + col0 <= row + row0", "-inf").code,
         step.code,
-        header([convert(s, values["a"])]),
+        header([plan_conversion(s, values["a"])]),
         "// a factor for each row of O (tcprobe reduce D --over row: which elements are of which row)",
         f"__device__ inline void multiply_rows({by_row}) {{",
         *(f"  {of_o.tile.place(i)} *= by[{row}];" for row, group in enumerate(of_o.plan.groups) for i in group),

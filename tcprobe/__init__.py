@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .api.functions import (
         arch,
         compare,
-        convert,
         cost,
         fragment,
         instruction,
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
         scales,
     )
     from .api.shared_memory import banks, descriptor, path, swizzle, tensormap
+    from .ask.convert import convert
     from .ask.reduce import reduce
 
 __version__ = "0.1.0"

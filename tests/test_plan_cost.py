@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.convert import convert
+from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.cost import find_cost
 from tcprobe.ask.load import straight_load as straight
 from tcprobe.ask.path import PathOptions, path, request
@@ -103,11 +103,11 @@ def test_loads_and_conversions_say_what_they_know():
     cell = load(f"{F16}.a", "sm_90")
     assert set(straight(cell, "row").cycles.values()) == {PlanCycles(missing=("loads from global memory",))}
     int8 = "mma.m16n8k32.row.col.s32.s8.s8.s32"
-    found = convert(load(f"{int8}.d", "sm_90"), load(f"{int8}.a", "sm_90"))
+    found = plan_conversion(load(f"{int8}.d", "sm_90"), load(f"{int8}.a", "sm_90"))
     one = find_cost("shfl.sync.idx.b32", "sm_90", HOPPER.layers).body.interval.cycles
     assert found.cycles.interval == pytest.approx(found.costs["shuffle"] * one, abs=0.06)
     assert found.cycles.missing == ("cvt", "prmt", "select")
-    older = convert(load(f"{int8}.d", "sm_80"), load(f"{int8}.a", "sm_80"))
+    older = plan_conversion(load(f"{int8}.d", "sm_80"), load(f"{int8}.a", "sm_80"))
     assert older.cycles.interval is None
     assert older.cycles.missing[0] == "shfl.sync.idx.b32 on sm_80"
 

@@ -29,7 +29,8 @@ import builtins
 from importlib import import_module
 from pathlib import Path
 
-from tcprobe.ask.convert import Conversion, convert
+from tcprobe.ask.convert.conversion import Conversion
+from tcprobe.ask.convert.conversion import plan_conversion as convert
 from tcprobe.ask.reduce.reduction import Reduction
 from tcprobe.ask.reduce.reduction import reduce_fragment as reduce
 from tcprobe.ask.trace import Holder, Meeting, Trace, feeds, trace, where

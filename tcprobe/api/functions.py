@@ -21,18 +21,16 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from tcprobe import question
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
-from tcprobe.errors import DataError, UsageError, check_choice
+from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
 from tcprobe.question.arguments import (
     ArchName,
-    PlaceName,
     Sizes,
     TypeName,
     arch_name,
     checked,
     element_type,
-    place,
     sizes,
     whole,
     word,
@@ -44,8 +42,6 @@ from tcprobe.store.folders import layers
 if TYPE_CHECKING:
     from tcprobe.ask.against import Against
     from tcprobe.ask.compare import Verdict
-    from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.cost import InstructionCost
     from tcprobe.ask.lowered import Lowered
     from tcprobe.ask.numerics import FormNumerics
@@ -93,47 +89,6 @@ def instruction(
 def arch(name: ArchName) -> Arch:
     """An arch by any of its names: sm_90, 90a, 9.0, h100, hopper; (9, 0) as CUDA gives a compute capability."""
     return named(arch_name(name) or "")
-
-
-@checked
-def convert(
-    from_: str | Cell,
-    into: str | Cell,
-    *,
-    transpose: bool = False,
-    permute_k: bool = False,
-    register_type: TypeName | None = None,
-    kind: TypeName | None = None,
-    contiguous: str | None = None,
-    placed: PlaceName | None = None,
-    function: str = "convert",
-    arch: ArchName | None = None,
-) -> Conversion | StorePlan:
-    """How to turn fragments `from_` into fragments `into` that hold the same matrix: moves, cost, code.
-
-    `register_type` is the type of what tcgen05.ld gave, such as f32. `into` may be stmatrix, stmatrix.x4 or
-    stmatrix.x2.trans, which store into shared memory: elements of type `kind`, `contiguous` row or col, lines `placed`
-    as for `banks`. `function` names the code's.
-    """
-    from tcprobe.ask.convert import convert as converted
-    from tcprobe.ask.convert import with_register_type
-    from tcprobe.ask.convert.stmatrix import StoreOptions, is_store
-    from tcprobe.ask.convert.store_code import plan_store_code
-    from tcprobe.code.names import FUNCTION, require_legal
-
-    require_legal(word("function", function), FUNCTION)
-    first = with_register_type(cell_of(from_, arch), None if register_type is None else element_type(register_type))
-    stored = (kind, contiguous, placed) != (None, None, None)
-    if isinstance(into, str) and is_store(into):
-        if transpose or permute_k:
-            raise UsageError("`transpose` and `permute_k` do not apply to stmatrix; choose `contiguous`.")
-        check_choice("contiguous", contiguous or "row", ("row", "col"))
-        in_memory = None if kind is None else element_type(kind)
-        options = StoreOptions(into, in_memory, contiguous or "row", place("plain" if placed is None else placed))
-        return plan_store_code(first, options, function)
-    if stored:
-        raise UsageError("`kind`, `contiguous` and `placed` are of stmatrix, which stores into shared memory.")
-    return converted(first, cell_of(into, first.arch), transpose, permute_k, function)
 
 
 @checked

@@ -5,7 +5,7 @@ printing, summaries, verdicts, answers    how answers are printed
 facts, showing, questions, operand, shared_operand,
 tensor_memory*, trace_tensor_memory, scales                   what there is, and who holds it
 banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
-path, path_steps, load, converting, kernel, emitting  code
+path, path_steps, load, kernel, emitting  code
 cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
 measuring, fleet                                              runs
 """
@@ -38,7 +38,6 @@ for module, commands in {
     "audit": ("audit",),
     "questions": ("where", "trace", "verify"),
     "emitting": ("emit",),
-    "converting": ("convert",),
     "swizzle": ("swizzle",),
     "tensor_map": ("tensormap",),
     "numerics": ("numerics",),

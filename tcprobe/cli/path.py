@@ -124,7 +124,7 @@ def path(fragment: str, name: str | None, layers: Layers, **options: Unpack[Path
 
 def _converted(asked: PathRequest) -> str:
     """Which `convert` stores what no stmatrix takes as it is: of another type, narrower; empty where none does."""
-    from tcprobe.ask.convert.casts import CASTS
+    from tcprobe.ask.convert.code import CASTS
     from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store
     from tcprobe.isa.dtypes import dtype
 

@@ -124,19 +124,6 @@ class TileDescriptorRequest(TypedDict):
     others: tuple[str, ...]
 
 
-class ConvertRequest(PlaceRequest):
-    """Of `convert`."""
-
-    transpose: bool
-    permute_k: bool
-    kind: str | None
-    typed: str | None
-    contiguous: str | None
-    name: str | None
-    layers: Layers
-    as_json: bool
-
-
 class LoadRequest(CodeRequest):
     """Of `load`."""
 

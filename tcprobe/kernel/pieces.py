@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from string import Template
 
-from tcprobe.ask.convert.casts import CASTS, OLDER, Cast
+from tcprobe.ask.convert.code import CASTS, OLDER, Cast
 from tcprobe.code.cuda import holder, of_holder
 from tcprobe.code.multiply import word
 from tcprobe.code.origin import origin

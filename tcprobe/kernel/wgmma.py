@@ -10,8 +10,7 @@ from string import Template
 
 from tcprobe import __version__
 from tcprobe.ask import descriptor
-from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import plan_store_code
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.code import multiply
 from tcprobe.isa.dtypes import dtype

@@ -9,11 +9,9 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.ask.convert import convert, with_register_type
-from tcprobe.ask.convert.header import header
-from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import plan_store_code
-from tcprobe.ask.convert.words import moves
+from tcprobe.ask.convert.code import header
+from tcprobe.ask.convert.conversion import plan_conversion, with_register_type
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
 from tcprobe.ask.path import PathOptions, PathPlan, path, request
 from tcprobe.ask.path import cuda as path_code
 from tcprobe.ask.path.progress import formulas
@@ -80,12 +78,12 @@ def _cell(name: str, arch: str, layers: Layers) -> Cell:
 
 def _conversion_answer(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
     source, target = (_cell(name, arch, layers) for name in pair)
-    conversion = convert(with_register_type(source, None), target, permute_k=permuted)
+    conversion = plan_conversion(with_register_type(source, None), target, permute_k=permuted)
     tiles = conversion.tiling
     lines = [
         f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
     ]
-    return RecipeAnswer([*lines, *moves(conversion), *_origins(tiles.source, tiles.target)], header([conversion]))
+    return RecipeAnswer([*lines, *conversion.moves, *_origins(tiles.source, tiles.target)], header([conversion]))
 
 
 def _origins(*cells: Cell) -> list[str]:
