@@ -20,8 +20,8 @@ from typing import NamedTuple
 from tcprobe.ask import descriptor
 from tcprobe.ask.convert.code import header
 from tcprobe.ask.convert.conversion import plan_conversion
-from tcprobe.ask.path import PathOptions, PathPlan, path, request
-from tcprobe.ask.path import cuda as path_code
+from tcprobe.ask.path import code as path_code
+from tcprobe.ask.path.plan import PathOptions, PathPlan, plan_path, request
 from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.emit import emit
@@ -144,7 +144,7 @@ def by_warps(asked: Attention) -> str:
 def way(cell: Cell, size: tuple[int, int], contiguous: str) -> PathPlan:
     """The path of a tile, without bank conflicts."""
     line = size[contiguous == "row"] * SIZE
-    return path(request(cell, PathOptions(f"{size[0]}x{size[1]}", contiguous, swizzle(line))))
+    return plan_path(request(cell, PathOptions(f"{size[0]}x{size[1]}", contiguous, swizzle(line))))
 
 
 def tiles(asked: Attention) -> dict[str, descriptor.SharedTile]:

@@ -26,8 +26,8 @@ from types import ModuleType
 from typing import NamedTuple
 
 from tcprobe import emit
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.cuda import source as path_source
+from tcprobe.ask.path.code import source as path_source
+from tcprobe.ask.path.plan import PathOptions, plan_path, request
 from tcprobe.ask.repack import Repacking, cuda, python, repack, with_zeros
 from tcprobe.code.names import identifier
 from tcprobe.code.scope import in_namespace, rename
@@ -188,7 +188,7 @@ def source(asked: Asked) -> str:
     """The whole CUDA source."""
     row = resolve(INSTRUCTION).instruction
     tables, _ = emittable(list(row.fragments), asked.arch, published())
-    a = path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{M}x{K}", "row", "128")))
+    a = plan_path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{M}x{K}", "row", "128")))
     plan = weights(asked)
     parts = [
         in_namespace(rename(text, made, name), "w4a16_parts")

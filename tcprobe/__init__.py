@@ -27,8 +27,9 @@ if TYPE_CHECKING:
         repack,
         scales,
     )
-    from .api.shared_memory import banks, descriptor, path, swizzle, tensormap
+    from .api.shared_memory import banks, descriptor, swizzle, tensormap
     from .ask.convert import convert
+    from .ask.path import path
     from .ask.reduce import reduce
 
 __version__ = "0.1.0"

@@ -9,8 +9,7 @@ from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.cost import find_cost
 from tcprobe.ask.load import straight_load as straight
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.cycles import step_cycles
+from tcprobe.ask.path.plan import PathOptions, plan_path, request, step_cycles
 from tcprobe.ask.plan_cost import (
     MeasuredCosts,
     PlanCycles,
@@ -79,7 +78,7 @@ def test_what_is_not_measured_is_said_and_has_no_number():
 
 def cycles_of(**more):
     options = {"size": "64x64", "contiguous": "row", "placed": "sw:3,4,3"} | more
-    plan = path(request(load(f"{F16}.a", more.pop("arch", "sm_90")), PathOptions(**options)))
+    plan = plan_path(request(load(f"{F16}.a", more.pop("arch", "sm_90")), PathOptions(**options)))
     return [step_cycles(plan.request, step) for step in plan.steps]
 
 

@@ -93,7 +93,7 @@ LATER = {
     "bank_rules": ("tcprobe.ask.bank_rules", "rules_for"),
     "behind": ("tcprobe.ask.behind", "behind"),
     "code_of_load": ("tcprobe.ask.load_code", "source"),
-    "code_of_path": ("tcprobe.ask.path.cuda", "source"),
+    "code_of_path": ("tcprobe.ask.path.code", "source"),
     "compilers": ("tcprobe.run.compilers", "compilers"),
     "cost_table": ("tcprobe.ask.cost", "table"),
     "costs_beside": ("tcprobe.ask.cost", "beside"),

@@ -25,7 +25,6 @@ from tcprobe.question.arguments import (
     place,
     sizes,
     whole,
-    word,
 )
 from tcprobe.store.cell import Cell
 from tcprobe.store.folders import layers
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tcprobe.ask.descriptor import SharedTile
-    from tcprobe.ask.path import PathPlan
-    from tcprobe.ask.path.operand import OperandPlan
     from tcprobe.ask.swizzle import Answer
     from tcprobe.ask.tcgen05_descriptor import Tcgen05Tile
     from tcprobe.ask.tensor_map import MapPlan
@@ -99,38 +96,6 @@ def banks(
     parsed_tile = parse_tile(_by("tile", tile), type_, contiguous)
     walks = [walk(parse_access(text), parsed_tile, slots_of(cell) if cell else None) for text in accesses]
     return answer(parsed_tile, parse_shared(place(placed)), walks, rules, propose)
-
-
-@checked
-def path(
-    name: str | Cell,
-    tile: Sizes,
-    *,
-    contiguous: str = "row",
-    placed: PlaceName = "plain",
-    access: str | None = None,
-    ld: int | None = None,
-    fill: str | None = None,
-    kind: TypeName | None = None,
-    arch: ArchName | None = None,
-) -> PathPlan | OperandPlan:
-    """The proven way of a `tile` (rows, columns) from global through shared memory into a fragment, or back.
-
-    Of an operand behind a descriptor, a_smem or b_smem of a wgmma, into shared memory. `kind` is the elements' type in
-    memory, where it is not the fragment's.
-    """
-    from tcprobe.ask.path import PathOptions, request
-    from tcprobe.ask.path import path as planned
-    from tcprobe.isa.names import resolve
-
-    in_memory, stride = None if kind is None else element_type(kind), None if ld is None else whole("ld", ld)
-    by, how = (None if text is None else word(name, text) for name, text in (("access", access), ("fill", fill)))
-    options = PathOptions(_by("tile", tile), contiguous, place(placed), by, stride, how, in_memory)
-    if isinstance(name, str) and (meaning := resolve(name)).shared:
-        from tcprobe.ask.path.operand import operand_path
-
-        return operand_path(meaning.shared_operand, layers(None), options, arch_name(arch))
-    return planned(request(cell_of(name, arch), options))
 
 
 @checked

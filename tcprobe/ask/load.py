@@ -17,9 +17,8 @@ import numpy as np
 from tcprobe.ask.bank_access import Slots, slots_of
 from tcprobe.ask.confidence import line
 from tcprobe.ask.path.formula import formula
-from tcprobe.ask.path.memory import NOTHING, Memory
-from tcprobe.ask.path.request import MOST_LD
-from tcprobe.ask.path.steps import vector
+from tcprobe.ask.path.plan import MOST_LD
+from tcprobe.ask.path.steps import NOTHING, Memory, vector
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
 from tcprobe.ask.tile import Tile

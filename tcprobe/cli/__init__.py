@@ -2,10 +2,10 @@
 
 shell, requests, hints, examples     what commands share
 printing, summaries, verdicts, answers    how answers are printed
-facts, showing, questions, operand, shared_operand,
+facts, showing, questions, shared_operand,
 tensor_memory*, trace_tensor_memory, scales                   what there is, and who holds it
 banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
-path, path_steps, load, kernel, emitting  code
+kernel, emitting  code
 cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
 measuring, fleet                                              runs
 """
@@ -42,7 +42,6 @@ for module, commands in {
     "tensor_map": ("tensormap",),
     "numerics": ("numerics",),
     "banks": ("banks",),
-    "path": ("path",),
     "kernel": ("kernel",),
     "descriptor": ("descriptor",),
     "cost": ("cost",),

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.path_steps import MAJOR
 from tcprobe.errors import UsageError
 from tcprobe.question import wrapping
 from tcprobe.question.naming import named
@@ -42,6 +41,14 @@ if TYPE_CHECKING:  # brings NumPy along
 
     Rules = Callable[[str | None], BankRules]
 
+MAJOR = click.option(
+    "--global",
+    "contiguous",
+    type=click.Choice(["row", "col"]),
+    default="row",
+    show_default=True,
+    help="What is contiguous in memory: rows (row-major) or columns.",
+)
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
 # what decides the form of the command, and what else goes with it
 FORMS = {

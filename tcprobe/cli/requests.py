@@ -138,17 +138,6 @@ class LoadRequest(CodeRequest):
     packer: str | None
 
 
-class PathPlanRequest(CodeRequest, PlaceRequest):
-    """Of `path`."""
-
-    size: str
-    contiguous: str
-    ld: int | None
-    kind: str | None
-    fill: str | None
-    access: str | None
-
-
 class BanksRequest(PlaceRequest):
     """Of `banks`."""
 

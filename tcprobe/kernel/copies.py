@@ -20,7 +20,7 @@ from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE
 
 if TYPE_CHECKING:
-    from tcprobe.ask.path import PathPlan
+    from tcprobe.ask.path.plan import PathPlan
 
 FILL = Template("""\
 // The block's tile of $what, global -> shared, in $count copies of a warp: $parts times those of the path of

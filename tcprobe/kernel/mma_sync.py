@@ -10,8 +10,8 @@ from string import Template
 from typing import TYPE_CHECKING
 
 from tcprobe import __version__
-from tcprobe.ask.path.cuda import name
-from tcprobe.ask.path.cuda import source as path_code
+from tcprobe.ask.path.code import name
+from tcprobe.ask.path.code import source as path_code
 from tcprobe.code import multiply
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import FACTORS

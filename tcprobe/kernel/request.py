@@ -12,8 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, prove, request
-from tcprobe.ask.path.progress import advance
+from tcprobe.ask.path.plan import LOADS, PathOptions, PathPlan, advance, plan_path, prove, request
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
@@ -92,7 +91,7 @@ class Gemm(StagedGemm):
         line = size[contiguous == "row"] * cell.fragment.slot_bits // 8
         fill = "cp.async" if self.arch.number >= 80 else "plain"
         options = PathOptions(_by(size), contiguous, swizzle(line), fill=f"{fill}.16")
-        plan = _by_steps(cell, options) or path(request(cell, options))
+        plan = _by_steps(cell, options) or plan_path(request(cell, options))
         if plan.alignment > plan.request.shared.bytes(plan.request.tile):
             raise UsageError(
                 f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern."

@@ -176,8 +176,7 @@ def _click_parameter(parameter: inspect.Parameter, declared: Option | NameWords,
         type=None if is_flag else reads,
         is_flag=is_flag,
         multiple=declared.multiple,
-        default=parameter.default if parameter.default is not parameter.empty else None,
-        required=parameter.default is parameter.empty,
+        **({"required": True} if parameter.default is parameter.empty else {"default": parameter.default}),
     )
 
 

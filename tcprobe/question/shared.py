@@ -3,7 +3,7 @@
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import click
 
@@ -36,6 +36,10 @@ NamespaceOption = Annotated[str | None, Option("--namespace", "Namespace of the 
 OutputOption = Annotated[
     Path | None,
     Option("--output", "File for the code.", reads=options.Output(path_type=Path, dir_okay=False), letter="-o"),
+]
+GlobalOption = Annotated[
+    Literal["row", "col"],
+    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", shown=True),
 ]
 SharedOption = Annotated[
     PlaceName | None,
@@ -91,14 +95,18 @@ def print_answer(
     output: Path | None = None,
     function: str | None = None,
     namespace: str | None = None,
+    source: str = "code",
 ) -> None:
-    """Print an answer: its JSON, its code where that is asked for or has a file to go to, or else its words."""
+    """Print an answer: its JSON, its code where that is asked for or has a file to go to, or else its words.
+
+    `source` names the answer's property that has the code.
+    """
     if as_json and (code or output):
         raise UsageError("`as_json` cannot be combined with `code` or `output`.")
     if not (code or output) and (function or namespace):
         raise UsageError("`function` and `namespace` are for code: give `code` or `output` too.")
     if code or output:
-        print_code(answer.code, output, function, namespace)
+        print_code(getattr(answer, source), output, function, namespace)
     elif as_json:
         click.echo(json.dumps(answer.to_json()))
     else:

@@ -23,7 +23,7 @@ import numpy as np
 
 from tcprobe.ask.bank_access import slots_of
 from tcprobe.ask.path.formula import formula
-from tcprobe.ask.path.memory import NOTHING
+from tcprobe.ask.path.steps import NOTHING
 from tcprobe.ask.repack.request import check_group, check_zeros, decoding_for
 from tcprobe.ask.repack.sums import sums_table
 from tcprobe.ask.table_confidence import least

@@ -12,9 +12,8 @@ from typing import NamedTuple
 from tcprobe.ask.convert.code import header
 from tcprobe.ask.convert.conversion import plan_conversion, with_register_type
 from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
-from tcprobe.ask.path import PathOptions, PathPlan, path, request
-from tcprobe.ask.path import cuda as path_code
-from tcprobe.ask.path.progress import formulas
+from tcprobe.ask.path import code as path_code
+from tcprobe.ask.path.plan import PathOptions, PathPlan, formulas, plan_path, request
 from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.ask.repack import cuda as repacked_code
@@ -124,7 +123,7 @@ def _weights_answer(name: str, arch: str, kind: str, language: str, layers: Laye
 
 def _load_answer(name: str, arch: str, contiguous: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    plan = path(request(cell, PathOptions("64x64", contiguous, _swizzle_of(cell), fill=_fill(arch))))
+    plan = plan_path(request(cell, PathOptions("64x64", contiguous, _swizzle_of(cell), fill=_fill(arch))))
     return RecipeAnswer([*steps_of(plan), *plan.evidence], path_code.source(plan))
 
 
