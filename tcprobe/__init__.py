@@ -27,7 +27,8 @@ if TYPE_CHECKING:
         repack,
         scales,
     )
-    from .api.shared_memory import banks, descriptor, swizzle, tensormap
+    from .api.shared_memory import descriptor, swizzle, tensormap
+    from .ask.banks import banks
     from .ask.convert import convert
     from .ask.path import path
     from .ask.reduce import reduce

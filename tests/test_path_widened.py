@@ -15,7 +15,7 @@ from machine_code import TOOLS, needs_tools
 from path_cases import Case
 from test_w4a8 import newer, packed, ptxas
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.ask.path.code import name, source
 from tcprobe.ask.path.plan import PathOptions, plan_path, request
 from tcprobe.cli import main

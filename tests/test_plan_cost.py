@@ -5,7 +5,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.cost import find_cost
 from tcprobe.ask.load import straight_load as straight

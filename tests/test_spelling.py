@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from path_cases import CASES
 from sampling import examples
 
+from tcprobe.ask.banks.accesses import parse_shared, parse_tile
 from tcprobe.ask.path.plan import PathOptions, plan_path, request
-from tcprobe.ask.tile import parse_shared, parse_tile
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.tensor_map import SPANS

@@ -3,13 +3,13 @@
 trace, describe, why, saved                         a table: who holds what, and what it rests on
 compare, against, diagnose, diagnosis,
 confidence, table_confidence, undocumented          what others state, and how sure a table is
-tile, bank_*, propose, swizzle, behind, tensor_map  shared memory
+banks, swizzle, behind, tensor_map                  shared memory
 descriptor, tcgen05_descriptor, cute_types          descriptors
 tensor_memory*, scales, trace_shared,
 trace_tensor_memory                                 operands that are in no register
 numeric*                                            arithmetic
-cost, cost_names, lowered, plan_cost, tile_*        cost
+cost, cost_names, lowered, plan_cost                cost
 absent, diff, code_tables, opcode_origins,
 read_file                                           archs, and code in files
-path, load*, convert, reduce, repack                plans and code between layouts
+path, load, convert, reduce                         plans and code between layouts
 """

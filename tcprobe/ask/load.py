@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.bank_access import Slots, slots_of
+from tcprobe.ask.banks.accesses import Slots, Tile, slots_of
 from tcprobe.ask.confidence import line
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.plan import MOST_LD
 from tcprobe.ask.path.steps import NOTHING, Memory, vector
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
-from tcprobe.ask.tile import Tile
 from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
@@ -30,6 +29,7 @@ from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, Number
 from tcprobe.question.shared import (
     ArchOption,
+    GlobalOption,
     JsonOption,
     NameOption,
     NamespaceOption,
@@ -266,12 +266,6 @@ def _prove(loads: StraightLoad, slots: Slots) -> None:
             raise InternalError(f"the loads of {slots.name} are not proven: elements would land elsewhere.")
 
 
-Global = Annotated[
-    Literal["row", "col"] | None,
-    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row"),
-]
-
-
 def load(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
     *,
@@ -280,7 +274,7 @@ def load(
         int | None,
         Option("--ld", "Stride from line to line. Default: the fragment's own lines.", "ELEMENTS", Number(1)),
     ] = None,
-    contiguous: Global = None,
+    contiguous: GlobalOption = None,
     repack: Annotated[
         bool,
         Option(

@@ -4,7 +4,7 @@ shell, requests, hints, examples     what commands share
 printing, summaries, verdicts, answers    how answers are printed
 facts, showing, questions, shared_operand,
 tensor_memory*, trace_tensor_memory, scales                   what there is, and who holds it
-banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
+swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
 kernel, emitting  code
 cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
 measuring, fleet                                              runs
@@ -41,7 +41,6 @@ for module, commands in {
     "swizzle": ("swizzle",),
     "tensor_map": ("tensormap",),
     "numerics": ("numerics",),
-    "banks": ("banks",),
     "kernel": ("kernel",),
     "descriptor": ("descriptor",),
     "cost": ("cost",),

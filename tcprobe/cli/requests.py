@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from tcprobe.question.options import PlaceRequest
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tcprobe.layout.spelling import SwizzleName
@@ -136,25 +133,6 @@ class LoadRequest(CodeRequest):
     group: int | None
     zeros: bool
     packer: str | None
-
-
-class BanksRequest(PlaceRequest):
-    """Of `banks`."""
-
-    fragment: str | None
-    size: str | None
-    type_: str | None
-    contiguous: str
-    access: Sequence[str]
-    proposes: bool
-    address: str | None
-    source: str | None
-    patterns: Path | None
-    rule: bool
-    explain: bool
-    name: str | None
-    layers: Layers
-    as_json: bool
 
 
 class CompareRequest(TypedDict):

@@ -38,8 +38,8 @@ OutputOption = Annotated[
     Option("--output", "File for the code.", reads=options.Output(path_type=Path, dir_okay=False), letter="-o"),
 ]
 GlobalOption = Annotated[
-    Literal["row", "col"],
-    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", shown=True),
+    Literal["row", "col"] | None,
+    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row"),
 ]
 SharedOption = Annotated[
     PlaceName | None,

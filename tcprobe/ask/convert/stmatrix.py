@@ -22,7 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.accesses import Shared, Tile, bits_of, parse_shared
+from tcprobe.ask.banks.patterns import rules_for
+from tcprobe.ask.banks.tiles import ideal
 from tcprobe.ask.confidence import line as confidence_line
 from tcprobe.ask.convert.code import NAME, cast, parameter
 from tcprobe.ask.convert.conversion import Conversion, convert_tiling, require_matrix
@@ -30,8 +32,6 @@ from tcprobe.ask.convert.moves import band, tiling
 from tcprobe.ask.path.formula import AddressText, address
 from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.ask.table_confidence import least
-from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
-from tcprobe.ask.tile_cost import ideal
 from tcprobe.code.cuda import holder, of_holder
 from tcprobe.code.origin import of_tables, origin, title
 from tcprobe.errors import UsageError

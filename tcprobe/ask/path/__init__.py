@@ -44,7 +44,7 @@ def path(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
     tile: Annotated[Sizes, Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", Given())],
     *,
-    contiguous: GlobalOption = "row",
+    contiguous: GlobalOption = None,
     ld: Annotated[
         int | None,
         Option("--ld", "Stride from line to line in global memory. Default: no gaps.", "ELEMENTS", Number(1)),
@@ -88,7 +88,7 @@ def path(
     from tcprobe.isa.names import resolve
 
     folders = layers(results, only)
-    options = PathOptions(tile_text(tile), contiguous, place_of(placed, swizzle), access, ld, fill, kind)
+    options = PathOptions(tile_text(tile), contiguous or "row", place_of(placed, swizzle), access, ld, fill, kind)
     if isinstance(name, str) and (meaning := resolve(name)).shared:
         from tcprobe.ask.path.operand import operand_path
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tcprobe import __version__
+from tcprobe.ask.banks.accesses import Tile
 from tcprobe.ask.cute_types import CUTE_TYPES
 from tcprobe.ask.descriptor import CPP
 from tcprobe.ask.descriptor import cute as canonical
 from tcprobe.ask.path.formula import formula, of_pair
 from tcprobe.ask.path.plan import TileRequest, advance, shared_address
 from tcprobe.ask.path.steps import BoxCopy, LaneCopy, PathStep, RegisterCopy
-from tcprobe.ask.tile import Tile
 from tcprobe.code.cuda import holder, once
 from tcprobe.code.names import identifier
 from tcprobe.code.origin import of_tables

@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.accesses import NONE, Shared, Tile, parse_shared, parse_tile
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.ask.behind import behind
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
@@ -43,7 +44,6 @@ from tcprobe.ask.path.plan import (
     step_words,
 )
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, Memory, PathStep
-from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand

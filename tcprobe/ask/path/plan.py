@@ -24,8 +24,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.bank_access import Slots, TileAccess, origins, parse_access, slots_of
-from tcprobe.ask.bank_rules import BankRules, rules_for
+from tcprobe.ask.banks.accesses import (
+    Shared,
+    Slots,
+    Tile,
+    TileAccess,
+    box_placement,
+    origins,
+    parse_access,
+    parse_shared,
+    parse_tile,
+    slots_of,
+)
+from tcprobe.ask.banks.patterns import BankRules, rules_for
 from tcprobe.ask.confidence import line
 from tcprobe.ask.path.formula import AddressText, address, formula
 from tcprobe.ask.path.steps import (
@@ -42,7 +53,6 @@ from tcprobe.ask.path.steps import (
 )
 from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, copy_cost, cycle_lines
 from tcprobe.ask.table_confidence import least
-from tcprobe.ask.tile import Shared, Tile, box_placement, parse_shared, parse_tile
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.operand import WHOLE, Role

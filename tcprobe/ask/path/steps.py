@@ -1,6 +1,6 @@
 """The steps of a path, simulated: which piece of which element is where in global memory, shared memory and registers.
 
->>> from tcprobe.ask.tile import parse_tile
+>>> from tcprobe.ask.banks.accesses import parse_tile
 >>> memory = Memory(parse_tile("2x8", "f16", "row"), 20, 64, 1, 2)
 >>> memory.of_elements(np.array([1, 0]), np.array([3, 2])).tolist()
 [[22, 23], [4, 5]]
@@ -29,9 +29,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from tcprobe.ask.bank_access import Slots, TileAccess, addresses, matrix_ways, origins, parse_access, walk
-from tcprobe.ask.tile import Tile
-from tcprobe.ask.tile_cost import cost
+from tcprobe.ask.banks.accesses import Slots, Tile, TileAccess, addresses, matrix_ways, origins, parse_access, walk
+from tcprobe.ask.banks.tiles import cost
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, arch

@@ -21,7 +21,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tcprobe.ask.bank_access import slots_of
+from tcprobe.ask.banks.accesses import slots_of
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.steps import NOTHING
 from tcprobe.ask.repack.request import check_group, check_zeros, decoding_for

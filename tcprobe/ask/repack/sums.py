@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tcprobe.ask.bank_access import slots_of
+from tcprobe.ask.banks.accesses import slots_of
 from tcprobe.code.call import word
 from tcprobe.code.cuda import holder, of_holder
 from tcprobe.errors import UsageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.ask.bank_collisions import range_text
+from tcprobe.ask.banks.patterns import range_text
 from tcprobe.ask.confidence import line
 from tcprobe.ask.repack import Repacking
 from tcprobe.ask.table_confidence import least

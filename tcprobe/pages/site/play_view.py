@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.tile import UNTYPED, bits_of
+from tcprobe.ask.banks.accesses import UNTYPED, bits_of
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.pages.site import addresses, markup

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tcprobe.ask.bank_access import parse_access, slots_of, walk
-from tcprobe.ask.bank_collisions import Phase
-from tcprobe.ask.bank_rules import BankRules, rules_for
-from tcprobe.ask.tile import TMA, parse_shared, parse_tile, swizzle_offset
-from tcprobe.ask.tile_cost import TileCost, cost
+from tcprobe.ask.banks.accesses import TMA, parse_access, parse_shared, parse_tile, slots_of, swizzle_offset, walk
+from tcprobe.ask.banks.patterns import BankRules, Phase, rules_for
+from tcprobe.ask.banks.tiles import TileCost, cost
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.markup import colour
