@@ -26,9 +26,10 @@ from types import ModuleType
 from typing import NamedTuple
 
 from tcprobe import emit
+from tcprobe.ask.load import repack_code
+from tcprobe.ask.load.repack import Repacking, repack, with_zeros
 from tcprobe.ask.path.code import source as path_source
 from tcprobe.ask.path.plan import PathOptions, plan_path, request
-from tcprobe.ask.repack import Repacking, cuda, python, repack, with_zeros
 from tcprobe.code.names import identifier
 from tcprobe.code.scope import in_namespace, rename
 from tcprobe.errors import TcprobeError
@@ -194,7 +195,7 @@ def source(asked: Asked) -> str:
         in_namespace(rename(text, made, name), "w4a16_parts")
         for text, made, name in (
             (path_source(a), struct(path_source(a)), "A"),
-            (cuda.source(plan), cuda.name(plan), "Weights"),
+            (repack_code.source(plan), repack_code.name(plan), "Weights"),
         )
     ]
     kernel = KERNEL
@@ -219,7 +220,7 @@ def packer(asked: Asked) -> ModuleType:
     """The module that `load --repack --packer numpy` prints."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "packer.py"
-        file.write_text(python.source(weights(asked), "numpy"))
+        file.write_text(repack_code.packer_source(weights(asked), "numpy"))
         spec = spec_from_file_location("packer", file)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)

@@ -10,8 +10,8 @@ from emitted import Case
 from tcprobe import emit
 from tcprobe.ask import descriptor, tensor_map
 from tcprobe.ask.banks.accesses import TMA
-from tcprobe.ask.load import straight_load
-from tcprobe.ask.load_code import source as load_source
+from tcprobe.ask.load.straight import source as load_source
+from tcprobe.ask.load.straight import straight_load
 from tcprobe.ask.path import code
 from tcprobe.ask.path.steps import BoxCopy
 from tcprobe.emit.common import cell_identifier

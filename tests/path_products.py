@@ -10,8 +10,8 @@ import numpy as np
 import path_cases
 from path_cases import BF16, E4M3, F16, F64, HALF, S8, TF32, Case
 
-from tcprobe.ask.load import straight_load as straight
-from tcprobe.ask.load_code import source as straight_source
+from tcprobe.ask.load.straight import source as straight_source
+from tcprobe.ask.load.straight import straight_load as straight
 from tcprobe.ask.path.code import name as struct
 from tcprobe.ask.path.code import source
 from tcprobe.ask.path.plan import PathOptions, plan_path, request

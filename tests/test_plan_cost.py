@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.cost import find_cost
-from tcprobe.ask.load import straight_load as straight
+from tcprobe.ask.load.straight import straight_load as straight
 from tcprobe.ask.path.plan import PathOptions, plan_path, request, step_cycles
 from tcprobe.ask.plan_cost import (
     MeasuredCosts,

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from tcprobe.ask.against import Against
     from tcprobe.ask.compare import Verdict
     from tcprobe.ask.cost import InstructionCost
+    from tcprobe.ask.load.repack import Repacking
     from tcprobe.ask.lowered import Lowered
     from tcprobe.ask.numerics import FormNumerics
     from tcprobe.ask.read_file import FunctionReading
-    from tcprobe.ask.repack import Repacking
     from tcprobe.ask.scales import CopiedScales, LoadedScales
     from tcprobe.kernel.gemm import GemmKernel
 
@@ -230,8 +230,8 @@ def repack(
     >>> tcprobe.repack("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "s4", arch="sm_80").loads
     1
     """
-    from tcprobe.ask.repack import repack as repacked
-    from tcprobe.ask.repack import with_zeros
+    from tcprobe.ask.load.repack import repack as repacked
+    from tcprobe.ask.load.repack import with_zeros
 
     target = None if target_type is None else element_type(target_type)
     weights = repacked(cell_of(name, arch), element_type(stored_type), target, group, layers(None))

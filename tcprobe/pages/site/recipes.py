@@ -12,14 +12,12 @@ from typing import NamedTuple
 from tcprobe.ask.convert.code import header
 from tcprobe.ask.convert.conversion import plan_conversion, with_register_type
 from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
+from tcprobe.ask.load import repack_code
+from tcprobe.ask.load.repack import repack, summary_lines
 from tcprobe.ask.path import code as path_code
 from tcprobe.ask.path.plan import PathOptions, PathPlan, formulas, plan_path, request
 from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.ask.reduce.reduction import reduce_fragment
-from tcprobe.ask.repack import cuda as repacked_code
-from tcprobe.ask.repack import python as packer
-from tcprobe.ask.repack import repack
-from tcprobe.ask.repack.words import summary_lines
 from tcprobe.code.origin import origin
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.operand import FACTORS
@@ -117,7 +115,7 @@ def _store_answer(name: str, arch: str, kind: str, placed: str, layers: Layers) 
 
 def _weights_answer(name: str, arch: str, kind: str, language: str, layers: Layers) -> RecipeAnswer:
     weights = repack(_cell(name, arch, layers), kind, None, None, layers)
-    code = repacked_code.source(weights) if language == "cuda" else packer.source(weights, language)
+    code = repack_code.source(weights) if language == "cuda" else repack_code.packer_source(weights, language)
     return RecipeAnswer(summary_lines(weights), code)
 
 
