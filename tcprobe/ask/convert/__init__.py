@@ -88,13 +88,14 @@ def convert(
     folders = layers(results, only)
     source = find_cell(from_, arch, folders)
     name = require_legal(function or "convert", FUNCTION)
-    source = with_register_type(source, register_type)
+    source = with_register_type(source, None if register_type is None else str(register_type))
     if isinstance(into, str) and is_store(into):
         if transpose or permute_k:
             raise UsageError(
                 "`transpose` and `permute_k` do not apply to stmatrix; choose the contiguous side with `contiguous`."
             )
-        return plan_store_code(source, StoreOptions(into, kind, contiguous or "row", place_of(placed, swizzle)), name)
+        in_memory, shared = None if kind is None else str(kind), place_of(placed, swizzle)
+        return plan_store_code(source, StoreOptions(into, in_memory, contiguous or "row", shared), name)
     if (kind, contiguous, placed, swizzle) != (None, None, None, None):
         raise UsageError(
             "`kind`, `contiguous`, `placed` and `swizzle` need stmatrix as TO, which stores into shared memory."

@@ -88,7 +88,8 @@ def path(
     from tcprobe.isa.names import resolve
 
     folders = layers(results, only)
-    options = PathOptions(tile_text(tile), contiguous or "row", place_of(placed, swizzle), access, ld, fill, kind)
+    in_memory = None if kind is None else str(kind)
+    options = PathOptions(tile_text(tile), contiguous or "row", place_of(placed, swizzle), access, ld, fill, in_memory)
     if isinstance(name, str) and (meaning := resolve(name)).shared:
         from tcprobe.ask.path.operand import operand_path
 
