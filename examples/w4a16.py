@@ -30,8 +30,7 @@ from tcprobe.ask.load import repack_code
 from tcprobe.ask.load.repack import Repacking, repack, with_zeros
 from tcprobe.ask.path.code import source as path_source
 from tcprobe.ask.path.plan import PathOptions, plan_path, request
-from tcprobe.code.names import identifier
-from tcprobe.code.scope import in_namespace, rename
+from tcprobe.code.names import identifier, in_namespace, rename
 from tcprobe.errors import TcprobeError
 from tcprobe.isa.names import resolve
 from tcprobe.store.cell import emittable, load

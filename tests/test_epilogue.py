@@ -15,7 +15,7 @@ from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store, plan_store_co
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.references import cute_tensor_memory
-from tcprobe.sass.ptxas import Ptxas
+from tcprobe.sass.toolchain import Ptxas
 from tcprobe.store.cell import load
 
 PAGE = Path(__file__).parent.parent / "docs" / "tensor_memory.md"

@@ -61,20 +61,20 @@ def descriptor(
     1024
     """
     from tcprobe.ask import descriptor as ask
-    from tcprobe.layout import spelling
-    from tcprobe.layout import tcgen05_descriptor as tcgen05_word
+    from tcprobe.layout import descriptor as tcgen05_word
     from tcprobe.layout.descriptor import decode
+    from tcprobe.layout.swizzle import swizzle_named
 
     if value is not None:
         bits = whole("value", value)
         if (tile, kind, major, swizzle, instruction, tcgen05) != (None, None, "k", "128", None, False):
             raise UsageError("a descriptor's value holds every field: give the value alone, or a tile.")
-        return tcgen05_word.read(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
+        return tcgen05_word.read_tcgen05(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
     sides = sizes("tile", tile, 2) if tile is not None else ()
     if len(sides) != 2:
         raise UsageError("give a value of 64 bits, or a tile of (lines, k) and its kind.")
     lines, k = sides
-    of_type, span = None if kind is None else element_type(kind), spelling.swizzle(place(swizzle)).span
+    of_type, span = None if kind is None else element_type(kind), swizzle_named(place(swizzle)).span
     if tcgen05:
         from tcprobe.ask import tcgen05_descriptor
 
@@ -112,17 +112,17 @@ def tensormap(
     (64, 128)
     """
     from tcprobe.ask import tensor_map as ask
-    from tcprobe.layout import spelling
-    from tcprobe.store import tensor_maps
+    from tcprobe.layout.swizzle import map_mode, map_tile
+    from tcprobe.store.kinds import tensor_maps
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
     sides = {"box": box, "dims": dims, "strides": strides, "steps": steps}
     options = ask.MapOptions(
         element_type(kind),
-        tile=spelling.map_tile(tile) if isinstance(tile, str) else None if tile is None else sizes("tile", tile),
+        tile=map_tile(tile) if isinstance(tile, str) else None if tile is None else sizes("tile", tile),
         **{name: None if side is None else sizes(name, side) for name, side in sides.items()},
         interleave=interleave,
-        swizzle=spelling.map_mode(place(swizzle)),
+        swizzle=map_mode(place(swizzle)),
         promotion=promotion,
         fill=fill,
         address=whole("address", address),
@@ -140,12 +140,12 @@ def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle |
     >>> tcprobe.swizzle("3,4,3")(1024 + 16)
     1040
     """
-    from tcprobe.layout import spelling
+    from tcprobe.layout.swizzle import swizzle_named
 
     if isinstance(what, str):
         if bits is not None:
             raise UsageError("`bits` are those of the elements of an array; a swizzle by name maps any offsets.")
-        return spelling.swizzle(what).swizzle
+        return swizzle_named(what).swizzle
     import numpy as np
 
     from tcprobe.ask.swizzle import layout_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from tcprobe.arithmetic.forms import together
+from tcprobe.arithmetic.parameters import forms_alike
 from tcprobe.ask.numerics import FACTS, FormNumerics, find
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
@@ -40,7 +40,7 @@ def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumer
         raise UsageError("the comparison of arithmetic needs two archs.", "two archs")
     first, second = (arch(name) for name in names)
     compared = False
-    for rows in together().values():
+    for rows in forms_alike().values():
         ours, theirs = find(rows[0], first, layers), find(rows[0], second, layers)
         if ours is None or theirs is None:  # one of them does not have it, or nothing is known there
             continue

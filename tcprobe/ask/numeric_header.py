@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcprobe import numerics
-from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.header import Entry, header
-from tcprobe.arithmetic.parameters import Arithmetic
+from tcprobe.arithmetic.parameters import Arithmetic, types_of
 from tcprobe.ask.numerics import answer
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
@@ -31,4 +30,4 @@ def _entry(instruction: Instruction, arch: str | None, layers: Layers) -> Entry:
         raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits; the header covers floats only.")
     form = answer(instruction, arch, layers)
     words = f"{instruction.id} on {form.arch}; {form.evidence}"
-    return Entry(identifier(instruction.id), words, types(instruction), rule)
+    return Entry(identifier(instruction.id), words, types_of(instruction), rule)

@@ -17,10 +17,8 @@ from tcprobe.ask.opcode_origins import Origin, Origins
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import ARCHS, own
 from tcprobe.sass import matrix_code
-from tcprobe.sass.fatbin import images
-from tcprobe.sass.image import Cubin, FunctionCode, cubin
-from tcprobe.sass.matrix_code import LOCAL, is_matrix
-from tcprobe.sass.source_lines import SourceLine, source_lines
+from tcprobe.sass.image import Cubin, FunctionCode, cubin, images
+from tcprobe.sass.matrix_code import LOCAL, SourceLine, is_matrix, source_lines
 from tcprobe.sass.toolchain import Toolchain, attempt, compilers, version
 from tcprobe.system import children, files
 from tcprobe.system.children import Scratch

@@ -9,7 +9,7 @@ from tcprobe.errors import TcprobeError
 from tcprobe.fit.affine import Affine
 from tcprobe.fit.swizzle import COORDINATE, SWIZZLE, XOR, AddressFit, fit_address, is_proven
 from tcprobe.layout.address import AddressMap, runs
-from tcprobe.references.shared_memory.names import names_of
+from tcprobe.references.shared_memory.catalogue import names_of
 from tcprobe.text import Described
 
 

@@ -95,8 +95,7 @@ def descriptor(value: str | None, as_json: bool, **tile: Unpack[TileDescriptorRe
 
 def _explain(value: str, as_json: bool) -> None:
     from tcprobe.ask.descriptor import field_lines, fields
-    from tcprobe.layout.descriptor import decode
-    from tcprobe.layout.tcgen05_descriptor import is_tcgen05
+    from tcprobe.layout.descriptor import decode, is_tcgen05
 
     bits = tcgen05.bits_of(value, 64, WITH_TILE)
     if is_tcgen05(bits):

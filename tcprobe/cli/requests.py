@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tcprobe.layout.spelling import SwizzleName
+    from tcprobe.layout.swizzle import SwizzleName
     from tcprobe.store.choose import Layers
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tcprobe.cli.requests import LayoutRequest
-    from tcprobe.layout.spelling import SwizzleName
+    from tcprobe.layout.swizzle import SwizzleName
     from tcprobe.references.shared_memory.catalogue import Options
 
 MOST_IMAGES, MOST_CELLS_DRAWN = 1 << 20, 1 << 14
@@ -63,10 +63,10 @@ def fit(file: Path, bits: int | None, partial: bool, table: int | None, as_json:
     """
     from tcprobe.ask import swizzle as ask
     from tcprobe.layout.address import whole
-    from tcprobe.layout.addressfile import read
+    from tcprobe.layout.address_files import read_address_map
 
     _check_bits(bits)
-    source = read(file, table)
+    source = read_address_map(file, table)
     if source.note:
         click.echo(source.note, err=True)
     try:
@@ -165,7 +165,7 @@ def draw(
     Consecutive elements of up to 16 bytes are drawn as one cell; --svg writes the same as a picture.
     --json: the bank of the first byte of each element, lists over the first coordinate as `table` has them.
     """
-    from tcprobe.layout import bankdraw
+    from tcprobe.layout.banks import Picture, picture_lines, svg_of_picture
 
     offsets, bits = _offsets_to_draw(what, extent, table, _options(request))
     if offsets.size > MOST_CELLS_DRAWN:
@@ -174,15 +174,15 @@ def draw(
         banks = [[None if n < 0 else int(n) * bits // 32 % 32 for n in line] for line in offsets.T.tolist()]
         click.echo(json.dumps({"bits": bits, "banks": banks}))
         return
-    picture = bankdraw.Picture.of(offsets, bits)
+    picture = Picture.of(offsets, bits)
     title = f"{what}: banks of {offsets.shape[0]} x {offsets.shape[1]} elements of {bits} bits"
     title = escaped(f"{title}; lines: {picture.axes[0]}, columns: {picture.axes[1]}")
     if svg:
-        files.write(svg, bankdraw.svg(picture, title).encode())
+        files.write(svg, svg_of_picture(picture, title).encode())
         click.echo(escaped(f"written: {svg}"))
         return
     click.echo(title)
-    for pieces in bankdraw.lines(picture, shutil.get_terminal_size().columns):
+    for pieces in picture_lines(picture, shutil.get_terminal_size().columns):
         click.echo("".join(text if c is None else click.style(text, fg=INK, bg=c) for text, c in pieces))
 
 
@@ -205,7 +205,7 @@ def _offsets_to_draw(
     what: str, extent: tuple[int, int] | None, table: int | None, options: Options
 ) -> tuple[NDArray[np.int64], int]:
     """Offsets in elements by [first, second], -1 where there is none, and the bits of an element."""
-    from tcprobe.layout.addressfile import read
+    from tcprobe.layout.address_files import read_address_map
 
     if extent or not (what == "-" or os.path.lexists(what)):
         if table is not None:
@@ -214,7 +214,7 @@ def _offsets_to_draw(
     else:
         if (options.stride, options.base, options.arch) != (None, None, None):
             raise UsageError("--stride, --base and --arch apply to a layout's name, not to a file.")
-        offsets, bits = read(Path(what), table).address.grid, options.bits
+        offsets, bits = read_address_map(Path(what), table).address.grid, options.bits
     if not bits:
         raise UsageError("banks depend on the width of an element: give --bits N.")
     return offsets, bits

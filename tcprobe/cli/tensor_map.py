@@ -26,9 +26,9 @@ class MapTile(click.ParamType[tuple[int, ...]]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """Its sides; UsageError, which names --tile and --box, for those of the driver's order."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle
 
-        return value if isinstance(value, tuple) else spelling.map_tile(str(value))
+        return value if isinstance(value, tuple) else swizzle.map_tile(str(value))
 
 
 @click.command(short_help="The tensor map of a tile: arguments, and what the driver checks.")
@@ -84,7 +84,7 @@ def tensormap(name: str | None, layers: Layers, as_json: bool, **request: Unpack
     """
     from tcprobe.ask import tensor_map as ask
     from tcprobe.isa.arch import arch as arch_row
-    from tcprobe.store import tensor_maps
+    from tcprobe.store.kinds import tensor_maps
     from tcprobe.store.kinds.tensor_maps import ENCODINGS
 
     arch = ask.check_arch(name)

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError
 from tcprobe.text import message, quoted
 
 if TYPE_CHECKING:
-    from tcprobe.layout.spelling import SwizzleName
+    from tcprobe.layout.swizzle import SwizzleName
 
 
 Called = Callable[..., None]  # a command, whatever its options
@@ -239,10 +239,10 @@ class SwizzleType(click.ParamType["SwizzleName"]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SwizzleName:
         """The swizzle and its name."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle as spelling
 
         try:
-            return value if isinstance(value, spelling.SwizzleName) else spelling.swizzle(str(value))
+            return value if isinstance(value, spelling.SwizzleName) else spelling.swizzle_named(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -262,7 +262,7 @@ class MapSwizzle(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As the driver calls it: NONE, 128B, 128B_ATOM_32B."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle as spelling
 
         try:
             return spelling.map_mode(str(value))
@@ -278,10 +278,10 @@ class Sides(click.ParamType[tuple[int, ...]]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """All of them."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle as spelling
 
         try:
-            return value if isinstance(value, tuple) else spelling.sides(str(value), self.most)
+            return value if isinstance(value, tuple) else spelling.sizes_written(str(value), self.most)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -293,36 +293,6 @@ class ElementType(Given):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """PTX's name, if there is one."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle as spelling
 
-        return spelling.element_type(super().convert(value, param, ctx))
-
-
-class PlaceRequest(TypedDict):
-    """Where a tile lies in shared memory."""
-
-    placed: str | None
-    swizzle: SwizzleName | None
-
-
-PLACE = click.option(
-    "--shared",
-    "placed",
-    type=Given(),
-    metavar="PLACE",
-    help="Layout of lines: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
-    "the boxes of that mode, or sw:B,M,S of byte offsets.",
-)
-SWIZZLE = click.option(
-    "--swizzle", type=SwizzleType(), help="Instead of --shared: none, 32, 64, 128 (SWIZZLE_128B), or 3,4,3 (sw:3,4,3)."
-)
-
-
-def place_text(place_request: PlaceRequest) -> str:
-    """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
-    from tcprobe.layout import spelling
-
-    if place_request["placed"] is not None and place_request["swizzle"] is not None:
-        raise UsageError("--shared and --swizzle set the same thing: remove one of them.")
-    text = str(place_request["placed"] or place_request["swizzle"] or "plain")
-    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text
+        return spelling.type_named(super().convert(value, param, ctx))

@@ -40,11 +40,9 @@ from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.operand import WHOLE
 from tcprobe.isa.shared_memory import MATRIX_ROWS, MOST_SHARED, SharedAccess, access
 from tcprobe.isa.tensor_map import SPANS
-from tcprobe.layout import spelling
 from tcprobe.layout.arrays import Ints, Offset
 from tcprobe.layout.banks import IDLE
-from tcprobe.layout.spelling import sides
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import SPELLINGS, Swizzle, is_swizzle, sizes_written, swizzle_named
 
 if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
@@ -188,7 +186,7 @@ def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) 
     """ROWSxCOLS of a PTX type, or of b8 to b64, whose elements take `bits` if that is not the type's; UsageError."""
     rows, cols = 0, 0
     with suppress(UsageError):
-        rows, cols = sides(text, 2)
+        rows, cols = sizes_written(text, 2)
     if not 0 < min(rows, cols) <= max(rows, cols) < MOST_SIDE:
         raise UsageError(f"`tile` {text[:20]!r} is not ROWSxCOLS such as 64x32.")
     return Tile(rows, cols, type_, bits or bits_of(type_), contiguous)
@@ -212,11 +210,9 @@ def parse_shared(text: str) -> Shared:
         if int(match[2]) > MOST_PADDING:
             raise UsageError(f"`placed` {text}: at most {MOST_PADDING} bytes of padding.")
         return Shared(int(match[2]))
-    if not spelling.is_swizzle(text):
-        raise UsageError(
-            f"`placed` {text[:30]!r} is not plain, pad:BYTES, boxes:BYTES or a swizzle: {spelling.SPELLINGS}."
-        )
-    named = spelling.swizzle(text)
+    if not is_swizzle(text):
+        raise UsageError(f"`placed` {text[:30]!r} is not plain, pad:BYTES, boxes:BYTES or a swizzle: {SPELLINGS}.")
+    named = swizzle_named(text)
     b, m, s = named.swizzle.to_json()
     if max(b, m, abs(s)) > MOST_SWIZZLE:
         raise UsageError(f"`placed` {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")

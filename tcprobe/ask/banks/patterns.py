@@ -33,10 +33,9 @@ from tcprobe.ask.confidence import UNMEASURED, Confidence, in_rules
 from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access, accesses
-from tcprobe.layout.banks import LINE, WORD, BankRule, Cost, Judge, agree, as_array, designed_rules
+from tcprobe.layout.banks import LINE, WORD, BankRule, Cost, Judge, SourceTags, agree, as_array, designed_rules
 from tcprobe.layout.expression import values
-from tcprobe.layout.ranges import ranges
-from tcprobe.layout.source_tags import SourceTags
+from tcprobe.layout.runs import ranges
 from tcprobe.store.choose import Layers, layers_of
 from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.banks import words
@@ -245,7 +244,7 @@ class PatternCost(Cost):
     @property
     def source_lookups(self) -> dict[str, int]:
         """Lookups of its sources' lines, and the cycles with them, of an access that has both tags and sources."""
-        from tcprobe.layout.source_tags import pattern_cost
+        from tcprobe.layout.banks import pattern_cost
 
         tags = self.rules.tags.get(self.pattern.row.name)
         if tags is None or self.pattern.source is None:

@@ -173,7 +173,7 @@ def print_conversions(
 def _in_namespace(answer: "Conversion | StorePlan", namespace: str | None) -> "Conversion | StorePlan":
     """The answer with its code in a namespace; UsageError if it is not one."""
     from tcprobe.ask.convert.stmatrix import StorePlan
-    from tcprobe.code.scope import in_namespace
+    from tcprobe.code.names import in_namespace
 
     conversion = answer.conversion if isinstance(answer, StorePlan) else answer
     code = in_namespace(conversion.code or "", namespace)

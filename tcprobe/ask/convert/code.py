@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING
 
 from tcprobe import __version__
 from tcprobe.ask.convert.moves import LANES, Movmatrix, Pack, Permute, Plan, PlanOp, Select, Shuffle, Tiling, UnitPlace
-from tcprobe.code.origin import origin
-from tcprobe.code.scope import guard_in
+from tcprobe.code.cuda import origin
+from tcprobe.code.names import guard_in
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula, fit
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Axis, Space, Table, slot_table
 from tcprobe.text import comment, quoted
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from tcprobe.ask.convert.moves import band, tiling
 from tcprobe.ask.path.formula import AddressText, address
 from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.ask.table_confidence import least
-from tcprobe.code.cuda import holder, of_holder
-from tcprobe.code.origin import of_tables, origin, title
+from tcprobe.code.cuda import fragment_title, holder, of_holder, origin, origin_of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
@@ -117,7 +116,7 @@ class StorePlan(Described):
     def about(self) -> Iterator[str]:
         """The tile in shared memory, what happens in registers, and the addresses."""
         tile, shared, threads = self.tile, self.shared, self.cell.fragment.threads
-        yield title(self.cell)
+        yield fragment_title(self.cell)
         yield (
             f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
             f"{shared.words(tile).removeprefix('lines ')}, {shared}: {shared.bytes(tile)} bytes, "
@@ -138,7 +137,7 @@ class StorePlan(Described):
     @property
     def rests_on(self) -> Iterator[str]:
         """What the way of a tile to shared memory rests on, and how sure its table is."""
-        yield from map(of_tables, self.evidence)
+        yield from map(origin_of_tables, self.evidence)
         yield confidence_line(least([self.cell]))
 
     @property

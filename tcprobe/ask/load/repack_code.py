@@ -12,10 +12,9 @@ import numpy as np
 
 from tcprobe import __version__
 from tcprobe.ask.load.repack import Repacking, lane_formula, sums_code, sums_lines
-from tcprobe.code.cuda import holder, of_holder, once
+from tcprobe.code.cuda import holder, of_holder, once, origin
 from tcprobe.code.dequantize import FUNCTIONS, scaling
 from tcprobe.code.names import identifier
-from tcprobe.code.origin import origin
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell

@@ -26,9 +26,8 @@ from tcprobe.ask.path.plan import MOST_LD
 from tcprobe.ask.path.steps import NOTHING, Memory, vector
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
-from tcprobe.code.cuda import holder, of_holder, once
+from tcprobe.code.cuda import holder, of_holder, once, origin
 from tcprobe.code.names import identifier
-from tcprobe.code.origin import origin
 from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE

@@ -21,9 +21,8 @@ from tcprobe.ask.descriptor import cute as canonical
 from tcprobe.ask.path.formula import formula, of_pair
 from tcprobe.ask.path.plan import TileRequest, advance, shared_address
 from tcprobe.ask.path.steps import BoxCopy, LaneCopy, PathStep, RegisterCopy
-from tcprobe.code.cuda import holder, once
+from tcprobe.code.cuda import holder, once, origin_of_tables
 from tcprobe.code.names import identifier
-from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.banks import IDLE
@@ -76,7 +75,7 @@ def _head(plan: PathPlan) -> Iterator[str]:
     yield f"// {comment(way)}"
     boxes = f", {request.shared.words(tile)}" if request.shared.block else ""
     yield f"// shared memory: {request.shared}{boxes}; proven on every slot on {request.cell.arch}; needs {plan.needs}"
-    yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
+    yield from (f"// {comment(origin_of_tables(words))}" for words in plan.evidence)
 
 
 def _sizes(plan: PathPlan) -> Iterator[str]:
@@ -345,7 +344,7 @@ _MATRIX = re.compile(r"(ld|st)matrix\.x([124])(\.trans)?")
 def head(proven: str, evidence: Iterable[str], atom: str) -> list[str]:
     """The first lines of a header of CuTe's terms: what it is proven on, what it rests on, what it includes."""
     lines = [f"// made by tcprobe {__version__}, proven {proven}"]
-    lines += [f"// {comment(of_tables(words))}" for words in evidence]
+    lines += [f"// {comment(origin_of_tables(words))}" for words in evidence]
     return [*lines, "#pragma once", "#include <cute/tensor.hpp>", f"#include <cute/atom/{atom}.hpp>", ""]
 
 
@@ -469,7 +468,7 @@ def _operand_head(plan: OperandPlan) -> Iterator[str]:
         f"// shared memory: {request.shared}, blocks of {request.shared.block} bytes of each line; "
         f"proven byte by byte; needs {request.operand.instruction.target.name}"
     )
-    yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
+    yield from (f"// {comment(origin_of_tables(words))}" for words in plan.evidence)
 
 
 def _operand_sizes(plan: OperandPlan) -> Iterator[str]:

@@ -61,7 +61,7 @@ from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout.banks import IDLE
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.store.cell import Cell
-from tcprobe.store.tensor_maps import rests_on
+from tcprobe.store.kinds.tensor_maps import rests_on
 from tcprobe.text import Described, Whole, columns, escaped
 from tcprobe.values import Json
 

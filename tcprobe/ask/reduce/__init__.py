@@ -119,7 +119,7 @@ def print_reduction(
     import json
 
     from tcprobe.code.cuda import once
-    from tcprobe.code.scope import in_namespace
+    from tcprobe.code.names import in_namespace
     from tcprobe.system import files
 
     code = in_namespace(found.code, namespace)

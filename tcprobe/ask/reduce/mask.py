@@ -28,9 +28,8 @@ import numpy as np
 
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.ask.reduce.reduction import require_elements
-from tcprobe.code.cuda import DeviceFunction, Parameter, holder
+from tcprobe.code.cuda import DeviceFunction, Parameter, fragment_title, holder, origin
 from tcprobe.code.names import ARGUMENT, FUNCTION, require_legal
-from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa.dtypes import dtype
@@ -386,7 +385,7 @@ class Masked(Described):
     @property
     def in_words(self) -> Iterator[str]:
         """What the code does, and the table that it was made from."""
-        yield title(self.cell)
+        yield fragment_title(self.cell)
         yield from self.words()
         yield origin(self.cell)
 

@@ -27,9 +27,8 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import NamedTuple
 
-from tcprobe.code.cuda import DeviceFunction, Parameter, holder
+from tcprobe.code.cuda import DeviceFunction, Parameter, fragment_title, holder, origin
 from tcprobe.code.names import FUNCTION, require_legal
-from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
@@ -464,7 +463,7 @@ class Reduction(Described):
     @property
     def in_words(self) -> Iterator[str]:
         """What the code does, and the table that it was made from."""
-        yield title(self.cell)
+        yield fragment_title(self.cell)
         yield from self.words()
         yield origin(self.cell)
 
