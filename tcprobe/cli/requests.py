@@ -11,16 +11,6 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-class CodeRequest(TypedDict):
-    """Whether code is wanted, and by which name and where; else JSON or words."""
-
-    code: str | bool | None  # cuda or cute; of `load` a flag
-    output: Path | None
-    called: str | None
-    namespace: str | None
-    as_json: bool
-
-
 class DescriptorRequest(TypedDict):
     """What a descriptor of wgmma says."""
 
@@ -119,20 +109,6 @@ class TileDescriptorRequest(TypedDict):
     d_type: str | None
     scale_type: str | None
     others: tuple[str, ...]
-
-
-class LoadRequest(CodeRequest):
-    """Of `load`."""
-
-    source: str
-    ld: int | None
-    contiguous: str
-    repacked: bool
-    stored: str | None
-    wanted: str | None
-    group: int | None
-    zeros: bool
-    packer: str | None
 
 
 class CompareRequest(TypedDict):

@@ -174,7 +174,7 @@ def _click_parameter(parameter: inspect.Parameter, declared: Option | NameWords,
         show_default=declared.shown,
         metavar=declared.metavar,
         type=None if is_flag else reads,
-        is_flag=is_flag,
+        is_flag=is_flag or None,  # False would let the value be left out
         multiple=declared.multiple,
         **({"required": True} if parameter.default is parameter.empty else {"default": parameter.default}),
     )
