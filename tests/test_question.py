@@ -38,3 +38,12 @@ def test_the_schema_of_a_request_takes_defaults_and_nothing_else(name):
     jsonschema.validate(required, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({**required, "no such parameter": 1}, schema)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_option_without_its_value_is_refused(name):
+    command = declare.COMMANDS[name]
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.is_flag:
+            with pytest.raises(click.BadOptionUsage, match="requires an argument"):
+                command.make_context(name, [option.opts[-1]])
