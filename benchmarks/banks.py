@@ -23,8 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tcprobe.ask.bank_patterns import judge_patterns, read_patterns
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.patterns import judge_patterns, read_patterns, rules_for
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.probes.banks import Timed, costly, cycles_by_rule, fit
 from tcprobe.store.results import published

@@ -24,9 +24,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.cuda import name as struct
-from tcprobe.ask.path.cuda import source
+from tcprobe.ask.path.code import name as struct
+from tcprobe.ask.path.code import source
+from tcprobe.ask.path.plan import PathOptions, plan_path, request
 from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, measured_name
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
@@ -85,7 +85,7 @@ def plans():
     for (fragment, size), major, placed in product(FRAGMENTS.items(), ("row", "col"), PLACES):
         try:
             options = PathOptions(size, major, placed, fill="plain")
-            yield (fragment, major, placed), path(request(load(fragment, "sm_90"), options))
+            yield (fragment, major, placed), plan_path(request(load(fragment, "sm_90"), options))
         except UsageError:
             continue
 

@@ -18,12 +18,12 @@ from string import Template
 from typing import NamedTuple
 
 from tcprobe.ask import descriptor
-from tcprobe.ask.convert import convert
-from tcprobe.ask.convert.header import header
-from tcprobe.ask.path import PathOptions, PathPlan, path, request
-from tcprobe.ask.path import cuda as path_code
-from tcprobe.ask.reduce import reduce
+from tcprobe.ask.convert.code import header
+from tcprobe.ask.convert.conversion import plan_conversion
+from tcprobe.ask.path import code as path_code
+from tcprobe.ask.path.plan import PathOptions, PathPlan, plan_path, request
 from tcprobe.ask.reduce.mask import mask_fragment
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.emit import emit
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve
@@ -86,8 +86,8 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
     scores, values = (cells(name, asked.arch) for name in multiplies)
     s, o, form = scores["d"], values["d"], FORMS[asked.arch, asked.head]
     several = [f"{rows}x{width}" if s.fragment.threads == 32 else None for width in (form.keys, asked.head)]
-    step = reduce(s, "row", "softmax", "softmax", several[0])
-    of_o = reduce(o, "row", "sum", size=several[1])
+    step = reduce_fragment(s, "row", "softmax", "softmax", several[0])
+    of_o = reduce_fragment(o, "row", "sum", size=several[1])
     by_row = f"float {of_o.tile.parameter}, const float (&by)[{len(of_o.plan.groups)}]"
     if step.plan.rows != of_o.plan.rows:
         raise ValueError("S and O have their rows in other lanes.")
@@ -97,7 +97,7 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
         ),
         mask_fragment(s, "col + col0 <= row + row0", "-inf").code,
         step.code,
-        header([convert(s, values["a"])]),
+        header([plan_conversion(s, values["a"])]),
         "// a factor for each row of O (tcprobe reduce D --over row: which elements are of which row)",
         f"__device__ inline void multiply_rows({by_row}) {{",
         *(f"  {of_o.tile.place(i)} *= by[{row}];" for row, group in enumerate(of_o.plan.groups) for i in group),
@@ -144,7 +144,7 @@ def by_warps(asked: Attention) -> str:
 def way(cell: Cell, size: tuple[int, int], contiguous: str) -> PathPlan:
     """The path of a tile, without bank conflicts."""
     line = size[contiguous == "row"] * SIZE
-    return path(request(cell, PathOptions(f"{size[0]}x{size[1]}", contiguous, swizzle(line))))
+    return plan_path(request(cell, PathOptions(f"{size[0]}x{size[1]}", contiguous, swizzle(line))))
 
 
 def tiles(asked: Attention) -> dict[str, descriptor.SharedTile]:

@@ -26,9 +26,10 @@ from types import ModuleType
 from typing import NamedTuple
 
 from tcprobe import emit
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.cuda import source as path_source
-from tcprobe.ask.repack import Repacking, cuda, python, repack, with_zeros
+from tcprobe.ask.load import repack_code
+from tcprobe.ask.load.repack import Repacking, repack, with_zeros
+from tcprobe.ask.path.code import source as path_source
+from tcprobe.ask.path.plan import PathOptions, plan_path, request
 from tcprobe.code.names import identifier, in_namespace, rename
 from tcprobe.errors import TcprobeError
 from tcprobe.isa.names import resolve
@@ -187,13 +188,13 @@ def source(asked: Asked) -> str:
     """The whole CUDA source."""
     row = resolve(INSTRUCTION).instruction
     tables, _ = emittable(list(row.fragments), asked.arch, published())
-    a = path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{M}x{K}", "row", "128")))
+    a = plan_path(request(load(f"{INSTRUCTION}.a", asked.arch), PathOptions(f"{M}x{K}", "row", "128")))
     plan = weights(asked)
     parts = [
         in_namespace(rename(text, made, name), "w4a16_parts")
         for text, made, name in (
             (path_source(a), struct(path_source(a)), "A"),
-            (cuda.source(plan), cuda.name(plan), "Weights"),
+            (repack_code.source(plan), repack_code.name(plan), "Weights"),
         )
     ]
     kernel = KERNEL
@@ -218,7 +219,7 @@ def packer(asked: Asked) -> ModuleType:
     """The module that `load --repack --packer numpy` prints."""
     with TemporaryDirectory() as folder:
         file = Path(folder) / "packer.py"
-        file.write_text(python.source(weights(asked), "numpy"))
+        file.write_text(repack_code.packer_source(weights(asked), "numpy"))
         spec = spec_from_file_location("packer", file)
         module = module_from_spec(spec)
         spec.loader.exec_module(module)

@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask import descriptor
-from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import plan_store_code
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
 from tcprobe.isa.names import resolve
 from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.run import driver

@@ -19,17 +19,19 @@ if TYPE_CHECKING:
     from .api.functions import (
         arch,
         compare,
-        convert,
         cost,
         fragment,
         instruction,
         lower,
         read,
-        reduce,
         repack,
         scales,
     )
-    from .api.shared_memory import banks, descriptor, path, swizzle, tensormap
+    from .api.shared_memory import descriptor, swizzle, tensormap
+    from .ask.banks import banks
+    from .ask.convert import convert
+    from .ask.path import path
+    from .ask.reduce import reduce
 
 __version__ = "0.1.0"
 __all__ = [

@@ -8,9 +8,8 @@ from typing import NamedTuple
 import host_cuda
 import numpy as np
 
-from tcprobe.ask.convert import convert
-from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import plan_store_code
+from tcprobe.ask.convert.conversion import plan_conversion
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -193,7 +192,7 @@ def conversions(pairs, transposes=(False,), permutes=(False,)):
     """`convert`, with --transpose and --permute-k too."""
     for (source, target), transpose, permute in product(pairs, transposes, permutes):
         try:
-            found = convert(source, target, transpose, permute, "f")
+            found = plan_conversion(source, target, transpose, permute, "f")
         except UsageError:
             continue
         if found.code:

@@ -9,11 +9,11 @@ from emitted import Case
 
 from tcprobe import emit
 from tcprobe.ask import descriptor, tensor_map
-from tcprobe.ask.load import straight_load as load
-from tcprobe.ask.load_code import source as load_source
-from tcprobe.ask.path import cuda, operand_code
-from tcprobe.ask.path.boxes import BoxCopy
-from tcprobe.ask.tile import TMA
+from tcprobe.ask.banks.accesses import TMA
+from tcprobe.ask.load.straight import source as load_source
+from tcprobe.ask.load.straight import straight_load
+from tcprobe.ask.path import code
+from tcprobe.ask.path.steps import BoxCopy
 from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.operand import Role
@@ -92,7 +92,7 @@ def number(fragment, at):
 
 def moved(plan, verb):
     """The statement that fills or drains, by all threads or by one through a tensor map."""
-    asked, step, name = plan.request, plan.transfer, cuda.struct_of(plan.request)
+    asked, step, name = plan.request, plan.transfer, code.struct_of(plan.request)
     memory = "input" if verb == "fill" else "output"
     threads = asked.cell.table.threads if hasattr(asked, "cell") else 128
     if not isinstance(step, BoxCopy):
@@ -118,12 +118,12 @@ def paths(cases):
     for case in cases:
         try:
             plan = path_cases.plan(case)
-            text = cuda.source(plan)
+            text = code.source(plan)
         except UsageError:
             continue
         if plan.request.tile.bits < 8:
             continue
-        data, name, loads = path_cases.data(case, 3), cuda.name(plan), plan.request.loads
+        data, name, loads = path_cases.data(case, 3), code.name(plan), plan.request.loads
         registers = f"{name}::Word own[{name}::REGISTERS] = {{}};"
         if loads:
             parts = [
@@ -154,9 +154,9 @@ def operand_fills(plans):
         memory = np.full(asked.shared.bytes(tile), 0xEE, np.uint8)
         line, byte = np.mgrid[: tile.lines, : tile.length * size]
         memory[asked.shared.offset(tile, line, byte)] = image[:, : tile.length * size]
-        what = f"{cuda.struct_of(asked)}"
+        what = f"{code.struct_of(asked)}"
         yield Case(
-            what, operand_code.source(plan), moved(plan, "fill"), 128, image.tobytes(), memory.tobytes(), "memory"
+            what, code.operand_source(plan), moved(plan, "fill"), 128, image.tobytes(), memory.tobytes(), "memory"
         )
 
 
@@ -182,7 +182,7 @@ def loads(cells_, majors=("row", "col"), gaps=(0, 2)):
         fragment, bits = cell.fragment, cell.fragment.slot_bits
         lines, length = (fragment.rows, fragment.cols) if major == "row" else (fragment.cols, fragment.rows)
         try:
-            text = load_source(load(cell, major, length + gap))
+            text = load_source(straight_load(cell, major, length + gap))
         except UsageError:
             continue
         image = np.random.default_rng(3).integers(1, 256, lines * (length + gap) * bits // 8, np.uint8)

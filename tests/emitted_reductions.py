@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 from emitted import Case, element, held, uncommented
 
-from tcprobe.ask.reduce import reduce
 from tcprobe.ask.reduce.mask import mask_fragment
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.errors import UsageError
 
 # of a fragment's elements
@@ -39,7 +39,7 @@ def reductions(cells_, over_=("row", "col"), op_=("max", "sum"), tiles_=((1, 1),
         fragment = cell.fragment
         size = None if down == across == 1 else f"{down * fragment.rows}x{across * fragment.cols}"
         try:
-            found = reduce(cell, over, op, "f", size)
+            found = reduce_fragment(cell, over, op, "f", size)
         except UsageError:
             continue
         table, axis, threads = found.tile.table, ("row", "col").index(over), fragment.threads
@@ -65,7 +65,7 @@ def softmaxes(cells_, tiles_=((1, 1), (2, 3)), steps=3):
         fragment = cell.fragment
         size = None if down == across == 1 else f"{down * fragment.rows}x{across * fragment.cols}"
         try:
-            found = reduce(cell, "row", "softmax", "f", size)
+            found = reduce_fragment(cell, "row", "softmax", "f", size)
         except UsageError:
             continue
         table, count = found.tile.table, len(found.plan.groups)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.boxes import BoxCopy
-from tcprobe.ask.path.cuda import name as namespace
-from tcprobe.ask.path.cuda import source
+from tcprobe.ask.path.code import name as namespace
+from tcprobe.ask.path.code import source
+from tcprobe.ask.path.plan import PathOptions, plan_path, request
+from tcprobe.ask.path.steps import BoxCopy
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import load
 
@@ -199,7 +199,7 @@ extern "C" __global__ void {kernel}(const {space}::Word* given, const void* map,
 
 @cache
 def plan(case):
-    return path(request(load(case.fragment, "sm_90"), PathOptions(*case.options)))
+    return plan_path(request(load(case.fragment, "sm_90"), PathOptions(*case.options)))
 
 
 def kernel(number):

@@ -10,11 +10,11 @@ import numpy as np
 import path_cases
 from path_cases import BF16, E4M3, F16, F64, HALF, S8, TF32, Case
 
-from tcprobe.ask.load import straight_load as straight
-from tcprobe.ask.load_code import source as straight_source
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.cuda import name as struct
-from tcprobe.ask.path.cuda import source
+from tcprobe.ask.load.straight import source as straight_source
+from tcprobe.ask.load.straight import straight_load as straight
+from tcprobe.ask.path.code import name as struct
+from tcprobe.ask.path.code import source
+from tcprobe.ask.path.plan import PathOptions, plan_path, request
 from tcprobe.isa.names import resolve
 from tcprobe.run import multiplicands
 from tcprobe.store.cell import load
@@ -144,7 +144,8 @@ def kernel(product):
 def program(product):
     """Three headers and the kernel."""
     plans = {
-        o: path(request(load(product.case(o).fragment, "sm_90"), PathOptions(*product.case(o).options))) for o in "abd"
+        o: plan_path(request(load(product.case(o).fragment, "sm_90"), PathOptions(*product.case(o).options)))
+        for o in "abd"
     }
     instruction = resolve(product.instruction).instruction
     counts = {o: instruction.fragment(o).registers for o in "abcd"}

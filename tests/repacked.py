@@ -12,7 +12,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tcprobe.ask.repack import cuda, python, repack, with_zeros
+from tcprobe.ask.load import repack_code
+from tcprobe.ask.load.repack import repack, with_zeros
 from tcprobe.code import dequantize
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
@@ -52,7 +53,7 @@ def as_given(stored, codes):
 def module(plan, packer, folder):
     """The module that is printed, in a folder of its own: Python keeps what it compiled by a file's second and size."""
     file = Path(tempfile.mkdtemp(dir=folder)) / f"{packer}_packer.py"
-    file.write_text(python.source(plan, packer))
+    file.write_text(repack_code.packer_source(plan, packer))
     spec = importlib.util.spec_from_file_location(file.stem, file)
     found = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(found)
@@ -121,7 +122,7 @@ def case(plan, folder):
     given = as_given(plan.conversion.source, codes)
     packer = module(plan, "numpy", folder)
     words = packer.repack(given.T if plan.cell.fragment.operand == "a" else given)
-    name = f"{plan.cell.arch}::{cuda.name(plan)}"
+    name = f"{plan.cell.arch}::{repack_code.name(plan)}"
     data, scale, convert = words.tobytes(), "", CONVERT.format(name=name)
     if plan.conversion.source == target:
         elements = seen_by_threads(plan, codes)
@@ -145,6 +146,6 @@ def case(plan, folder):
     body = BODY.format(blocks=len(codes) // plan.k, name=name, threads=threads, convert=convert, scale=scale)
     what = f"{plan.cell.fragment.id} of {plan.conversion.source}, {plan.group}{', zeros' * plan.zeros}"
     # the guard is of the text: two archs with the same code have it twice here
-    text = re.sub(r"\bTCPROBE_[0-9a-f]{12}\b", rf"\g<0>_{plan.cell.arch}", cuda.source(plan))
+    text = re.sub(r"\bTCPROBE_[0-9a-f]{12}\b", rf"\g<0>_{plan.cell.arch}", repack_code.source(plan))
     code = f"namespace {plan.cell.arch} {{ {text} }}"
     return emitted.Case(what, code, body, threads, data, wanted)

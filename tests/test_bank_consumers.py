@@ -5,10 +5,9 @@ import sys
 import numpy as np
 import pytest
 
-from tcprobe.ask.bank_access import parse_access, slots_of, walk
-from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.tile import Shared, Tile
-from tcprobe.ask.tile_cost import cost
+from tcprobe.ask.banks.accesses import Shared, Tile, parse_access, slots_of, walk
+from tcprobe.ask.banks.patterns import rules_for
+from tcprobe.ask.banks.tiles import cost
 from tcprobe.layout.banks import judge
 from tcprobe.store.cell import load
 from tcprobe.store.results import published

@@ -9,7 +9,7 @@ import pytest
 from bench import Clock, bench, concluded, run, save
 from click.testing import CliRunner
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UnreadProbeError
 from tcprobe.isa.arch import arch

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_bank_tiles import F16, MMA, SQUARE, TRANSPOSE, tile
 
-from tcprobe.ask.propose import same_mode, swizzles
-from tcprobe.ask.tile import TMA, Shared, parse_shared, parse_tile, swizzle_offset
+from tcprobe.ask.banks.accesses import TMA, Shared, parse_shared, parse_tile, swizzle_offset
+from tcprobe.ask.banks.tiles import same_mode, swizzles
 
 
 def test_where_nothing_collides_nothing_is_proposed():

@@ -8,7 +8,7 @@ import pytest
 from bank_commands import GOOD, KEYS, lines, tcprobe, tile
 from bench import document, save
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.errors import DataError
 from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import BankRule, Judge, as_array, designed_rules

@@ -10,11 +10,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.ask.bank_access import Walk, addresses, parse_access, slots_of, walk
-from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.propose import propose
-from tcprobe.ask.tile import Shared, Tile, parse_tile
-from tcprobe.ask.tile_cost import cost
+from tcprobe.ask.banks.accesses import Shared, Tile, Walk, addresses, parse_access, parse_tile, slots_of, walk
+from tcprobe.ask.banks.patterns import rules_for
+from tcprobe.ask.banks.tiles import cost, propose
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory

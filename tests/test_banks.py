@@ -9,9 +9,8 @@ from bank_commands import KEYS, A, lines, tcprobe, tile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.ask import bank_collisions
-from tcprobe.ask.bank_patterns import check_pattern, judge_patterns
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks import patterns
+from tcprobe.ask.banks.patterns import check_pattern, judge_patterns, rules_for
 from tcprobe.errors import UsageError
 from tcprobe.isa.shared_memory import access, accesses
 from tcprobe.layout.banks import BankRule, Judge, as_array, designed_rules, judge
@@ -116,7 +115,7 @@ def test_who_collides_adds_up(data):
     row = random_pattern(op, random.Random(data.draw(st.integers(0, 1 << 32))))
     checked = check_pattern(access(op), row["address"], row.get("source"))
     [(cost, by)] = judge_patterns([checked], lambda name: rules_for(name, published()))
-    phases = bank_collisions.phases(checked, by.rule(checked.row))
+    phases = patterns.phases(checked, by.rule(checked.row))
     assert [phase.passes for phase in phases] == cost.phases
     assert [lane for phase in phases for lane in phase.lanes] == list(range(reference.lanes_of(op)))
     for phase in phases:

@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.ask.convert import convert
-from tcprobe.ask.convert.header import header
+from tcprobe.ask.convert.code import header
+from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.cli import main
 from tcprobe.code import names
@@ -286,7 +286,9 @@ def test_arguments_stand_in_the_order_of_first_use():
 
 
 def test_two_functions_of_one_name_that_differ_are_refused():
-    a, b = (convert(load(D), load(f"mma.m16n8k16.row.col.f32.{t}.{t}.f32.a"), name="f") for t in ("f16", "bf16"))
+    a, b = (
+        plan_conversion(load(D), load(f"mma.m16n8k16.row.col.f32.{t}.{t}.f32.a"), name="f") for t in ("f16", "bf16")
+    )
     assert header([a, a]).count("inline void f(") == 2
     with pytest.raises(UsageError, match="two functions have the signature"):
         header([a, b])

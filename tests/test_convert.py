@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 from machine_code import TOOLS, needs_tools
 from sampling import examples
 
-from tcprobe.ask.convert import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, convert, other_factor
-from tcprobe.ask.convert.casts import CASTS, PACKED, cast
-from tcprobe.ask.convert.plan import LANES, run
-from tcprobe.ask.convert.schedule import degree, rounds
+from tcprobe.ask.convert.code import CASTS, PACKED, cast
+from tcprobe.ask.convert.conversion import MOVMATRIX, NOTHING, QUAD, RENAMED, SHARED, other_factor, plan_conversion
+from tcprobe.ask.convert.moves import LANES, degree, rounds, run
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
@@ -58,7 +57,7 @@ D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
     ],
 )
 def test_known_cases(source, target, summary, costs):
-    found = convert(load(source, "sm_90"), load(target, "sm_90"))
+    found = plan_conversion(load(source, "sm_90"), load(target, "sm_90"))
     assert (found.summary, found.costs) == (summary, costs)
     assert arrives(found)
 
@@ -84,7 +83,7 @@ def test_every_element_arrives(name, sample):
     pairs = [p for p in itertools.product(tables, tables) if _convertible(*p)]
     assert len(pairs) > 60
     for source, target in sample(pairs, 7):
-        found = convert(source, target)
+        found = plan_conversion(source, target)
         assert (found.plan is None) == (found.summary == SHARED)
         assert found.plan is None or arrives(found), (source.fragment.id, target.fragment.id)
 
@@ -99,14 +98,14 @@ def _convertible(source, target):
 
 def test_transposed():
     d = load(D)
-    found = convert(d, load("mma.m16n8k16.row.col.f32.f16.f16.f32.a"), transpose=True)
+    found = plan_conversion(d, load("mma.m16n8k16.row.col.f32.f16.f16.f32.a"), transpose=True)
     assert (found.tiling.rows, found.tiling.cols) == (16, 16)
     assert (found.summary, found.costs) == (MOVMATRIX, {"movmatrix": 4, "cvt": 4})
     assert arrives(found)
 
 
 def test_old_archs_go_without_movmatrix_and_the_newest_cvt():
-    volta = convert(load("wmma.m16n16k16.d.f32", "sm_70"), load("wmma.m16n16k16.a.row.f16", "sm_70"))
+    volta = plan_conversion(load("wmma.m16n16k16.d.f32", "sm_70"), load("wmma.m16n16k16.a.row.f16", "sm_70"))
     assert "movmatrix" not in volta.costs
     assert "cvt.rn.f16.f32" in volta.code
     with pytest.raises(UsageError, match="sm_80 has no instruction from f32 to e4m3; sm_89 has"):
@@ -126,13 +125,13 @@ def test_old_archs_go_without_movmatrix_and_the_newest_cvt():
 )
 def test_refusals(source, target, words):
     with pytest.raises(UsageError, match=words):
-        convert(load(source), load(target))
+        plan_conversion(load(source), load(target))
 
 
 def test_bytes_that_do_not_exist_need_shared_memory():
     """B of 4-bit types holds k side by side; its transpose would need other pairs in a byte."""
     b = load("mma.m16n8k32.row.col.s32.s4.s4.s32.b")
-    found = convert(b, b, transpose=True)
+    found = plan_conversion(b, b, transpose=True)
     assert found.summary == SHARED
     assert "different bytes" in found.reason
 
@@ -189,7 +188,7 @@ NARROW = {
 def test_results_become_numbers_of_four_bits(id_, operand, transpose, tmp_path):
     """Two per byte where the multiply wants them so, else two bits up in a byte; run on the host, bit by bit."""
     source, target = (load(f"{id_}.{name}", "sm_120") for name in ("d", operand))
-    found = convert(source, target, transpose)
+    found = plan_conversion(source, target, transpose)
     assert arrives(found)
     assert found.costs["cvt"] == found.tiling.target_tiles * target.fragment.elements // 2
     cases = list(emitted.conversions([(source, target)], [transpose]))
@@ -227,7 +226,7 @@ ORDERED = [
 def test_an_order_of_k_that_spares_all_exchange_is_offered(source, target, costs):
     """Whenever there is one and lanes exchange: at what it costs when it is asked for; else it is not named."""
     plain, turned = (
-        convert(load(source, "sm_90"), load(target, "sm_90"), permute_k=permute) for permute in (False, True)
+        plan_conversion(load(source, "sm_90"), load(target, "sm_90"), permute_k=permute) for permute in (False, True)
     )
     exchanges = not {"shuffle", "movmatrix"}.isdisjoint(plain.costs)
     assert (plain.permuted is not None) == exchanges
@@ -241,7 +240,7 @@ def test_an_order_of_k_that_spares_all_exchange_is_offered(source, target, costs
 @pytest.mark.parametrize(("source", "target", "costs"), ORDERED)
 def test_an_order_of_k_spares_all_exchange(source, target, costs):
     """The plan run on names brings k order[k] to place k; the other factor, loaded as said, meets it in the product."""
-    found = convert(load(source, "sm_90"), load(target, "sm_90"), permute_k=True)
+    found = plan_conversion(load(source, "sm_90"), load(target, "sm_90"), permute_k=True)
     order, row = found.tiling.order, resolve(target.removesuffix(".a")).instruction
     assert found.costs == costs
     assert sorted(order) == list(range(row.shape.k))
@@ -273,7 +272,7 @@ def test_an_order_of_k_spares_all_exchange(source, target, costs):
 def test_orders_of_k_that_do_not_exist(source, target, words):
     name = "sm_70" if source.startswith("wmma") else None
     with pytest.raises(UsageError, match=words):
-        convert(load(source, name), load(target, name), permute_k=True)
+        plan_conversion(load(source, name), load(target, name), permute_k=True)
 
 
 def test_in_the_order_of_k_no_table_needs_what_it_would_not_need_without():
@@ -282,11 +281,11 @@ def test_in_the_order_of_k_no_table_needs_what_it_would_not_need_without():
     for fragment in select("mma.*.a", device=device)[::5]:
         row = inventory.instructions()[fragment.experiment]
         try:
-            plain = convert(load(f"{row.id}.d", "sm_90"), load(fragment.id, "sm_90"))
+            plain = plan_conversion(load(f"{row.id}.d", "sm_90"), load(fragment.id, "sm_90"))
         except UsageError:
             continue
         if "shuffle" not in plain.costs and plain.plan:
-            turned = convert(plain.tiling.source, plain.tiling.target, permute_k=True)
+            turned = plan_conversion(plain.tiling.source, plain.tiling.target, permute_k=True)
             assert sum(turned.costs.values()) <= sum(plain.costs.values())
 
 

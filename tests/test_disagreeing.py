@@ -11,7 +11,7 @@ from choose_findings import tcprobe
 from json_samples import SCHEMA
 
 from tcprobe import numerics as library
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.ask.undocumented import beyond
 from tcprobe.errors import NoMajorityError
 from tcprobe.isa import inventory, names

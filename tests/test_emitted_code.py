@@ -16,8 +16,8 @@ import pytest
 from machine_code import TOOLS, needs_tools
 
 from tcprobe import emit
-from tcprobe.ask.convert import require_matrix
-from tcprobe.ask.convert.casts import cast
+from tcprobe.ask.convert.code import cast
+from tcprobe.ask.convert.conversion import require_matrix
 from tcprobe.ask.tensor_map import MapOptions
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory

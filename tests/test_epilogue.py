@@ -9,10 +9,9 @@ import nvrtc
 import pytest
 from machine_code import TOOLS, needs_tools
 
-from tcprobe.ask.convert import with_register_type
-from tcprobe.ask.convert.header import header
-from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store
-from tcprobe.ask.convert.store_code import plan_store_code
+from tcprobe.ask.convert.code import header
+from tcprobe.ask.convert.conversion import with_register_type
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store, plan_store_code
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.references import cute_tensor_memory
@@ -84,10 +83,10 @@ def test_every_shape_can_be_stored(shape, tmp_path):
 
 
 def test_words_have_no_type_of_their_own():
-    with pytest.raises(UsageError, match="`typed` f32"):
+    with pytest.raises(UsageError, match="`register_type` f32"):
         with_register_type(load("tcgen05.ld.32x32b.d"), None)
-    with pytest.raises(UsageError, match="`typed` f32"):
+    with pytest.raises(UsageError, match="`register_type` f32"):
         with_register_type(load("tcgen05.ld.32x32b.d"), "bf16")
-    with pytest.raises(UsageError, match=r"`typed` is for registers of tcgen05\.ld"):
+    with pytest.raises(UsageError, match=r"`register_type` is for registers of tcgen05\.ld"):
         with_register_type(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "f32")
     assert plan_store(registers(), OPTIONS).conversion.costs == {"cvt": 16}

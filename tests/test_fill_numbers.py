@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.ask.reduce.number import INT, literal, number
+from tcprobe.ask.reduce.mask import INT, literal, number
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.run import runner

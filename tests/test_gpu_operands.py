@@ -6,7 +6,7 @@ import wgmma_products
 from test_gpu_path import encoded
 from wgmma_products import PRODUCTS
 
-from tcprobe.ask.path.boxes import BoxCopy
+from tcprobe.ask.path.steps import BoxCopy
 from tcprobe.isa.arch import arch
 from tcprobe.run.gpu import Gpu
 

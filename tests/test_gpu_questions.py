@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from tcprobe import emit
-from tcprobe.ask.convert import convert
-from tcprobe.ask.convert.casts import CASTS
-from tcprobe.ask.reduce import reduce
+from tcprobe.ask.convert.code import CASTS
+from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.reduce.mask import mask_fragment
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -103,7 +103,7 @@ def test_conversions_bring_every_element_to_its_place(gpu, source, target, trans
         pytest.skip(f"{row.name} does not have both fragments")
     to, from_ = for_emit([fragments[1], fragments[0]], row.name, RESULTS)
     try:
-        found = convert(from_, to, transpose)
+        found = plan_conversion(from_, to, transpose)
     except UsageError as error:
         pytest.skip(str(error))
     assert found.plan is not None
@@ -133,7 +133,7 @@ def test_an_order_of_k_gives_the_same_product(gpu, source, target):
     if not resolve(target).fragment.target.on(row):
         pytest.skip(f"{row.name} does not have {target}")
     from_, to = (load(name, row.name) for name in (source, target))
-    found = convert(from_, to, permute_k=True)
+    found = plan_conversion(from_, to, permute_k=True)
     assert "shuffle" not in found.costs
     rng = np.random.default_rng(12)
     matrix = rng.integers(-7, 8, (found.tiling.rows, found.tiling.cols))
@@ -172,7 +172,7 @@ extern "C" __global__ void k_{name}(const float* given, float* made) {{
 def test_reductions_are_numpys(gpu, axis, op):
     device, row = gpu
     for cell in accumulators(row):
-        found = reduce(cell, axis, op)
+        found = reduce_fragment(cell, axis, op)
         size, groups = cell.table.elements, len(found.plan.groups)
         device.compile_cuda(found.code + around("r", size, groups, "reduce(x, out);"), ["k_r"])
         products = cell.fragment.products

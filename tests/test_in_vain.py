@@ -50,13 +50,19 @@ def test_an_option_that_says_nothing_is_refused(words, option, error):
 
 
 PYTHON = [
-    (lambda: tcprobe.reduce(D, over="row", mask="row >= col"), "give `over`, or"),
+    (lambda: tcprobe.reduce(D, over="row", mask="row >= col"), "give `over` row or"),
     (lambda: tcprobe.reduce(D, mask="row >= col", op="softmax"), "`op` needs `over`"),
-    (lambda: tcprobe.banks(D, lane_addresses="4 * lane", access="ld.shared.b32"), "are for a tile"),
-    (lambda: tcprobe.banks(lane_addresses="4 * lane", access="ld.shared.b32", placed="128B"), "are for a tile"),
+    (
+        lambda: tcprobe.banks(D, lane_addresses="4 * lane", access="ld.shared.b32"),
+        "cannot be combined with `lane_addresses`",
+    ),
+    (
+        lambda: tcprobe.banks(lane_addresses="4 * lane", access="ld.shared.b32", placed="128B"),
+        "`placed` cannot be combined",
+    ),
     (
         lambda: tcprobe.banks(D, tile=(64, 64), lane_addresses="lane", access="ld.shared.b32"),
-        "or lane_addresses and one",
+        "give one of `tile`, `lane_addresses`",
     ),
     (lambda: tcprobe.descriptor(0x4000004000010000, tile=(64, 64)), "holds every field"),
     (lambda: tcprobe.descriptor(0x4000004000010000, swizzle="32"), "holds every field"),

@@ -3,7 +3,7 @@
 import pytest
 from test_convert import arrives
 
-from tcprobe.ask.convert import convert, other_factor
+from tcprobe.ask.convert.conversion import other_factor, plan_conversion
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.operand import Role
@@ -29,7 +29,7 @@ def _with_order(factor):
         for source in (*SOURCES, factor.id):
             for transpose in (False, True):
                 try:
-                    yield convert(load(source, name), load(factor.id, name), transpose, permute_k=True)
+                    yield plan_conversion(load(source, name), load(factor.id, name), transpose, permute_k=True)
                 except UsageError:
                     continue
 

@@ -7,7 +7,7 @@ import path_products
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.load import straight_load as load
+from tcprobe.ask.load.straight import straight_load
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -58,13 +58,13 @@ def test_every_slot_gets_its_element(fragment, major):
         pytest.skip("no table")
     for ld in (None, 256, 258):
         if fragment.slot_bits >= 8 or loads(cell, major, ld):
-            check(load(cell, major, ld).to_json(), cell)
+            check(straight_load(cell, major, ld).to_json(), cell)
 
 
 def loads(cell, major, ld):
     """Whether the elements of fewer than 8 bits fill bytes in this order."""
     try:
-        return load(cell, major, ld)
+        return straight_load(cell, major, ld)
     except UsageError:
         return None
 
@@ -82,16 +82,16 @@ def loads(cell, major, ld):
     ],
 )
 def test_the_widest_loads(name, arch, major, ld, instructions):
-    assert [move.instruction for move in load(table(name, arch), major, ld).moves] == instructions
+    assert [move.instruction for move in straight_load(table(name, arch), major, ld).moves] == instructions
 
 
 def test_no_wider_load_exists():
     """Of any two neighbours of a width below 16 bytes, some lane's are apart or not aligned to twice the width."""
     for name, major, ld in path_products.STRAIGHT:
         cell = table(name, "sm_90")
-        if len({move.order for move in load(cell, major, ld).moves}) < 2 or cell.fragment.copies > 1:
+        if len({move.order for move in straight_load(cell, major, ld).moves}) < 2 or cell.fragment.copies > 1:
             continue
-        found = load(cell, major, ld)
+        found = straight_load(cell, major, ld)
         for one, other in itertools.pairwise(found.moves):
             if one.width == other.width < 16:
                 first, second = found.addresses(one), found.addresses(other)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from sampling import examples
 
 from tcprobe import emit
-from tcprobe.ask.convert import convert
-from tcprobe.ask.convert.plan import run
+from tcprobe.ask.convert.conversion import plan_conversion
+from tcprobe.ask.convert.moves import run
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
@@ -228,9 +228,9 @@ def test_convert_moves_every_element_or_says_why_not(change, name, source, targe
     for from_, to in ((change(whole[source], rng), whole[target]), (whole[source], change(whole[target], rng))):
         if change in UNFIT:
             with pytest.raises(UsageError, match="cannot be a table of"):
-                convert(from_, to)
+                plan_conversion(from_, to)
             continue
-        found = convert(from_, to)
+        found = plan_conversion(from_, to)
         assert bool(found.plan) != (found.summary.startswith("not possible"))
         for lane, registers in enumerate(run(found.plan, found.tiling) if found.plan else []):
             for (tile, register), word in registers.items():

@@ -11,10 +11,8 @@ import path_reference as reference
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.path import PathOptions, path, prove, request
-from tcprobe.ask.path.answer import plan_json
-from tcprobe.ask.path.cuda import source
-from tcprobe.ask.path.progress import advance
+from tcprobe.ask.path.code import source
+from tcprobe.ask.path.plan import PathOptions, advance, plan_path, prove, request
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.layout.expression import values
@@ -34,7 +32,7 @@ def answered(*arguments):
 
 
 def plan(name, *options, arch="sm_90", **more):
-    return path(request(load(name, arch), PathOptions(*options, **more)))
+    return plan_path(request(load(name, arch), PathOptions(*options, **more)))
 
 
 def check(answer, table):
@@ -130,7 +128,7 @@ def test_the_transpose_of_f32_fills_without_conflicts(place, fill):
 @pytest.mark.parametrize("case", path_cases.CASES, ids=str)
 def test_cases_of_the_gpu_are_gone_again(case):
     cell = load(case.fragment, "sm_90")
-    check(plan_json(plan(case.fragment, *case.options)), cell)
+    check(plan(case.fragment, *case.options).to_json(), cell)
 
 
 def test_more_than_forty_cases():
@@ -185,8 +183,8 @@ def test_whatever_is_planned_is_right_and_the_rest_is_refused(name):
         if not found:
             continue
         if made < 4 or number % 7 == 0:
-            check(plan_json(found), cell)
-        formulas_hold(plan_json(found))
+            check(found.to_json(), cell)
+        formulas_hold(found.to_json())
         made += 1
     assert made > 3
 
@@ -215,8 +213,8 @@ def formulas_hold(answer):
 @pytest.mark.parametrize("major", ["row", "col"])
 def test_tiles_that_are_no_power_of_two(size, place, major):
     found = plan(F16 + ".a", size, major, place)
-    check(plan_json(found), load(F16 + ".a", "sm_90"))
-    formulas_hold(plan_json(found))
+    check(found.to_json(), load(F16 + ".a", "sm_90"))
+    formulas_hold(found.to_json())
     ahead = advance(found)
     assert ahead.steps == int(size.partition("x")[2]) // 16
 
@@ -243,7 +241,7 @@ def test_without_an_access_the_most_matrices_are_taken():
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_86", "sm_120"])
 def test_other_archs_by_their_own_tables(arch):
-    answer = plan_json(plan("wmma.m16n16k16.a.row.f16", "32x64", "row", "sw:3,4,3", "ldmatrix.x4", arch=arch))
+    answer = plan("wmma.m16n16k16.a.row.f16", "32x64", "row", "sw:3,4,3", "ldmatrix.x4", arch=arch).to_json()
     check(answer, load("wmma.m16n16k16.a.row.f16", arch))
     assert f"no measurement of {arch}" in answer["evidence"][-1]
     assert any("ldmatrix.m8n8.x4.shared.b16.d" in words for words in answer["evidence"])
@@ -252,10 +250,10 @@ def test_other_archs_by_their_own_tables(arch):
 
 def test_another_table_is_not_proven(monkeypatch):
     """Were ldmatrix's registers the other way round, there would be no path."""
-    from tcprobe.ask.path import registers
+    from tcprobe.ask.path import steps
 
-    real = registers._column
-    monkeypatch.setattr(registers, "_column", lambda found, name: real(found, name)[:, ::-1])
+    real = steps._column
+    monkeypatch.setattr(steps, "_column", lambda found, name: real(found, name)[:, ::-1])
     with pytest.raises(UsageError, match="would land elsewhere"):
         plan(F16 + ".a", "64x64", "row", "plain", "ldmatrix.x4")
 
@@ -264,13 +262,13 @@ def test_any_table():
     """A table without any order is gone element by element; formulas and code are left out where there are none."""
     cell = load(F16 + ".a", "sm_90")
     odd = replace(cell, table=emulation.shuffled(cell.fragment, random.Random(5)))
-    found = path(request(odd, PathOptions("32x32", "row", "pad:2", "ld.shared.b16", fill="plain")))
-    check(plan_json(found), odd)
-    assert plan_json(found)["steps"][1]["formula"] == {"shared": None}
+    found = plan_path(request(odd, PathOptions("32x32", "row", "pad:2", "ld.shared.b16", fill="plain")))
+    check(found.to_json(), odd)
+    assert found.to_json()["steps"][1]["formula"] == {"shared": None}
     with pytest.raises(UsageError, match="no closed form"):
         source(found)
     with pytest.raises(UsageError, match=r"Nearest that exists: `access` ld\.shared\.b16"):
-        path(request(odd, PathOptions("32x32", "row", "plain", "ldmatrix.x4")))
+        plan_path(request(odd, PathOptions("32x32", "row", "plain", "ldmatrix.x4")))
 
 
 @pytest.mark.parametrize("case", path_cases.CASES, ids=str)
@@ -284,13 +282,13 @@ def test_a_start_as_aligned_as_it_says_changes_nothing(case):
 
 
 def test_boxes_of_one_line_where_lines_are_wider_than_the_span():
-    answer = plan_json(plan(F16 + ".a", "16x128", "row", "sw:3,4,3", fill="tma"))
+    answer = plan(F16 + ".a", "16x128", "row", "sw:3,4,3", fill="tma").to_json()
     assert [issue["box"] for issue in answer["steps"][0]["issues"]] == [[64, 1]] * 32
     check(answer, load(F16 + ".a", "sm_90"))
 
 
 def test_the_way_back_by_tensor_map():
-    answer = plan_json(plan(HALF + ".d", "64x64", "row", "SWIZZLE_128B", fill="tma"))
+    answer = plan(HALF + ".d", "64x64", "row", "SWIZZLE_128B", fill="tma").to_json()
     assert [(s["kind"], s.get("swizzle")) for s in answer["steps"]] == [
         ("registers->shared", None),
         ("shared->global", "SWIZZLE_128B"),

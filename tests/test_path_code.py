@@ -10,7 +10,7 @@ import pytest
 from path_cases import CASES, Case
 from path_products import STRAIGHT
 
-from tcprobe.ask.path.cuda import name, source
+from tcprobe.ask.path.code import name, source
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
 BY_LANES = [case for case in CASES if case.fill != "tma"]

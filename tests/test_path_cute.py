@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from path_cases import CASES, E4M3, F16, F64, HALF, S8, Case, plan
 
-from tcprobe.ask.path.cute import source
+from tcprobe.ask.path.code import cute_source as source
 from tcprobe.errors import UsageError
 from tcprobe.layout.swizzle import Swizzle
 

@@ -10,7 +10,7 @@ import path_products
 import pytest
 from test_path import F16, plan
 
-from tcprobe.ask.path.cuda import source
+from tcprobe.ask.path.code import source
 from tcprobe.errors import UsageError
 from tcprobe.sass import toolchain
 

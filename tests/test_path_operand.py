@@ -16,10 +16,11 @@ import wgmma_products
 from click.testing import CliRunner
 from wgmma_products import PRODUCTS
 
-from tcprobe.ask.path import PathOptions
-from tcprobe.ask.path.cuda import struct_of
-from tcprobe.ask.path.operand import operand_path, plan_json
-from tcprobe.ask.path.operand_code import cute, source
+from tcprobe.ask.path.code import operand_cute as cute
+from tcprobe.ask.path.code import operand_source as source
+from tcprobe.ask.path.code import struct_of
+from tcprobe.ask.path.operand import operand_path
+from tcprobe.ask.path.plan import PathOptions
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve
@@ -106,7 +107,7 @@ def test_every_path_is_gone_again():
     """By its JSON and the 64 bits of its descriptors; of all majors, places and fills."""
     seen = set()
     for number, found in enumerate(cases()):
-        answer, asked = json.loads(json.dumps(plan_json(found))), found.request
+        answer, asked = json.loads(json.dumps(found.to_json())), found.request
         seen.add((asked.operand.held.name, answer["major"], answer["shared"], asked.fill_kind))
         if number % 9:  # all are proven; some are gone again
             continue
@@ -119,7 +120,7 @@ def test_every_path_is_gone_again():
 
 def test_a_k_step_is_the_start_address_moved_on():
     found = plan(f"{BF16}.a_smem", "128x64", "row", "SWIZZLE_128B", fill="tma")
-    ahead = plan_json(found)["k"]
+    ahead = found.to_json()["k"]
     assert ahead == {"axis": "col", "steps": 4, "issues": 2, "op": "+", "shared": [0, 32, 64, 96], "global": 128}
     starts = [issue["shared"] for issue in found.reads.issues()]
     assert starts == [start + block for start in ahead["shared"] for block in (0, 8192)]

@@ -15,10 +15,9 @@ from machine_code import TOOLS, needs_tools
 from path_cases import Case
 from test_w4a8 import newer, packed, ptxas
 
-from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.answer import plan_json
-from tcprobe.ask.path.cuda import name, source
+from tcprobe.ask.banks.patterns import rules_for
+from tcprobe.ask.path.code import name, source
+from tcprobe.ask.path.plan import PathOptions, plan_path, request
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
@@ -98,7 +97,7 @@ def test_wrong_code_is_noticed(tmp_path):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_each_issue_by_hand(case):
     """From the issues of --json alone: register r of lane l gets row l / 4, nibbles 4 (l % 4) on, of matrix r."""
-    said = plan_json(path_cases.plan(case))
+    said = path_cases.plan(case).to_json()
     [loads] = [step for step in said["steps"] if step["kind"] == "shared->registers"]
     fills = said["steps"][0]
     cell, (rows, cols), row_major = load(case.fragment, "sm_90"), said["tile"], said["global"] == "row"
@@ -154,7 +153,7 @@ def test_the_largest_that_there_is_without_with():
     """--type s4 alone asks for it; odd numbers of matrices take smaller ones."""
     b = load(S8 + ".b", "sm_90")
     for size, wanted in (("64x64", X4), ("32x8", X2)):
-        found = path(request(b, PathOptions(size, "col", kind="s4")))
+        found = plan_path(request(b, PathOptions(size, "col", kind="s4")))
         assert found.registers.instruction == wanted
     assert found.needs == "sm_90a, sm_100f, sm_110f or sm_120f, and PTX 9.4"
     assert found.registers.wavefronts is None
@@ -193,7 +192,7 @@ def test_no_rule_of_banks_is_made_up():
 )
 def test_what_cannot_be_is_refused(fragment, options, arch_name, words):
     with pytest.raises(UsageError, match=words):
-        path(request(load(fragment, arch_name), options))
+        plan_path(request(load(fragment, arch_name), options))
 
 
 def test_cute_has_no_atom_of_it():

@@ -5,12 +5,11 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.bank_rules import rules_for
-from tcprobe.ask.convert import convert
+from tcprobe.ask.banks.patterns import rules_for
+from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.cost import find_cost
-from tcprobe.ask.load import straight_load as straight
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.cycles import step_cycles
+from tcprobe.ask.load.straight import straight_load as straight
+from tcprobe.ask.path.plan import PathOptions, plan_path, request, step_cycles
 from tcprobe.ask.plan_cost import (
     MeasuredCosts,
     PlanCycles,
@@ -79,7 +78,7 @@ def test_what_is_not_measured_is_said_and_has_no_number():
 
 def cycles_of(**more):
     options = {"size": "64x64", "contiguous": "row", "placed": "sw:3,4,3"} | more
-    plan = path(request(load(f"{F16}.a", more.pop("arch", "sm_90")), PathOptions(**options)))
+    plan = plan_path(request(load(f"{F16}.a", more.pop("arch", "sm_90")), PathOptions(**options)))
     return [step_cycles(plan.request, step) for step in plan.steps]
 
 
@@ -103,11 +102,11 @@ def test_loads_and_conversions_say_what_they_know():
     cell = load(f"{F16}.a", "sm_90")
     assert set(straight(cell, "row").cycles.values()) == {PlanCycles(missing=("loads from global memory",))}
     int8 = "mma.m16n8k32.row.col.s32.s8.s8.s32"
-    found = convert(load(f"{int8}.d", "sm_90"), load(f"{int8}.a", "sm_90"))
+    found = plan_conversion(load(f"{int8}.d", "sm_90"), load(f"{int8}.a", "sm_90"))
     one = find_cost("shfl.sync.idx.b32", "sm_90", HOPPER.layers).body.interval.cycles
     assert found.cycles.interval == pytest.approx(found.costs["shuffle"] * one, abs=0.06)
     assert found.cycles.missing == ("cvt", "prmt", "select")
-    older = convert(load(f"{int8}.d", "sm_80"), load(f"{int8}.a", "sm_80"))
+    older = plan_conversion(load(f"{int8}.d", "sm_80"), load(f"{int8}.a", "sm_80"))
     assert older.cycles.interval is None
     assert older.cycles.missing[0] == "shfl.sync.idx.b32 on sm_80"
 

@@ -12,10 +12,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.ask.reduce import reduce
-from tcprobe.ask.reduce.condition import condition, holds, linear
-from tcprobe.ask.reduce.mask import mask_fragment
-from tcprobe.ask.reduce.plan import plan
+from tcprobe.ask.reduce.mask import condition, holds, linear, mask_fragment
+from tcprobe.ask.reduce.reduction import plan, reduce_fragment
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import ARCHS
@@ -116,7 +114,7 @@ def test_every_accumulator_on_the_host(tmp_path):
     for number, cell in enumerate(layouts()):
         for axis, over in enumerate(("row", "col")):
             op = ("max", "sum")[(number + axis) % 2]
-            found = reduce(cell, over, op, f"f{number}{over}")
+            found = reduce_fragment(cell, over, op, f"f{number}{over}")
             functions.append(found.code)
             parts = len(found.plan.groups)
             calls.append(
@@ -160,7 +158,7 @@ def test_masks_and_fills_on_the_host(tmp_path):
 def test_the_code_compiles_for_a_gpu():
     d = load(D)
     parts = [
-        reduce(d, "row", "max", "a").code,
+        reduce_fragment(d, "row", "max", "a").code,
         mask_fragment(d, "row >= col", None, "b").code,
         mask_fragment(load("wmma.m16n16k16.d.f32", "sm_90"), None, "row * 16 + col", "c").code,
     ]
@@ -186,10 +184,10 @@ def test_accumulators_have_the_fewest_exchanges():
 
 
 def test_known_cases():
-    found = reduce(load(D), "row", "max")
+    found = reduce_fragment(load(D), "row", "max")
     assert (found.plan.groups, found.plan.shuffles, found.plan.back) == (((0, 1), (2, 3)), 2, 1)
     assert [one.lane for one in found.plan.rounds] == [1, 2]
-    copies = reduce(load("wmma.m16n16k16.a.row.f16", "sm_70"), "row", "sum")
+    copies = reduce_fragment(load("wmma.m16n16k16.a.row.f16", "sm_70"), "row", "sum")
     assert copies.plan.shuffles == 0
     assert np.size(copies.plan.groups) == 16
 

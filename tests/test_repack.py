@@ -25,7 +25,8 @@ from repacked import (
     worth,
 )
 
-from tcprobe.ask.repack import cuda, repack, with_zeros
+from tcprobe.ask.load import repack_code
+from tcprobe.ask.load.repack import repack, with_zeros
 from tcprobe.code import dequantize
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.dtypes import dtype
@@ -71,10 +72,10 @@ def summed(name, target, stored, group):
     held = rng.integers(-1000, 1000, line.shape).astype(kind)
     rows = scales[plan.k // group :][: plan.groups]
     wanted = 1 + sum(row[plan.lines + line] * held for row in rows)
-    struct = f"{target}::{cuda.name(plan)}"
+    struct = f"{target}::{repack_code.name(plan)}"
     data = scales.astype(np.float32).tobytes()
     body = SUMS.format(name=struct, kind="int" if kind is np.int32 else "float", lines=2 * plan.lines, at=len(data))
-    code = f"namespace {target} {{ {cuda.source(plan)} }}"
+    code = f"namespace {target} {{ {repack_code.source(plan)} }}"
     return emitted.Case(
         name, code, body, d.fragment.threads, data + held.tobytes(), wanted.astype(np.float32).tobytes()
     )
@@ -85,10 +86,10 @@ def test_the_compiler_takes_scales_of_sums(name, target, stored, group):
     plan = repack(table(name, target), stored, None, group)
     kind = "int" if plan.sums.fragment.type == "s32" else "float"
     text = (
-        cuda.source(plan)
+        repack_code.source(plan)
         + f"""
 extern "C" __global__ void kernel(const float* scales, const {kind} (*d)[{plan.sums.fragment.registers}], float* out) {{
-  using P = {cuda.name(plan)};
+  using P = {repack_code.name(plan)};
   float held[P::GROUPS][P::SCALES], sums[P::SUMS] = {{}};
   P::load_scales(scales, 64, 1, 1, threadIdx.x, held);
   P::add(held[0], d[threadIdx.x], sums);
@@ -140,7 +141,9 @@ CONVERSIONS = list(
 
 
 def functions(way):
-    return "\n".join(line for name in way.functions for line in cuda._function(name)).replace(cuda.HEAD, "static")
+    return "\n".join(line for name in way.functions for line in repack_code._function(name)).replace(
+        repack_code.HEAD, "static"
+    )
 
 
 @pytest.mark.full
@@ -204,7 +207,7 @@ def kernels(name):
     """A kernel for every family, operand, type and stored type of an arch, and scales where there are."""
     cells = of_every_kind(arch(name).name)
     for number, plan in enumerate(itertools.chain(plans(cells), plans(cells, True), plans(cells, True, True))):
-        struct = cuda.name(plan)
+        struct = repack_code.name(plan)
         scale = (
             f"unsigned h[{struct}::GROUPS][{struct}::SCALES]; {struct}::load_scales(w, 64, 1, 2, t, h); "
             f"{struct}::scale(h, r);"
@@ -217,7 +220,7 @@ def kernels(name):
   {struct}::load_zeros(w, 64, 1, 2, t, z);
   {struct}::convert(words, z, r);"""
         yield (
-            cuda.source(plan)
+            repack_code.source(plan)
             + f"""
 extern "C" __global__ void kernel{number}(const void* w, unsigned (*out)[{struct}::STEPS][{struct}::REGISTERS]) {{
   const unsigned t = threadIdx.x;
@@ -261,7 +264,7 @@ extern "C" __global__ void on_gpu{number}(const unsigned char* input, unsigned* 
 def on_gpu(number, plan, one):
     scale = re.sub("running", "t", SCALE_OF.findall(one.body)[0]) if plan.group else ""
     convert = re.sub("running", "t", CONVERT_OF.findall(one.body)[0])
-    name = f"{plan.cell.arch}::{cuda.name(plan)}"
+    name = f"{plan.cell.arch}::{repack_code.name(plan)}"
     return ON_GPU.format(number=number, name=name, threads=one.threads, scale=scale, convert=convert)
 
 

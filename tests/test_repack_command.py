@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from repacked import F16, NAN, as_given, factors, module, plans
 
-from tcprobe.ask.repack import repack, with_zeros
+from tcprobe.ask.load.repack import repack, with_zeros
 from tcprobe.cli import main
 from tcprobe.isa.dtypes import dtype
 from tcprobe.store.cell import load as table

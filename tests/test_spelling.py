@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from path_cases import CASES
 from sampling import examples
 
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path.answer import plan_json
-from tcprobe.ask.tile import parse_shared, parse_tile
+from tcprobe.ask.banks.accesses import parse_shared, parse_tile
+from tcprobe.ask.path.plan import PathOptions, plan_path, request
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.tensor_map import SPANS
@@ -181,7 +180,7 @@ sides = st.sampled_from([8, 16, 24, 32, 48, 64, 96, 128, 192, 256])
 def planned(case, size, major, placed, fill):
     """The whole plan, or why there is none, without the name of the place."""
     try:
-        return plan_json(path(request(load(case, "sm_90"), PathOptions(size, major, placed, None, None, fill))))
+        return plan_path(request(load(case, "sm_90"), PathOptions(size, major, placed, None, None, fill))).to_json()
     except UsageError as error:
         return str(error).replace("SWIZZLE_", "boxes:")
 

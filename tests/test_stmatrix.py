@@ -10,11 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe import emit
-from tcprobe.ask.convert import NOTHING, QUAD, RENAMED
-from tcprobe.ask.convert.header import header
-from tcprobe.ask.convert.plan import run
-from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store
-from tcprobe.ask.convert.store_code import plan_store_code
+from tcprobe.ask.convert.code import header
+from tcprobe.ask.convert.conversion import NOTHING, QUAD, RENAMED
+from tcprobe.ask.convert.moves import run
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store, plan_store_code
 from tcprobe.ask.descriptor import tile
 from tcprobe.cli import main
 from tcprobe.code.names import identifier

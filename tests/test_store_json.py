@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tcprobe.ask.confidence import confidence
-from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import plan_store_code
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.store.cell import load

@@ -13,7 +13,7 @@ import numpy as np
 import nvrtc
 import pytest
 
-from tcprobe.ask.convert import convert
+from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import arch
 from tcprobe.sass import toolchain
@@ -60,7 +60,7 @@ def cells():
 def text():
     loaded, _, b, _ = cells()
     size = {"stride": STRIDE, "bytes": K // 2, "steps": K // 32}
-    return convert(loaded, b).code + KERNEL % size
+    return plan_conversion(loaded, b).code + KERNEL % size
 
 
 def ptxas():
@@ -94,8 +94,8 @@ def test_by_the_tables_alone():
     """What ldmatrix leaves in registers, renamed as `convert` says, is B wherever the multiply looks for it."""
     loaded, _, b, _ = cells()
     w = np.random.default_rng(0).integers(-8, 8, (LINES, 32))
-    (names,) = {tuple(map(tuple, re.findall(r"to\[(\d)\]\[(\d)\] = (w\d)", convert(loaded, b).code)))}
-    words = dict(re.findall(r"(w\d) = (from\[\d\]\[\d\])", convert(loaded, b).code))
+    (names,) = {tuple(map(tuple, re.findall(r"to\[(\d)\]\[(\d)\] = (w\d)", plan_conversion(loaded, b).code)))}
+    words = dict(re.findall(r"(w\d) = (from\[\d\]\[\d\])", plan_conversion(loaded, b).code))
     for lane in range(32):
         for tile, register, word in names:
             half, number = map(int, re.findall(r"\d", words[word]))

@@ -13,8 +13,8 @@ from machine_code import TOOLS, needs_tools
 from warpgroup import FORMS, LAYERS, tcprobe
 
 from tcprobe import emit
-from tcprobe.ask.convert import convert
-from tcprobe.ask.convert.band import band
+from tcprobe.ask.convert.conversion import plan_conversion
+from tcprobe.ask.convert.moves import band
 from tcprobe.ask.describe import same_layout
 from tcprobe.ask.shared_operand import behind
 from tcprobe.errors import DataError, UsageError
@@ -179,11 +179,11 @@ def test_the_header_proves_itself_for_a_warpgroup(n):
 @pytest.mark.parametrize(("n", "kind", "words"), [(16, "f32.f16.f16", "renamed"), (48, "f32.bf16.bf16", "renamed")])
 def test_d_becomes_a_of_the_next_multiply(n, kind, words):
     d, a = (cell(inventory.fragment(f"wgmma.mma_async.m64n{n}k16.{kind}.{o}"), "sm_90", published()) for o in "da")
-    found = convert(d, a)
+    found = plan_conversion(d, a)
     assert words in found.summary
     assert (found.tiling.rows, found.tiling.cols, found.costs) == (16, n, {"cvt": n // 4})
     with pytest.raises(UsageError, match="between warps"):
-        convert(d, a, transpose=True)
+        plan_conversion(d, a, transpose=True)
 
 
 def test_warps_that_hold_no_bands_are_refused():

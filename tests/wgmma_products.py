@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.path import PathOptions, path, request
-from tcprobe.ask.path import cuda as registers_code
-from tcprobe.ask.path.boxes import BoxCopy
+from tcprobe.ask.path import code as registers_code
+from tcprobe.ask.path.code import operand_source as source
 from tcprobe.ask.path.operand import operand_path
-from tcprobe.ask.path.operand_code import source
+from tcprobe.ask.path.plan import PathOptions, plan_path, request
+from tcprobe.ask.path.steps import BoxCopy
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.names import resolve
 from tcprobe.run import verify
@@ -45,7 +45,7 @@ class WarpgroupProduct(NamedTuple):
         major, placed, way = getattr(self, operand)
         size = "{}x{}".format(*self.extent(operand))
         if operand == "d":
-            return path(request(load(f"{self.instruction}.d", "sm_90"), PathOptions(size, major, placed, way)))
+            return plan_path(request(load(f"{self.instruction}.d", "sm_90"), PathOptions(size, major, placed, way)))
         one = resolve(f"{self.instruction}.{operand}_smem").shared_operand
         return operand_path(one, alone(published()), PathOptions(size, major, placed, fill=way))
 

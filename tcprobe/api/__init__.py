@@ -29,8 +29,10 @@ import builtins
 from importlib import import_module
 from pathlib import Path
 
-from tcprobe.ask.convert import Conversion, convert
-from tcprobe.ask.reduce import Reduction, reduce
+from tcprobe.ask.convert.conversion import Conversion
+from tcprobe.ask.convert.conversion import plan_conversion as convert
+from tcprobe.ask.reduce.reduction import Reduction
+from tcprobe.ask.reduce.reduction import reduce_fragment as reduce
 from tcprobe.ask.registers import Holder, Meeting, Trace, feeds, trace, where
 from tcprobe.ask.registers import elements_held as held
 from tcprobe.emit import emit
@@ -88,10 +90,10 @@ LATER = {
     "TensorTraceRequest": ("tcprobe.ask.trace_tensor_memory", "TensorTraceRequest"),
     "address_map": ("tcprobe.references.shared_memory.catalogue", "tabulate"),
     "audit": ("tcprobe.audit.package_audit", "audit"),
-    "bank_rules": ("tcprobe.ask.bank_rules", "rules_for"),
+    "bank_rules": ("tcprobe.ask.banks.patterns", "rules_for"),
     "behind": ("tcprobe.ask.shared_operand", "behind"),
-    "code_of_load": ("tcprobe.ask.load_code", "source"),
-    "code_of_path": ("tcprobe.ask.path.cuda", "source"),
+    "code_of_load": ("tcprobe.ask.load.straight", "source"),
+    "code_of_path": ("tcprobe.ask.path.code", "source"),
     "compilers": ("tcprobe.run.survey", "compilers"),
     "cost_table": ("tcprobe.ask.cost", "table"),
     "costs_beside": ("tcprobe.ask.cost", "beside"),
@@ -106,22 +108,22 @@ LATER = {
     "merge": ("tcprobe.run.merge", "merge"),
     "numerics_diff": ("tcprobe.ask.numeric_diff", "differences"),
     "numerics_header": ("tcprobe.ask.numeric_header", "text"),
-    "packer": ("tcprobe.ask.repack.python", "source"),
+    "packer": ("tcprobe.ask.load.repack_code", "packer_source"),
     "pages": ("tcprobe.pages.overview", "render"),
     "placement": ("tcprobe.ask.tensor_memory", "placement"),
     "product": ("tcprobe.run.products", "product"),
-    "read_patterns": ("tcprobe.ask.bank_patterns", "read_patterns"),
+    "read_patterns": ("tcprobe.ask.banks.patterns", "read_patterns"),
     "rename": ("tcprobe.code.names", "rename"),
-    "repack": ("tcprobe.ask.repack", "repack"),
+    "repack": ("tcprobe.ask.load.repack", "repack"),
     "scale_json": ("tcprobe.ask.scales", "scale_json"),
     "scales": ("tcprobe.ask.scales", "scales_in_registers"),
     "scales_in_tensor_memory": ("tcprobe.ask.scales", "scales_in_tensor_memory"),
     "site": ("tcprobe.pages.site.build", "build"),
-    "straight_load": ("tcprobe.ask.load", "straight_load"),
+    "straight_load": ("tcprobe.ask.load.straight", "straight_load"),
     "trace_tensor_memory": ("tcprobe.ask.trace_tensor_memory", "trace_element"),
     "verify": ("tcprobe.run.verify", "verify"),
     "why_not": ("tcprobe.ask.absent", "why_not"),
-    "with_zeros": ("tcprobe.ask.repack", "with_zeros"),
+    "with_zeros": ("tcprobe.ask.load.repack", "with_zeros"),
     "zero_mask": ("tcprobe.ask.tcgen05_descriptor", "zero_mask_json"),
 }
 

@@ -19,19 +19,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
+from tcprobe import question
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
-from tcprobe.errors import DataError, UsageError, check_choice
+from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
 from tcprobe.question.arguments import (
     ArchName,
-    PlaceName,
     Sizes,
     TypeName,
     arch_name,
     checked,
     element_type,
-    place,
     sizes,
     whole,
     word,
@@ -43,17 +42,20 @@ from tcprobe.store.choose import layers
 if TYPE_CHECKING:
     from tcprobe.ask.against import Against
     from tcprobe.ask.compare import Verdict
-    from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.cost import InstructionCost
+    from tcprobe.ask.load.repack import Repacking
     from tcprobe.ask.lowered import Lowered
     from tcprobe.ask.numerics import FormNumerics
     from tcprobe.ask.read_file import FunctionReading
-    from tcprobe.ask.reduce import Reduction
-    from tcprobe.ask.reduce.mask import Masked
-    from tcprobe.ask.repack import Repacking
     from tcprobe.ask.scales import CopiedScales, LoadedScales
     from tcprobe.kernel.gemm import GemmKernel
+
+
+def __getattr__(name: str) -> Any:
+    """The Python function of a question, which is in the file of that question."""
+    if name in question.names():
+        return question.function(name)
+    raise AttributeError(f"there is no tcprobe.{name}")
 
 
 @checked
@@ -87,84 +89,6 @@ def instruction(
 def arch(name: ArchName) -> Arch:
     """An arch by any of its names: sm_90, 90a, 9.0, h100, hopper; (9, 0) as CUDA gives a compute capability."""
     return named(arch_name(name) or "")
-
-
-@checked
-def convert(
-    from_: str | Cell,
-    into: str | Cell,
-    *,
-    transpose: bool = False,
-    permute_k: bool = False,
-    register_type: TypeName | None = None,
-    kind: TypeName | None = None,
-    contiguous: str | None = None,
-    placed: PlaceName | None = None,
-    function: str = "convert",
-    arch: ArchName | None = None,
-) -> Conversion | StorePlan:
-    """How to turn fragments `from_` into fragments `into` that hold the same matrix: moves, cost, code.
-
-    `register_type` is the type of what tcgen05.ld gave, such as f32. `into` may be stmatrix, stmatrix.x4 or
-    stmatrix.x2.trans, which store into shared memory: elements of type `kind`, `contiguous` row or col, lines `placed`
-    as for `banks`. `function` names the code's.
-    """
-    from tcprobe.ask.convert import convert as converted
-    from tcprobe.ask.convert import with_register_type
-    from tcprobe.ask.convert.stmatrix import StoreOptions, is_store
-    from tcprobe.ask.convert.store_code import plan_store_code
-    from tcprobe.code.names import FUNCTION, require_legal
-
-    require_legal(word("function", function), FUNCTION)
-    first = with_register_type(cell_of(from_, arch), None if register_type is None else element_type(register_type))
-    stored = (kind, contiguous, placed) != (None, None, None)
-    if isinstance(into, str) and is_store(into):
-        if transpose or permute_k:
-            raise UsageError("`transpose` and `permute_k` do not apply to stmatrix; choose `contiguous`.")
-        check_choice("contiguous", contiguous or "row", ("row", "col"))
-        in_memory = None if kind is None else element_type(kind)
-        options = StoreOptions(into, in_memory, contiguous or "row", place("plain" if placed is None else placed))
-        return plan_store_code(first, options, function)
-    if stored:
-        raise UsageError("`kind`, `contiguous` and `placed` are of stmatrix, which stores into shared memory.")
-    return converted(first, cell_of(into, first.arch), transpose, permute_k, function)
-
-
-@checked
-def reduce(
-    name: str | Cell,
-    over: str | None = None,
-    op: str = "sum",
-    *,
-    tile: Sizes | None = None,
-    mask: str | None = None,
-    fill: str | float | None = None,
-    function: str | None = None,
-    arch: ArchName | None = None,
-) -> Reduction | Masked:
-    """Combine each row or column of a fragment; or with `mask` and `fill` change its elements by row and col: the code.
-
-    `tile` (rows, columns) is reduced as several fragments; `fill` is a number or an expression in row and col;
-    `function` names the code's function or struct.
-
-    >>> import tcprobe
-    >>> tcprobe.reduce("mma m16n8k16 f32 f16 d", over="row", op="max").plan.groups
-    ((0, 1), (2, 3))
-    """
-    cell = cell_of(name, arch)
-    if over is not None and (mask, fill) != (None, None):
-        raise UsageError("give `over`, or `mask` and `fill`.")
-    if over is None:
-        from tcprobe.ask.reduce.mask import mask_fragment
-
-        if tile is not None or op != "sum":
-            raise UsageError(f"`{'op' if tile is None else 'tile'}` needs `over`.")
-        condition, value = None if mask is None else word("mask", mask), None if fill is None else str(fill)
-        return mask_fragment(cell, condition, value, word("function", function or ("mask" if mask else "fill")))
-    from tcprobe.ask.reduce import reduce as reduced
-
-    size = None if tile is None else "x".join(map(str, sizes("tile", tile, 2)))
-    return reduced(cell, over, op, word("function", function or ("softmax" if op == "softmax" else "reduce")), size)
 
 
 @checked
@@ -306,8 +230,8 @@ def repack(
     >>> tcprobe.repack("mma.m16n8k16.row.col.f32.f16.f16.f32.b", "s4", arch="sm_80").loads
     1
     """
-    from tcprobe.ask.repack import repack as repacked
-    from tcprobe.ask.repack import with_zeros
+    from tcprobe.ask.load.repack import repack as repacked
+    from tcprobe.ask.load.repack import with_zeros
 
     target = None if target_type is None else element_type(target_type)
     weights = repacked(cell_of(name, arch), element_type(stored_type), target, group, layers(None))

@@ -33,4 +33,4 @@ _MODULES = {"kernel": tcprobe.kernel, "numerics": tcprobe.numerics}
 
 def offered(name: str) -> Any:
     """A function of `tcprobe.api`, or a module that is called as one."""
-    return _MODULES.get(name) or getattr(functions, name, None) or getattr(shared_memory, name)
+    return _MODULES.get(name) or getattr(shared_memory, name, None) or getattr(functions, name)

@@ -6,10 +6,10 @@ trace_tensor_memory, scales                         an operand in its place, and
 describe, saved, absent                             a table in words and as plain data, or why there is none
 compare, verdicts, against, diagnose, diagnosis,
 confidence, undocumented                            what others state, and how sure a table is
-tile, bank_*, propose, swizzle, tensor_map          shared memory
+banks, swizzle, tensor_map                          shared memory
 descriptor, tcgen05_descriptor, cute_types          descriptors
 numeric*                                            arithmetic
-cost, cost_names, lowered, plan_cost, tile_*        cost
+cost, cost_names, lowered, plan_cost                cost
 diff, code_tables, opcode_origins, read_file        archs, and code in files
-path, load*, convert, reduce, repack                plans and code between layouts
+path, load, convert, reduce                         plans and code between layouts
 """

@@ -26,7 +26,7 @@ from tcprobe.store.kinds.cost import Point
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.ask.bank_rules import BankRules
+    from tcprobe.ask.banks.patterns import BankRules
 
 # what a warp's cp.async of so many bytes a lane is timed as
 ASYNC = {"cp.async.4": "cp.async.ca.4", "cp.async.8": "cp.async.ca.8", "cp.async.16": "cp.async.cg.16"}

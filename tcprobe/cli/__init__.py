@@ -2,9 +2,9 @@
 
 shell, requests, hints, examples     what commands share
 printing, summaries, answers         how answers are printed
-questions, operand, scales           `verify`, and operands in other places
-banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
-path, path_steps, load, converting, reduce, kernel, emitting  code
+questions, scales                    `verify`, scales
+swizzle, descriptor, tcgen05_descriptor, tensor_map           shared memory
+kernel, emitting                                              code
 cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
 measuring, fleet                                              runs
 """
@@ -36,13 +36,9 @@ for module, commands in {
     "audit": ("audit",),
     "questions": ("verify",),
     "emitting": ("emit",),
-    "converting": ("convert",),
-    "reduce": ("reduce",),
     "swizzle": ("swizzle",),
     "tensor_map": ("tensormap",),
     "numerics": ("numerics",),
-    "banks": ("banks",),
-    "path": ("path",),
     "kernel": ("kernel",),
     "descriptor": ("descriptor",),
     "cost": ("cost",),

@@ -12,34 +12,9 @@ from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.ask.against import Against
-    from tcprobe.ask.convert import Conversion
-    from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
     from tcprobe.store.cell import Cell
-
-
-def conversion(converted: Conversion, aside: bool) -> None:
-    """`convert`: what moves, the code, what it rests on; all but the code on stderr, and no code, if `aside`."""
-    from tcprobe.ask.convert import words
-
-    wrapping.lines(words.about(converted), err=aside)
-    _code(converted.code, aside)
-    wrapping.lines(words.rests_on(converted), err=aside)
-
-
-def print_store(stored_tile: StorePlan, aside: bool) -> None:
-    """`convert` to stmatrix, likewise."""
-    from tcprobe.ask.convert import words
-
-    wrapping.lines(words.about_stored(stored_tile), stored_tile.cell.fragment.id, aside)
-    _code(stored_tile.code, aside)
-    wrapping.lines(words.stored_rests_on(stored_tile), err=aside)
-
-
-def _code(code: str | None, aside: bool) -> None:
-    if code and not aside:
-        click.echo(f"\n{code}\n")
 
 
 def against(path: str, cell: Cell, comparison: Against) -> None:

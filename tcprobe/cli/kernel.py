@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import UsageError
 from tcprobe.question import wrapping
+from tcprobe.question.grouping import Suggesting
 from tcprobe.question.options import JSON, ElementType, Given, Number, Output, Sides, print_notes, read_results
 from tcprobe.text import escaped
 

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypedDict
 
-from tcprobe.question.options import PlaceRequest
-
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from tcprobe.layout.swizzle import SwizzleName
     from tcprobe.store.choose import Layers
-
-
-class CodeRequest(TypedDict):
-    """Whether code is wanted, and by which name and where; else JSON or words."""
-
-    code: str | bool | None  # cuda or cute; of `load` a flag
-    output: Path | None
-    called: str | None
-    namespace: str | None
-    as_json: bool
 
 
 class SizesRequest(TypedDict):
@@ -68,63 +55,6 @@ class TileDescriptorRequest(TypedDict):
     others: tuple[str, ...]
 
 
-class ConvertRequest(PlaceRequest):
-    """Of `convert`."""
-
-    transpose: bool
-    permute_k: bool
-    kind: str | None
-    typed: str | None
-    contiguous: str | None
-    name: str | None
-    layers: Layers
-    as_json: bool
-
-
-class LoadRequest(CodeRequest):
-    """Of `load`."""
-
-    source: str
-    ld: int | None
-    contiguous: str
-    repacked: bool
-    stored: str | None
-    wanted: str | None
-    group: int | None
-    zeros: bool
-    packer: str | None
-
-
-class PathPlanRequest(CodeRequest, PlaceRequest):
-    """Of `path`."""
-
-    size: str
-    contiguous: str
-    ld: int | None
-    kind: str | None
-    fill: str | None
-    access: str | None
-
-
-class BanksRequest(PlaceRequest):
-    """Of `banks`."""
-
-    fragment: str | None
-    size: str | None
-    type_: str | None
-    contiguous: str
-    access: Sequence[str]
-    proposes: bool
-    address: str | None
-    source: str | None
-    patterns: Path | None
-    rule: bool
-    explain: bool
-    name: str | None
-    layers: Layers
-    as_json: bool
-
-
 class CompareRequest(TypedDict):
     """Of `compare`, beside names and arch."""
 
@@ -146,18 +76,6 @@ class ReadRequest(TypedDict):
     name: str | None
     cuda: Path | None
     tables: bool
-
-
-class ReduceRequest(TypedDict):
-    """Of `reduce`, beside what of it is asked for."""
-
-    op: str
-    size: str | None
-    called: str | None
-    namespace: str | None
-    name: str | None
-    layers: Layers
-    as_json: bool
 
 
 class NumericsRequest(TypedDict):

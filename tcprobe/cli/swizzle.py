@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.cli.shell import Suggesting
 from tcprobe.errors import DataError, UsageError
 from tcprobe.question import wrapping
+from tcprobe.question.grouping import Suggesting
 from tcprobe.question.options import JSON, Given, Named, Number, Output, Sides, SwizzleType
 from tcprobe.system import files
 from tcprobe.text import escaped

@@ -22,11 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe import __version__
-from tcprobe.ask.path import LOADS, PathOptions, PathPlan, path, prove, request
-from tcprobe.ask.path.cuda import name as struct_name
-from tcprobe.ask.path.cuda import source as path_code
+from tcprobe.ask.path.code import name as struct_name
+from tcprobe.ask.path.code import source as path_code
 from tcprobe.ask.path.formula import formula
-from tcprobe.ask.path.progress import advance
+from tcprobe.ask.path.plan import LOADS, PathOptions, PathPlan, advance, plan_path, prove, request
 from tcprobe.ask.path.steps import LaneCopy
 from tcprobe.code.cuda import multiply_function, register_and_letter
 from tcprobe.errors import UsageError, answer_or_none
@@ -240,7 +239,7 @@ class Gemm(StagedGemm):
         line = size[contiguous == "row"] * cell.fragment.slot_bits // 8
         fill = "cp.async" if self.arch.number >= 80 else "plain"
         options = PathOptions(_by(size), contiguous, swizzle(line), fill=f"{fill}.16")
-        plan = _by_steps(cell, options) or path(request(cell, options))
+        plan = _by_steps(cell, options) or plan_path(request(cell, options))
         if plan.alignment > plan.request.shared.bytes(plan.request.tile):
             raise UsageError(
                 f"{operand}: a warp's part of {size[0]} x {size[1]} is smaller than its swizzle's pattern."

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from string import Template
 
-from tcprobe.ask.convert.casts import CASTS, OLDER, Cast
+from tcprobe.ask.convert.code import CASTS, OLDER, Cast
 from tcprobe.code.cuda import holder, of_holder, origin, register_and_letter
 from tcprobe.emit.common import formulas
 from tcprobe.errors import UsageError

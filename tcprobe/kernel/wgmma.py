@@ -17,8 +17,7 @@ from string import Template
 
 from tcprobe import __version__
 from tcprobe.ask import descriptor
-from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import plan_store_code
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.code.cuda import multiply_described, register_and_letter
 from tcprobe.errors import UsageError

@@ -2,6 +2,7 @@
 
     declare      `Option`, `NameWords` and `command`: how a function becomes a command
     options, shared    types of options, and those that several questions have; how an answer is printed
+    grouping     groups of commands
     naming, arguments  names among the words of a command line; what Python passes
     wrapping, terminal lines as wide as a terminal, progress, a pager
 
@@ -13,9 +14,9 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import click
@@ -47,3 +48,11 @@ def load(name: str) -> click.Command:
 
     importlib.import_module(f"tcprobe.ask.{name.replace('-', '_')}")
     return COMMANDS[name]
+
+
+def function(name: str) -> Callable[..., Any]:
+    """The Python function of a question."""
+    from tcprobe.question.declare import QUESTIONS
+
+    load(name)
+    return QUESTIONS[name]

@@ -8,18 +8,20 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, signature
 from itertools import islice
 from numbers import Real
 from pathlib import Path
-from typing import Any, ParamSpec, SupportsIndex, TypeVar
+from types import NoneType
+from typing import Any, Literal, ParamSpec, SupportsIndex, TypeVar, get_args, get_origin
 
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import Arch
 from tcprobe.layout import swizzle as spelling
 from tcprobe.layout.swizzle import Swizzle
@@ -42,7 +44,7 @@ def checked(answering: Callable[Arguments, Answer]) -> Callable[Arguments, Answe
     """
     parameters = signature(answering)
     checks = {
-        name: check_of(str(parameter.annotation))
+        name: check_of(parameter.annotation)
         for name, parameter in parameters.parameters.items()
         if name != "self" and parameter.kind is not Parameter.VAR_KEYWORD
     }
@@ -58,11 +60,17 @@ def checked(answering: Callable[Arguments, Answer]) -> Callable[Arguments, Answe
     return checking
 
 
-def check_of(annotation: str) -> Callable[[str, Any], Any]:
-    """The check of an annotation; one with `| None` lets None through."""
-    plain = annotation.removesuffix(" | None")
-    check = CHECKS[plain]
-    return check if plain == annotation else lambda name, value: None if value is None else check(name, value)
+def check_of(annotation: Any) -> Callable[[str, Any], Any]:
+    """The check of an annotation, a text or a type, maybe with an option; one with `| None` lets None through."""
+    hint = get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
+    if isinstance(hint, str):
+        plain: Any = hint.removesuffix(" | None")
+    else:
+        kinds = () if get_origin(hint) is Literal else get_args(hint)
+        plain = functools.reduce(operator.or_, [kind for kind in kinds if kind is not NoneType]) if kinds else hint
+    choices = get_args(plain) if get_origin(plain) is Literal else ()
+    check = partial(_choice, choices) if choices else CHECKS[NAMES_OF_TYPES.get(plain, str(plain))]
+    return check if plain == hint else lambda name, value: None if value is None else check(name, value)
 
 
 def _shown(python_value: object) -> str:
@@ -187,6 +195,11 @@ def _number(name: str, python_number: Any) -> Any:
     raise UsageError(f"`{name}` {_shown(python_number)} is neither a number nor a text.")
 
 
+def _choice(choices: Sequence[str], name: str, python_value: Any) -> Any:
+    check_choice(name, word(name, python_value), choices)
+    return python_value
+
+
 def _as_is(_: str, python_value: Any) -> Any:
     """What its function checks itself."""
     return python_value
@@ -200,6 +213,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "ArchName": _arch,
     "PlaceName": _place,
     "str | Cell": _named,
+    "str | tcprobe.store.cell.Cell": _named,
     "str | float": _number,
     "Sizes": lambda name, value: value if isinstance(value, str) else sizes(name, value),
     "TypeName": lambda _, value: element_type(value),
@@ -208,4 +222,16 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
         value if isinstance(value, str) else addresses(name, value)
     ),
     "str | NDArray[np.int64]": _as_is,
+}
+NAMES_OF_TYPES: dict[Any, str] = {
+    str: "str",
+    int: "int",
+    bool: "bool",
+    Path: "Path",
+    ArchName: "ArchName",
+    PlaceName: "PlaceName",
+    Sizes: "Sizes",
+    object: "TypeName",
+    str | Sequence[str]: "str | Sequence[str]",
+    str | Sequence[SupportsIndex | None]: "str | Sequence[SupportsIndex | None]",
 }

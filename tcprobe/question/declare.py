@@ -17,7 +17,7 @@ prints it; options that printing alone needs are parameters of that function. Mo
 `from __future__ import annotations`, so that annotations are values.
 
 What excludes what is checked by the function alone. Its errors name parameters in backticks; the command line says the
-options instead, which it knows by the same names.
+options instead, which it knows by the same names. What a docstring says below a form feed is for Python alone.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import click
 
 from tcprobe.question import naming
+from tcprobe.question.grouping import Suggesting
 from tcprobe.question.options import Given, Number, fragment_names
 from tcprobe.text import message
 
@@ -89,12 +90,25 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
+def group(name: str, *, short: str, text: str) -> click.Group:
+    """A command that has others below it, those of questions whose `command` is `of` it; `text` is its help."""
+    COMMANDS[name] = made = Suggesting(name, help=text, short_help=short)
+    return made
+
+
 def command(
-    question: Answering, *, short: str, name: str = "", cls: type[click.Command] = click.Command
+    question: Answering,
+    *,
+    short: str,
+    name: str = "",
+    of: click.Group | None = None,
+    cls: type[click.Command] = click.Command,
+    asks: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None,
 ) -> Callable[[Answering], click.Command]:
     """The command of a question: options from its signature and from that of the decorated function, which prints.
 
-    That one may take parameters of the question too, by their names alone.
+    That one may take parameters of the question too, by their names alone. With `asks` the question is asked several
+    times, with the arguments that it makes of all that was typed; what prints then gets a list of answers.
     """
 
     def from_printer(printer: Answering) -> click.Command:
@@ -105,7 +119,8 @@ def command(
 
         def run(**values: Any) -> None:
             with listening(lambda text: click.echo(message(text), err=True)):
-                answer = question(**{each[0].name: values[each[0].name] for each in asked if each[0].name in values})
+                given = {each[0].name: values[each[0].name] for each in asked if each[0].name in values}
+                answer = [question(**arguments) for arguments in asks(values)] if asks else question(**given)
                 printer(answer, **{key: values[key] for key in shown if key in values})
 
         if words is not None:
@@ -115,16 +130,20 @@ def command(
             name or question.__name__.rstrip("_").replace("_", "-"),
             params=sorted(parameters, key=_is_common),
             callback=run,
-            help=inspect.getdoc(question),
+            help=(inspect.getdoc(question) or "").partition("\f")[0].rstrip(),
             short_help=short,
         )
-        COMMANDS[str(made.name)], QUESTIONS[str(made.name)] = made, question
+        if of is not None:
+            of.add_command(made)
+        path = f"{of.name} {made.name}" if of else str(made.name)
+        COMMANDS[path], QUESTIONS[path] = made, question
         return made
 
     return from_printer
 
 
-COMMON = ("arch", "results", "only", "as_json")  # options that every question has come last
+# options that many questions have come last
+COMMON = ("output", "function", "namespace", "arch", "results", "only", "as_json")
 
 
 def _is_common(parameter: click.Parameter) -> int:
@@ -155,10 +174,9 @@ def _click_parameter(parameter: inspect.Parameter, declared: Option | NameWords,
         show_default=declared.shown,
         metavar=declared.metavar,
         type=None if is_flag else reads,
-        is_flag=is_flag,
+        is_flag=is_flag or None,  # False would let the value be left out
         multiple=declared.multiple,
-        default=parameter.default if parameter.default is not parameter.empty else None,
-        required=parameter.default is parameter.empty,
+        **({"required": True} if parameter.default is parameter.empty else {"default": parameter.default}),
     )
 
 

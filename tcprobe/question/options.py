@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -247,6 +247,14 @@ class SwizzleType(click.ParamType["SwizzleName"]):
             self.fail(str(error), param, ctx)
 
 
+class SwizzleText(SwizzleType):
+    """A swizzle in any spelling, as the text of its one spelling."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text."""
+        return str(super().convert(value, param, ctx))
+
+
 class MapSwizzle(click.ParamType[str]):
     """A tensor map's mode: a swizzle in any spelling, or one with atoms of 32 or 64 bytes."""
 
@@ -288,33 +296,3 @@ class ElementType(Given):
         from tcprobe.layout import swizzle as spelling
 
         return spelling.type_named(super().convert(value, param, ctx))
-
-
-class PlaceRequest(TypedDict):
-    """Where a tile lies in shared memory."""
-
-    placed: str | None
-    swizzle: SwizzleName | None
-
-
-PLACE = click.option(
-    "--shared",
-    "placed",
-    type=Given(),
-    metavar="PLACE",
-    help="Layout of lines: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
-    "the boxes of that mode, or sw:B,M,S of byte offsets.",
-)
-SWIZZLE = click.option(
-    "--swizzle", type=SwizzleType(), help="Instead of --shared: none, 32, 64, 128 (SWIZZLE_128B), or 3,4,3 (sw:3,4,3)."
-)
-
-
-def place_text(place_request: PlaceRequest) -> str:
-    """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
-    from tcprobe.layout import swizzle as spelling
-
-    if place_request["placed"] is not None and place_request["swizzle"] is not None:
-        raise UsageError("--shared and --swizzle set the same thing: remove one of them.")
-    text = str(place_request["placed"] or place_request["swizzle"] or "plain")
-    return str(spelling.swizzle_named(text)) if spelling.is_swizzle(text) else text

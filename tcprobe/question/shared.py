@@ -3,13 +3,14 @@
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import click
 
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch as named
 from tcprobe.question import options, wrapping
-from tcprobe.question.arguments import ArchName, arch_name, word
+from tcprobe.question.arguments import ArchName, PlaceName, Sizes, arch_name, place, sizes, word
 from tcprobe.question.declare import Option, note
 from tcprobe.question.options import Given, Named
 from tcprobe.store.cell import Cell
@@ -36,6 +37,42 @@ OutputOption = Annotated[
     Path | None,
     Option("--output", "File for the code.", reads=options.Output(path_type=Path, dir_okay=False), letter="-o"),
 ]
+GlobalOption = Annotated[
+    Literal["row", "col"] | None,
+    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row"),
+]
+SharedOption = Annotated[
+    PlaceName | None,
+    Option(
+        "--shared",
+        "Layout of lines: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
+        "the boxes of that mode, or sw:B,M,S of byte offsets.",
+        "PLACE",
+        Given(),
+    ),
+]
+SwizzleOption = Annotated[
+    PlaceName | None,
+    Option(
+        "--swizzle",
+        "Instead of --shared: none, 32, 64, 128 (SWIZZLE_128B), or 3,4,3 (sw:3,4,3).",
+        reads=options.SwizzleText(),
+    ),
+]
+
+
+def place_of(placed: PlaceName | None, swizzle: PlaceName | None) -> str:
+    """Where a tile lies, by one of two parameters, a swizzle in its one spelling; plain without both."""
+    if placed is not None and swizzle is not None:
+        raise UsageError("`placed` and `swizzle` set the same thing: remove one of them.")
+    return place(next((each for each in (placed, swizzle) if each is not None), "plain"))
+
+
+def tile_text(tile: Sizes) -> str:
+    """ROWSxCOLS of a tile, as text or numbers; a text that is none stays as it is."""
+    if isinstance(tile, str) and "," not in tile:
+        return tile
+    return "x".join(map(str, sizes("tile", tile, 2)))
 
 
 def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
@@ -43,6 +80,8 @@ def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
     from tcprobe.store import names
 
     if isinstance(name, Cell):
+        if arch is not None and named(arch_name(arch) or "").name != name.arch:
+            raise UsageError(f"the table is that of {name.arch}: give `arch` with a name, or not at all.")
         return name
     cell, remark = names.find_cell(word("name", name), arch_name(arch), folders)
     note(remark)
@@ -56,14 +95,18 @@ def print_answer(
     output: Path | None = None,
     function: str | None = None,
     namespace: str | None = None,
+    source: str = "code",
 ) -> None:
-    """Print an answer: its JSON, its code where that is asked for or has a file to go to, or else its words."""
+    """Print an answer: its JSON, its code where that is asked for or has a file to go to, or else its words.
+
+    `source` names the answer's property that has the code.
+    """
     if as_json and (code or output):
         raise UsageError("`as_json` cannot be combined with `code` or `output`.")
     if not (code or output) and (function or namespace):
         raise UsageError("`function` and `namespace` are for code: give `code` or `output` too.")
     if code or output:
-        print_code(answer.code, output, function, namespace)
+        print_code(getattr(answer, source), output, function, namespace)
     elif as_json:
         click.echo(json.dumps(answer.to_json()))
     else:

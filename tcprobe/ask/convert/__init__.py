@@ -1,260 +1,181 @@
-"""From one fragment to another that holds the same matrix: what has to move between registers and lanes, and the code.
+"""`convert`: from one fragment to another that holds the same matrix, or through stmatrix into shared memory.
 
-    units, band, words        what has to move, and words for it
-    plan, route, schedule     the moves
-    permute                   another order of k
-    casts, cuda, header       the code
-    stmatrix, store_code      into shared memory
-
->>> from tcprobe.ask.convert import convert
->>> from tcprobe.store.cell import load
->>> d = load("mma.m16n8k16.row.col.f32.f16.f16.f32.d")
->>> a = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
->>> found = convert(d, a)      # P = Q K of flash attention, as the A operand of P V
->>> found.summary, found.costs
-('registers renamed: every lane already holds what it needs', {'cvt': 4})
-
-Fragments are repeated as tiles until both cover the same matrix: two 16 x 8 accumulators make one 16 x 16 A.
+moves         what has to move between registers and lanes, and the operations that move it
+code          casts between types, the CUDA of a plan, headers
+conversion    the answer for two fragments
+stmatrix      the answer for a tile in shared memory
 """
 
-from __future__ import annotations
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+import click
 
-from tcprobe.ask.convert.band import band
-from tcprobe.ask.convert.casts import Cast, cast
-from tcprobe.ask.convert.cuda import NAME, source
-from tcprobe.ask.convert.permute import k_order
-from tcprobe.ask.convert.plan import Movmatrix, Pack, Plan, Shuffle
-from tcprobe.ask.convert.route import route
-from tcprobe.ask.convert.units import Tiling, UnmovableError, tiling
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, moves_cost, together
-from tcprobe.errors import UsageError, answer_or_none
-from tcprobe.fit import fitted
-from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.names import search
-from tcprobe.isa.operand import Role
-from tcprobe.layout.table import Table
-from tcprobe.store.acceptance import require_fit
-from tcprobe.store.cell import Cell, sources
-from tcprobe.store.cell import cell as cell_of
-from tcprobe.text import Described
+from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.arguments import TypeName, checked
+from tcprobe.question.declare import NameWords, Option, command
+from tcprobe.question.options import ElementType, Given, Output, is_redirected
+from tcprobe.question.shared import (
+    JsonOption,
+    OneArch,
+    OnlyOption,
+    ResultsOption,
+    SharedOption,
+    SwizzleOption,
+    find_cell,
+    place_of,
+)
+from tcprobe.store.cell import Cell
+from tcprobe.store.choose import layers
 
-TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
-NOTHING = "nothing to do: the registers are the same"
-RENAMED = "registers renamed: every lane already holds what it needs"
-MOVMATRIX = "lanes exchanged by movmatrix"
-QUAD = "lanes exchanged within a quad"
-WARP = "lanes exchanged across the warp"
-MANY = 64  # from so many selects on, shared memory may be cheaper
-SHARED = "not possible by moving registers within a warp: use shared memory"
+if TYPE_CHECKING:
+    from tcprobe.ask.convert.conversion import Conversion
+    from tcprobe.ask.convert.stmatrix import StorePlan
 
 
-@dataclass(frozen=True, repr=False)
-class Conversion(Described):
-    """`summary` in words; `plan` and the CUDA `code`, both None where it is not possible, and why in `reason`.
+@checked
+def convert(
+    from_: Annotated[str | Cell, NameWords("FROM TO [FROM TO]...", "pairs", "one")],
+    into: str | Cell,
+    *,
+    transpose: Annotated[bool, Option("--transpose", "TO holds the transpose of the matrix.")] = False,
+    permute_k: Annotated[
+        bool,
+        Option(
+            "--permute-k",
+            "Reorder k of TO so that lanes exchange nothing; the answer has the order, and how to load the other "
+            "factor.",
+        ),
+    ] = False,
+    function: Annotated[
+        str | None,
+        Option("--name", "Name of the function; give it once for each FROM TO.", "NAME", Given(), multiple=True),
+    ] = None,
+    kind: Annotated[
+        TypeName | None,
+        Option("--type", "With stmatrix: type of the elements in memory: bf16, s8.", "TYPE", ElementType()),
+    ] = None,
+    register_type: Annotated[
+        TypeName | None,
+        Option("--as", "With tcgen05.ld as FROM: type of its words, f32 or s32.", "TYPE", ElementType()),
+    ] = None,
+    contiguous: Annotated[
+        Literal["row", "col"] | None, Option("--global", "With stmatrix: what is contiguous in memory.")
+    ] = None,
+    placed: SharedOption = None,
+    swizzle: SwizzleOption = None,
+    arch: OneArch = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> "Conversion | StorePlan":
+    """Turn fragments FROM into fragments TO that hold the same matrix: what has to move, what it costs, the code.
 
-    `costs` counts instructions a lane: shuffle, movmatrix, cvt, prmt, select. `fewest` says that no scheme that moves
-    32-bit words needs fewer shuffles.
+    For example an accumulator into the A operand of the next multiply, or the result of tcgen05.ld (--as f32). Both
+    sides are repeated as tiles until they cover the same matrix. TO may be stmatrix, stmatrix.x4 or stmatrix.x2.trans,
+    which store into shared memory, with the address of every lane (--type, --global, --shared). With -o, or where the
+    output is not a terminal, the code is a complete header and the explanation goes to stderr.
+    \f
+    `register_type` is the type of what tcgen05.ld gave, such as f32. `into` may be stmatrix: elements of type `kind`,
+    `contiguous` row or col, lines `placed` as for `banks`. `function` names the code's.
     """
+    from tcprobe.ask.convert.conversion import plan_conversion, with_register_type
+    from tcprobe.ask.convert.stmatrix import StoreOptions, is_store, plan_store_code
+    from tcprobe.code.names import FUNCTION, require_legal
 
-    prints_code = True
-
-    tiling: Tiling
-    summary: str
-    plan: Plan | None
-    code: str | None
-    costs: dict[str, int]
-    fewest: bool = False
-    reason: str | None = None
-
-    @property
-    def in_words(self) -> Iterator[str]:
-        """What is tiled how, what has to move, what it costs, and the tables that it rests on."""
-        from tcprobe.ask.convert import words
-
-        yield from words.about(self)
-        yield from words.rests_on(self)
-
-    @cached_property
-    def permuted(self) -> Conversion | None:
-        """The same with k in an order in which lanes exchange nothing, where they do here and there is one."""
-        t = self.tiling
-        if t.order or {"shuffle", "movmatrix"}.isdisjoint(self.costs) or t.target.fragment.role is not Role.FACTOR:
-            return None
-        return answer_or_none(lambda: convert_tiling(replace(t, order=k_order(t))))
-
-    @property
-    def words(self) -> str:
-        """What it costs a lane."""
-        return ", ".join(f"{n} {name}" for name, n in self.costs.items()) or "no instruction"
-
-    @property
-    def cycles(self) -> PlanCycles:
-        """What its moves between lanes cost; conversions, prmt and selects are not measured."""
-        costs_on = MeasuredCosts(self.tiling.source.arch, self.tiling.source.layers)
-        moved = [moves_cost(TIMED[name], n, costs_on) for name, n in self.costs.items() if name in TIMED]
-        return together(moved).lacking(*(name for name in self.costs if name not in TIMED))
-
-    @property
-    def fills(self) -> str:
-        """How many target tiles a source tile fills, in words; nothing where it is one, or less."""
-        t = self.tiling
-        count = t.target_tiles // t.source_tiles
-        return f"each {t.source.fragment.id} fills {count} of {t.target.fragment.id}" if count > 1 else ""
-
-    @cached_property
-    def load(self) -> dict[str, object] | None:
-        """How the other factor is loaded where k is in an order: of its slot (lane, i), row and col of the matrix."""
-        other = other_factor(self.tiling) if self.tiling.order else None
-        if other is None:
-            return None
-        formulas = fitted(other[1]).formulas
-        return {"id": other[0].fragment.id, **{name: f and str(f) for name, f in formulas.items()}}
-
-    def to_json(self) -> dict[str, object]:
-        """Plain data."""
-        from tcprobe.ask.confidence import least
-
-        t = self.tiling
-        return {
-            "from": {"id": t.source.fragment.id, "tiles": t.source_tiles, "evidence": t.source.evidence},
-            "to": {"id": t.target.fragment.id, "tiles": t.target_tiles, "evidence": t.target.evidence},
-            "source": sources((t.source, t.target)),
-            "confidence": least((t.source, t.target)).to_json(),
-            "arch": t.source.arch,
-            "rows": t.rows,
-            "cols": t.cols,
-            "transpose": t.transpose,
-            "summary": self.summary,
-            "costs": self.costs,
-            "cycles": self.cycles.to_json(),
-            "fewest_shuffles": self.fewest,
-            "reason": self.reason,
-            "code": self.code,
-            "k_order": list(t.order) or None,
-            "load": self.load,
-        }
-
-
-def convert(from_: Cell, to: Cell, transpose: bool = False, permute_k: bool = False, name: str = NAME) -> Conversion:
-    """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
-
-    With `permute_k` k of the factor `to` is put in an order that spares all exchange; `name` is the function's. Of a
-    warpgroup's fragments each warp converts the band of rows that it holds (`band`).
-
-    What ldmatrix loaded is a matrix in memory whose rows are those of A, or the columns of B; with .trans they are k.
-
-    UsageError where one is of no multiply and not loaded by ldmatrix or tcgen05.ld, the two are on different archs, no
-    conversion of their types is known, a warp holds several products in one of them, or a table is not a whole
-    fragment's.
-    """
-    loaded = _is_loaded(from_, to)
-    for cell in (to,) if loaded else (from_, to):
-        require_matrix(cell)
-    if loaded:
-        transpose ^= (to.fragment.operand == "b") != (".trans." in from_.fragment.instruction)
-    if transpose and WARPGROUP in (from_.fragment.threads, to.fragment.threads):
-        raise UsageError("transposing a warpgroup's matrix moves elements between warps: use shared memory.")
-    from_, to = band(from_), band(to)
-    if from_.arch != to.arch:
-        raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: choose one.")
-    tiles = tiling(from_, to, transpose)
-    if permute_k:
-        tiles = replace(tiles, order=k_order(tiles))
-    return convert_tiling(tiles, name)
-
-
-def convert_tiling(tiles: Tiling, name: str = NAME) -> Conversion:
-    """The conversion of a tiling; UsageError where no instruction converts the types."""
-    source_, target = tiles.source.fragment, tiles.target.fragment
-    device = arch.arch(tiles.source.arch)
-    kind = cast(source_, target, device)
-    try:
-        plan = route(tiles, kind, movmatrix=device.number >= 75)  # PTX ISA 9.1, section 9.7.14.5.17
-    except UnmovableError as error:
-        return Conversion(tiles, SHARED, None, None, {}, reason=str(error))
-    costs = _costs(plan, kind)
-    reason = "shared memory is probably cheaper" if costs.get("select", 0) > MANY else None
-    return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
-
-
-def _is_loaded(from_: Cell, to: Cell) -> bool:
-    """Whether a factor is made of what ldmatrix loaded."""
-    return (from_.fragment.family, from_.fragment.operand) == ("ldmatrix", "d") and to.fragment.role is Role.FACTOR
-
-
-def require_matrix(cell: Cell) -> None:
-    """UsageError for what holds no whole matrix of a multiply: moves, metadata, scales, and A of a sparse multiply."""
-    fragment = cell.fragment
-    row = inventory.instructions().get(fragment.experiment)
-    if row and not row.multiplies and fragment.family != "tcgen05":
-        raise search.no_multiply(row)
-    if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
-        contents = {Role.METADATA: "index fields", Role.SCALE: "scales"}
-        what = contents.get(fragment.role, "what is stored of a sparse matrix")
-        raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
-    require_fit(fragment, cell.table)
-
-
-def with_register_type(cell: Cell, kind: str | None) -> Cell:
-    """A cell whose registers, which a move of tensor memory leaves without a type, hold elements of `kind`.
-
-    UsageError where such registers get no type, or one of another size; where others get a type at all.
-    """
-    fragment = cell.fragment
-    if fragment.family != "tcgen05":
-        if kind is not None:
-            raise UsageError(f"`typed` is for registers of tcgen05.ld and .st; {fragment.id} holds {fragment.type}.")
-        return cell
-    if kind is None or dtype(kind).bits != fragment.slot_bits:
+    folders = layers(results, only)
+    source = find_cell(from_, arch, folders)
+    name = require_legal(function or "convert", FUNCTION)
+    source = with_register_type(source, None if register_type is None else str(register_type))
+    if isinstance(into, str) and is_store(into):
+        if transpose or permute_k:
+            raise UsageError(
+                "`transpose` and `permute_k` do not apply to stmatrix; choose the contiguous side with `contiguous`."
+            )
+        in_memory, shared = None if kind is None else str(kind), place_of(placed, swizzle)
+        return plan_store_code(source, StoreOptions(into, in_memory, contiguous or "row", shared), name)
+    if (kind, contiguous, placed, swizzle) != (None, None, None, None):
         raise UsageError(
-            f"{fragment.id} holds words of {fragment.slot_bits} bits: give their type, `typed` f32 or `typed` s32."
+            "`kind`, `contiguous`, `placed` and `swizzle` need stmatrix as TO, which stores into shared memory."
         )
-    return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
+    return plan_conversion(source, find_cell(into, source.arch, folders), transpose, permute_k, name)
 
 
-def _summary(plan: Plan, cast: Cast) -> str:
-    shuffles = [op for op in plan.ops if isinstance(op, Shuffle)]
-    if any(s // 4 != lane // 4 for op in shuffles for lane, s in enumerate(op.lanes)):
-        return WARP
-    if shuffles:
-        return QUAD
-    if any(isinstance(op, Movmatrix) for op in plan.ops):
-        return MOVMATRIX
-    return NOTHING if cast.name == "bits" and plan.identity else RENAMED
+def _asks(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The arguments of each FROM TO, with names of functions where none are given.
 
-
-def _costs(plan: Plan, cast: Cast) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for op in plan.ops:
-        counts.update(op.cost(cast))
-    if cast.pair:  # a pair that several words need is converted once
-        counts["cvt"] = len({pair for op in plan.ops if isinstance(op, Pack) for pair in op.pairs} - {(None, None)})
-    if cast.unit:  # so is a byte
-        counts["cvt"] = len({place for op in plan.ops if isinstance(op, Pack) for place in op.places} - {None})
-    return {name: counts[name] for name in ("shuffle", "movmatrix", "cvt", "prmt", "select") if counts[name]}
-
-
-def other_factor(tiling: Tiling) -> tuple[Cell, Table] | None:
-    """The other factor of the target's multiply, and its table where k is in the order.
-
-    None where it is in no register (B of a warpgroup), where metadata choose its k (sparse A), and where the order is
-    not that of one multiply.
+    Such a name is `convert`, or in a file A_to_B with the options that change it.
     """
-    fragment = tiling.target.fragment
-    row = inventory.instructions().get(fragment.experiment)
-    if row is None or len(tiling.order) != row.shape.k or row.metadata:
-        return None
-    factor = next((f for f in row.factors if f.id != fragment.id), None)
-    if factor is None:
-        return None
-    other = cell_of(factor, tiling.target.arch, tiling.target.layers)
-    name = "row" if factor.operand == "b" else "col"
-    changed = tuple(None if k is None else tiling.order[k] for k in other.table.values[name])
-    return other, other.table.with_values({**other.table.values, name: changed})
+    from tcprobe.code.names import identifier
+
+    layers(values["results"], values["only"])
+    names, functions = values["from_"], values["function"]
+    pairs = list(zip(names[::2], names[1::2], strict=False))
+    if len(names) % 2 or (functions and len(functions) != len(pairs)):
+        counts = f"{len(names)} fragment{'s' * (len(names) > 1)}"
+        counts += f" and {len(functions)} --name" if functions else ""
+        raise UsageError(f"{counts}: each FROM needs a TO, and either every pair has a --name or none has.")
+    if not functions and not values["output"] and len(pairs) == 1:
+        functions = ["convert"]
+    elif not functions:
+        options = (values["kind"], values["contiguous"], place_of(values["placed"], values["swizzle"]))
+        ways = ["transposed"] * values["transpose"] + ["permuted_k"] * values["permute_k"]
+        how = [*ways, *(value for value in options if value not in (None, "row", "plain"))]
+        functions = [identifier("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
+    shared = {key: value for key, value in values.items() if key not in ("output", "namespace", "as_json")}
+    return [
+        {**shared, "from_": a, "into": b, "function": function}
+        for (a, b), function in zip(pairs, functions, strict=True)
+    ]
+
+
+@command(convert, short="From one fragment to another: moves, cost, code.", asks=_asks)
+def print_conversions(
+    found: "list[Conversion | StorePlan]",
+    *,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "Write a complete header to this file.",
+            reads=Output(path_type=Path, dir_okay=False),
+            letter="-o",
+        ),
+    ] = None,
+    namespace: Annotated[str | None, Option("--namespace", "Namespace of the functions in a header.", "NS")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """What moves, the code, what it rests on; the words on stderr where the code is a header; or JSON."""
+    from tcprobe.ask.convert.code import header
+    from tcprobe.ask.convert.stmatrix import StorePlan
+    from tcprobe.system import files
+
+    aside = not as_json and (output is not None or is_redirected())
+    conversions = []
+    for answer in found:
+        placed = _in_namespace(answer, namespace)
+        conversions.append(answer.conversion if isinstance(answer, StorePlan) else answer)
+        if as_json:
+            click.echo(json.dumps(placed.to_json()))
+            continue
+        wrapping.lines(placed.about, placed.cell.fragment.id if isinstance(placed, StorePlan) else "", aside)
+        if placed.code and not aside:
+            click.echo(f"\n{placed.code}\n")
+        wrapping.lines(placed.rests_on, err=aside)
+    if output is not None:
+        files.write(output, header(conversions, namespace or "").encode())
+    elif aside:
+        click.echo(header(conversions, namespace or ""), nl=False)
+
+
+def _in_namespace(answer: "Conversion | StorePlan", namespace: str | None) -> "Conversion | StorePlan":
+    """The answer with its code in a namespace; UsageError if it is not one."""
+    from tcprobe.ask.convert.stmatrix import StorePlan
+    from tcprobe.code.names import in_namespace
+
+    conversion = answer.conversion if isinstance(answer, StorePlan) else answer
+    code = in_namespace(conversion.code or "", namespace)
+    placed = replace(conversion, code=code if conversion.code else None)
+    return replace(answer, conversion=placed) if isinstance(answer, StorePlan) else placed

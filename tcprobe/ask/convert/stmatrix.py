@@ -22,15 +22,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.accesses import Shared, Tile, bits_of, parse_shared
+from tcprobe.ask.banks.patterns import rules_for
+from tcprobe.ask.banks.tiles import ideal
 from tcprobe.ask.confidence import least
-from tcprobe.ask.convert import Conversion, convert_tiling, require_matrix
-from tcprobe.ask.convert.band import band
-from tcprobe.ask.convert.units import tiling
+from tcprobe.ask.confidence import line as confidence_line
+from tcprobe.ask.convert.code import NAME, cast, parameter
+from tcprobe.ask.convert.conversion import Conversion, convert_tiling, require_matrix
+from tcprobe.ask.convert.moves import band, tiling
 from tcprobe.ask.path.formula import AddressText, address
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
-from tcprobe.ask.tile import Shared, Tile, bits_of, parse_shared
-from tcprobe.ask.tile_cost import ideal
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
+from tcprobe.code.cuda import fragment_title, holder, of_holder, origin, origin_of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
@@ -43,7 +45,7 @@ from tcprobe.layout.banks import IDLE, Judge
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import Cell, sources
 from tcprobe.store.cell import cell as cell_of
-from tcprobe.text import Described
+from tcprobe.text import Described, Whole, comment
 from tcprobe.values import Json
 
 COUNTS = (4, 2, 1)
@@ -107,10 +109,36 @@ class StorePlan(Described):
     @property
     def in_words(self) -> Iterator[str]:
         """The tile, what happens in registers, the addresses, and what it rests on."""
-        from tcprobe.ask.convert import words
+        yield from self.about
+        yield from self.rests_on
 
-        yield from words.about_stored(self)
-        yield from words.stored_rests_on(self)
+    @property
+    def about(self) -> Iterator[str]:
+        """The tile in shared memory, what happens in registers, and the addresses."""
+        tile, shared, threads = self.tile, self.shared, self.cell.fragment.threads
+        yield fragment_title(self.cell)
+        yield (
+            f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
+            f"{shared.words(tile).removeprefix('lines ')}, {shared}: {shared.bytes(tile)} bytes, "
+            f"start aligned to {self.alignment}"
+        )
+        yield f"{self.conversion.summary}; per lane: {self.conversion.words}"
+        wavefronts = f"{self.wavefronts} wavefronts for all warps, ideal {self.ideal}"
+        yield f"{len(self.addresses)} x {self.ptx}: {wavefronts}"
+        yield from (f"cycles, {text}" for text in cycle_lines({self.access: self.cycles}))
+        formula = of_holder(str(self.formula), threads) if self.formula else "no closed form"
+        yield Whole(f"  byte of {holder(threads)} 0 to {threads - 1}: {formula}")
+        yield "  issue, warp: bytes of its lanes"
+        for issue, addresses in enumerate(self.addresses.tolist()):
+            for warp in range(len(addresses) // WARP):
+                active = [str(byte) for byte in addresses[WARP * warp : WARP * (warp + 1)] if byte >= 0]
+                yield Whole(f"  {issue:3} {warp}: {' '.join(active)}")
+
+    @property
+    def rests_on(self) -> Iterator[str]:
+        """What the way of a tile to shared memory rests on, and how sure its table is."""
+        yield from map(origin_of_tables, self.evidence)
+        yield confidence_line(least([self.cell]))
 
     @property
     def code(self) -> str:
@@ -341,3 +369,49 @@ def _origin(issue: int, matrix_block: MatrixBlock, tile: Tile) -> tuple[int, int
     else:
         right, down = divmod(issue, tile.lines // matrix_block.lines)
     return down * matrix_block.lines, right * matrix_block.width
+
+
+def plan_store_code(cell: Cell, store_options: StoreOptions, name: str = NAME) -> StorePlan:
+    """As `plan_store`, with the code of `name`(shared, lane, from), which calls that of the registers.
+
+    UsageError as there, and where the addresses have no closed form.
+    """
+    store = plan_store(cell, store_options, name)
+    text = "\n".join([str(store.conversion.code), "", *_function(store, name)])
+    return replace(store, conversion=replace(store.conversion, code=text))
+
+
+def _function(store: StorePlan, name: str) -> Iterator[str]:
+    tiles, registers = store.conversion.tiling, store.conversion.tiling.target.fragment.registers
+    kind = cast(tiles.source.fragment, tiles.target.fragment, arch.arch(store.cell.arch))
+    word, from_parameter = parameter(tiles, kind)
+    tile, issues = store.tile, len(store.addresses)
+    what = f"{store.cell.fragment.id} into {tile.rows} x {tile.cols} of {tile.type} in shared memory"
+    yield comment(f"/// {what}, {tile.contiguous}s contiguous,")
+    cut = f", lines cut into blocks of {store.shared.block} bytes" if store.shared.block else ""
+    yield f"/// {store.shared.pitch(tile)} bytes apart, {store.shared}{cut}. `shared`: the tile's address in the shared"
+    threads = store.cell.fragment.threads
+    thread = holder(threads)
+    yield f"/// window, a multiple of {store.alignment}; {thread}: 0 to {threads - 1}, of whole warps;"
+    yield f"/// `from`: the registers, {origin(store.cell)}."
+    yield f"__device__ inline void {name}(unsigned shared, unsigned {thread}, {from_parameter}) {{"
+    yield f"  {word} to[{issues}][{registers}];"
+    yield f"  {name}_registers(from, to);"
+    yield "#pragma unroll"
+    yield f"  for (unsigned issue = 0; issue < {issues}; ++issue) {{"
+    yield from (f"    {of_holder(line, threads)}" for line in _address(store))
+    places = ", ".join(f"%{j + 1}" for j in range(registers))
+    inputs = ", ".join(f'"r"(to[issue][{j}])' for j in range(registers))
+    yield f'    asm volatile("{store.ptx} [%0], {{{places}}};" : : "r"(address), {inputs} : "memory");'
+    yield from ("  }", "}")
+
+
+def _address(store: StorePlan) -> Iterator[str]:
+    """The statements that compute a lane's address."""
+    if store.formula is None:
+        raise UsageError(f"{store.access}: the addresses have no closed form, so there is no code.", "no code")
+    linear = store.formula.linear
+    if store.formula.swizzle:
+        yield f"const unsigned linear = {linear};"
+        linear = f"linear ^ (linear {store.formula.swizzle})"
+    yield f"const unsigned address = shared + ({linear});"

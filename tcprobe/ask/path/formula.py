@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.tile import BMS
+from tcprobe.ask.banks.accesses import BMS
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.formula import linear_formula
 from tcprobe.layout.arrays import Ints

@@ -3,7 +3,7 @@
 >>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
->>> from tcprobe.ask.path import PathOptions
+>>> from tcprobe.ask.path.plan import PathOptions
 >>> b = resolve("wgmma.m64n64k16.f32.bf16.bf16.b_smem").shared_operand
 >>> found = operand_path(b, alone(published()), PathOptions("64x64", "col", "SWIZZLE_128B", fill="tma"))
 >>> [step.instruction.split(".")[0] for step in found.steps], found.reads.issues()[1]
@@ -25,18 +25,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.bank_rules import rules_for
+from tcprobe.ask.banks.accesses import NONE, Shared, Tile, parse_shared, parse_tile
+from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.ask.descriptor import tile as shared_tile
-from tcprobe.ask.path import FILLERS, PathOptions
-from tcprobe.ask.path.answer import step_json
-from tcprobe.ask.path.memory import Memory
-from tcprobe.ask.path.nearest import MOST, hint
-from tcprobe.ask.path.progress import Advance
-from tcprobe.ask.path.request import FILLS, TileRequest
-from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, PathStep
+from tcprobe.ask.path.plan import (
+    FILLERS,
+    FILLS,
+    MOST,
+    Advance,
+    PathOptions,
+    TileRequest,
+    counts_table,
+    global_words,
+    hint,
+    step_json,
+    step_words,
+)
+from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, Memory, PathStep
 from tcprobe.ask.shared_operand import behind
-from tcprobe.ask.tile import NONE, Shared, Tile, parse_shared, parse_tile
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
@@ -45,7 +52,7 @@ from tcprobe.layout.descriptor import UNIT, Descriptor
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.tensor_maps import rests_on
-from tcprobe.text import Described
+from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
 READ = "wgmma"  # what --with may say: an operand in shared memory is read by its multiply alone
@@ -145,10 +152,46 @@ class OperandPlan(Described):
 
     @property
     def in_words(self) -> Iterator[str]:
-        """The tile, each step with its addresses, the order of what it moves, the k-loop, the proof."""
-        from tcprobe.ask.path import words
+        """The path of a tile to an operand behind a descriptor."""
+        request, tile, shared, smem_tile = self.request, self.request.tile, self.request.shared, self.request.smem_tile
+        descriptor, ahead = smem_tile.descriptor, self.advance
+        yield f"{global_words(request)}: major {smem_tile.major}"
+        yield (
+            f"in shared memory {shared}: {tile.line_bytes // shared.block} blocks of {shared.block} bytes of each "
+            f"of {tile.lines} lines, {shared.bytes(tile)} bytes, start aligned to {self.alignment}"
+        )
+        yield from counts_table(request, self.steps)
+        for step in self.steps:
+            yield from step_words(request, step)
+        yield (
+            f"  descriptor {descriptor.encode():#018x} | start address / 16: LBO {descriptor.lbo}, "
+            f"SBO {descriptor.sbo}, swizzle {descriptor.swizzle or 'none'}"
+        )
+        yield f"  LBO: {smem_tile.reasons['lbo']}"
+        yield f"  SBO: {smem_tile.reasons['sbo']}"
+        if self.blocks > 1:
+            starts = ", ".join(map(str, self.reads.starts[: self.blocks]))
+            yield f"  blocks of {smem_tile.block} lines: start address + {starts}"
+        yield (
+            f"k: {ahead.steps} steps along {ahead.axis}s of {ahead.issues} issues each, start address + "
+            f"{', '.join(map(str, ahead.shared))}; the next tile {ahead.global_} bytes further in global memory"
+        )
+        yield f"proven: every multiply finds all bytes of {len(self.reads.starts)} operands"
+        yield from map(escaped, self.evidence)
 
-        return words.to_shared_memory(self)
+    @property
+    def code(self) -> str:
+        """A CUDA header of it."""
+        from tcprobe.ask.path.code import operand_source
+
+        return operand_source(self)
+
+    @property
+    def cute(self) -> str:
+        """CuTe's text of it."""
+        from tcprobe.ask.path.code import operand_cute
+
+        return operand_cute(self)
 
     @property
     def steps(self) -> tuple[PathStep, ...]:
@@ -179,6 +222,35 @@ class OperandPlan(Described):
         beyond = extent * (request.ld_bytes if request.axis == request.tile.contiguous else request.tile.bits // 8)
         first = starts[:: self.blocks]
         return Advance(request.axis, len(first), self.blocks, "+", tuple(n - first[0] for n in first), beyond)
+
+    def to_json(self) -> Json:
+        """The whole answer as plain data."""
+        request, tile, smem_tile = self.request, self.request.tile, self.request.smem_tile
+        return {
+            "fragment": request.operand.id,
+            "arch": request.rules.for_arch,
+            "tile": [tile.rows, tile.cols],
+            "type": tile.type,
+            "global": tile.contiguous,
+            "ld": request.ld,
+            "shared": str(request.shared),
+            "pitch": request.shared.pitch(tile),
+            "block": request.shared.block,
+            "bytes": request.shared.bytes(tile),
+            "alignment": self.alignment,
+            "fill": request.fill,
+            "fragments": len(self.reads.starts),
+            "registers": 0,
+            "major": smem_tile.major,
+            "descriptor": f"{smem_tile.descriptor.encode():#018x}",
+            "reasons": smem_tile.reasons,
+            "proven": True,
+            "steps": [step_json(request, self.transfer), step_json(request, self.reads)],
+            "k": self.advance.to_json(),
+            "evidence": self.evidence,
+            "confidence": request.rules.confidence.to_json(),
+            "rule": request.rules.to_json(),
+        }
 
 
 def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, name: str | None = None) -> OperandPlan:
@@ -300,33 +372,3 @@ def _reads(operand_request: OperandRequest, layers: Layers) -> DescriptorRead:
     return DescriptorRead(
         operand_request, corners, tuple(int(start) for start in starts), (f"{operand.id}: {lying.evidence}",)
     )
-
-
-def plan_json(plan: OperandPlan) -> Json:
-    """The whole answer as plain data."""
-    request, tile, smem_tile = plan.request, plan.request.tile, plan.request.smem_tile
-    return {
-        "fragment": request.operand.id,
-        "arch": request.rules.for_arch,
-        "tile": [tile.rows, tile.cols],
-        "type": tile.type,
-        "global": tile.contiguous,
-        "ld": request.ld,
-        "shared": str(request.shared),
-        "pitch": request.shared.pitch(tile),
-        "block": request.shared.block,
-        "bytes": request.shared.bytes(tile),
-        "alignment": plan.alignment,
-        "fill": request.fill,
-        "fragments": len(plan.reads.starts),
-        "registers": 0,
-        "major": smem_tile.major,
-        "descriptor": f"{smem_tile.descriptor.encode():#018x}",
-        "reasons": smem_tile.reasons,
-        "proven": True,
-        "steps": [step_json(request, plan.transfer), step_json(request, plan.reads)],
-        "k": plan.advance.to_json(),
-        "evidence": plan.evidence,
-        "confidence": request.rules.confidence.to_json(),
-        "rule": request.rules.to_json(),
-    }

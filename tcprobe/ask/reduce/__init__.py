@@ -1,114 +1,135 @@
-"""What a lane's elements come to by row or column: which slots combine, which exchanges follow, who has the result.
+"""`reduce`: an accumulator's elements combined by row or column, the results given back; elements masked and filled.
 
-    tile, plan             the elements of a lane, and the exchanges
-    code, softmax          the code
-    mask, condition,
-    number                 elements changed by their row and col
-
->>> from tcprobe.ask.reduce import reduce
->>> from tcprobe.store.cell import load
->>> found = reduce(load("mma.m16n8k16.row.col.f32.f16.f16.f32.d"), "row", "max")
->>> found.plan.groups, found.plan.shuffles, found.plan.back, found.plan.fewest
-(((0, 1), (2, 3)), 2, 1, True)
+reduction    which slots combine, which exchanges follow, who has the result; the code
+mask         conditions and values in row and col; elements changed by them
 """
 
-from __future__ import annotations
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import click
 
-from tcprobe.ask.reduce import softmax
-from tcprobe.ask.reduce.code import OPS, source
-from tcprobe.ask.reduce.plan import Scheme, plan
-from tcprobe.ask.reduce.tile import FragmentTile, fragment_tile, require_elements
-from tcprobe.code.cuda import fragment_title, origin
-from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.arguments import Sizes, checked
+from tcprobe.question.declare import NameWords, Option, command
+from tcprobe.question.options import Given, Output, is_redirected
+from tcprobe.question.shared import (
+    ArchOption,
+    JsonOption,
+    NameOption,
+    NamespaceOption,
+    OnlyOption,
+    ResultsOption,
+    find_cell,
+    tile_text,
+)
 from tcprobe.store.cell import Cell
-from tcprobe.text import Described, quoted
-from tcprobe.values import Json
+from tcprobe.store.choose import layers
 
-AXES = ("row", "col")
-SOFTMAX = "softmax"
-
-
-@dataclass(frozen=True, repr=False)
-class Reduction(Described):
-    """The plan of combining a fragment `over` rows or columns with `op`, and its CUDA `code`."""
-
-    prints_code = True
-
-    tile: FragmentTile
-    over: str
-    op: str
-    plan: Scheme
-    code: str
-
-    @property
-    def cell(self) -> Cell:
-        """The table of the fragment."""
-        return self.tile.cell
-
-    @property
-    def in_words(self) -> Iterator[str]:
-        """What the code does, and the table that it was made from."""
-        yield fragment_title(self.cell)
-        yield from self.words()
-        yield origin(self.cell)
-
-    def words(self) -> Iterator[str]:
-        """What happens in a lane, between lanes, and who ends up with what."""
-        scheme, index = self.plan, self.over
-        groups = "; ".join(", ".join(map(self.tile.place, group)) for group in scheme.groups)
-        yield f"in a lane, of one {index} each: {groups}"
-        for round_ in scheme.rounds:
-            keep = ", each keeps half of its parts" if round_.keep[0] else ""
-            yield f"exchange with lane ^ {round_.lane}{keep}: {round_.words} shuffle{'s' * (round_.words > 1)}"
-        proof = (
-            "no exchange of words between lanes needs fewer" if scheme.fewest else f"at least {scheme.least} are needed"
-        )
-        results_left = f"a lane has {len(scheme.final_rows[0])} of its {len(scheme.groups)} results"
-        yield f"{scheme.shuffles} shuffles, {proof}; {results_left}"
-        owned = "; ".join(", ".join(map(str, rows)) for rows in scheme.rows[:4])
-        yield f"sent back: {scheme.back} more; out[g] of lanes 0 to 3, by {index}: {owned}"
-
-    def to_json(self) -> Json:
-        """Plain data; `results[lane]` lists the row (or column) of each entry of out, `held` what a lane ends up with
-        before results are given back.
-        """
-        scheme = self.plan
-        return {
-            "id": self.cell.fragment.id,
-            "arch": self.cell.arch,
-            "source": self.cell.source,
-            "evidence": self.cell.evidence,
-            "over": self.over,
-            "op": self.op,
-            "fragments": [self.tile.down, self.tile.across],
-            "groups": [list(group) for group in scheme.groups],
-            "rounds": [{"lane_xor": round_.lane, "shuffles": round_.words} for round_ in scheme.rounds],
-            "shuffles": {"combine": scheme.shuffles, "back": scheme.back},
-            "fewest": scheme.fewest,
-            "held": [list(rows) for rows in scheme.final_rows],
-            "results": [list(rows) for rows in scheme.rows],
-            "code": self.code,
-        }
+if TYPE_CHECKING:
+    from tcprobe.ask.reduce.mask import Masked
+    from tcprobe.ask.reduce.reduction import Reduction
 
 
-def reduce(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: str | None = None) -> Reduction:
-    """The reduction of a fragment, or of a tile of them of `size` (64x128); copies of an element count once.
+@checked
+def reduce(
+    name: Annotated[str | Cell, NameWords("FRAGMENT")],
+    over: Annotated[
+        Literal["row", "col"] | None, Option("--over", "Combine the elements of each row, or of each column.")
+    ] = None,
+    op: Annotated[
+        Literal["max", "sum", "softmax"] | None,
+        Option(
+            "--op",
+            "The operation; softmax is a step of online softmax and the total of its sums.",
+            default="sum",
+        ),
+    ] = None,
+    *,
+    tile: Annotated[
+        Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", Given())
+    ] = None,
+    mask: Annotated[
+        str | None, Option("--mask", "Keep only where this holds, for example 'row >= col'.", "CONDITION")
+    ] = None,
+    fill: Annotated[
+        str | float | None,
+        Option(
+            "--fill",
+            "Value for the elements that --mask leaves out, or without --mask for all: a number, 'row * 16 + col'.",
+            "VALUE",
+            Given(),
+        ),
+    ] = None,
+    function: NameOption = None,
+    arch: ArchOption = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> "Reduction | Masked":
+    """Combine what the lanes hold of each row or column of FRAGMENT, and give every lane its results: the plan and the
+    code.
 
-    UsageError for an unknown `over` or `op`, a table that is not a whole fragment's, and where no exchange that is the
-    same for all lanes does it.
+    With --mask and --fill, the code changes elements by their row and col instead. Other names in a condition, as in
+    'row + row0 >= col + col0', become arguments. With -o, or where the output is not a terminal, the code is a
+    complete header, which may be included twice, and the explanation goes to stderr.
+    \f
+    `tile` (rows, columns) is reduced as several fragments; `fill` is a number or an expression in row and col;
+    `function` names the code's function or struct.
+
+    >>> import tcprobe
+    >>> tcprobe.reduce("mma m16n8k16 f32 f16 d", over="row", op="max").plan.groups
+    ((0, 1), (2, 3))
     """
-    axes, ops = ", ".join(AXES), (*OPS, SOFTMAX)
-    if over not in AXES or op not in ops:
-        raise UsageError(
-            f"no reduction over {quoted(over)} with {quoted(op)}; known: over {axes}, with {', '.join(ops)}."
-        )
-    require_elements(cell, over == "col")
-    require_legal(name, FUNCTION, used=("T", "x", "out", "lane", "thread"))
-    tile = fragment_tile(cell, size)
-    scheme = plan(tile.table, AXES.index(over))
-    code = softmax.source(scheme, tile, name) if op == SOFTMAX else source(scheme, op, tile, name)
-    return Reduction(tile, over, op, scheme, code)
+    folders = layers(results, only)
+    if (over is None) == (mask is None and fill is None):
+        raise UsageError("give `over` row or `over` col, or `mask` and `fill`.")
+    needing = [f"`{parameter}`" for parameter, value in (("op", op), ("tile", tile)) if value is not None]
+    if over is None and needing:
+        raise UsageError(f"{', '.join(needing)} needs `over`.")
+    cell = find_cell(name, arch, folders)
+    if over is None:
+        from tcprobe.ask.reduce.mask import mask_fragment
+
+        value = None if fill is None else str(fill)
+        return mask_fragment(cell, mask, value, function or ("fill" if mask is None else "mask"))
+    from tcprobe.ask.reduce.reduction import reduce_fragment
+
+    default = "softmax" if op == "softmax" else "reduce"
+    return reduce_fragment(cell, over, op or "sum", function or default, None if tile is None else tile_text(tile))
+
+
+@command(reduce, short="Combine by row or column, mask, fill: exchanges and code.")
+def print_reduction(
+    found: "Reduction | Masked",
+    *,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "Write a complete header to this file.",
+            reads=Output(path_type=Path, dir_okay=False),
+            letter="-o",
+        ),
+    ] = None,
+    namespace: NamespaceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Words and code, the words on stderr where the code is a header; or JSON."""
+    import json
+
+    from tcprobe.code.cuda import once
+    from tcprobe.code.names import in_namespace
+    from tcprobe.system import files
+
+    code = in_namespace(found.code, namespace)
+    if as_json:
+        click.echo(json.dumps({**found.to_json(), "code": code}))
+        return
+    aside = output is not None or is_redirected()
+    wrapping.lines(found.in_words, found.cell.fragment.id, aside)
+    header = "\n".join([*once(code.splitlines()), ""])
+    if output is not None:
+        files.write(output, header.encode())
+    else:
+        click.echo(header if aside else code, nl=not aside)

@@ -10,20 +10,15 @@ from functools import partial
 from itertools import product
 from typing import NamedTuple
 
-from tcprobe.ask.convert import convert, with_register_type
-from tcprobe.ask.convert.header import header
-from tcprobe.ask.convert.stmatrix import StoreOptions
-from tcprobe.ask.convert.store_code import plan_store_code
-from tcprobe.ask.convert.words import moves
-from tcprobe.ask.path import PathOptions, PathPlan, path, request
-from tcprobe.ask.path import cuda as path_code
-from tcprobe.ask.path.progress import formulas
-from tcprobe.ask.reduce import reduce
+from tcprobe.ask.convert.code import header
+from tcprobe.ask.convert.conversion import plan_conversion, with_register_type
+from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
+from tcprobe.ask.load import repack_code
+from tcprobe.ask.load.repack import repack, summary_lines
+from tcprobe.ask.path import code as path_code
+from tcprobe.ask.path.plan import PathOptions, PathPlan, formulas, plan_path, request
 from tcprobe.ask.reduce.mask import mask_fragment
-from tcprobe.ask.repack import cuda as repacked_code
-from tcprobe.ask.repack import python as packer
-from tcprobe.ask.repack import repack
-from tcprobe.ask.repack.words import summary_lines
+from tcprobe.ask.reduce.reduction import reduce_fragment
 from tcprobe.code.cuda import origin
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.operand import FACTORS
@@ -86,10 +81,12 @@ def _cell(name: str, arch: str, layers: Layers) -> Cell:
 
 def _conversion_answer(pair: tuple[str, str], arch: str, permuted: bool, layers: Layers) -> RecipeAnswer:
     source, target = (_cell(name, arch, layers) for name in pair)
-    conversion = convert(with_register_type(source, None), target, permute_k=permuted)
+    conversion = plan_conversion(with_register_type(source, None), target, permute_k=permuted)
     tiles = conversion.tiling
-    line = f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
-    return RecipeAnswer([line, *moves(conversion), *_origins(tiles.source, tiles.target)], header([conversion]))
+    lines = [
+        f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
+    ]
+    return RecipeAnswer([*lines, *conversion.moves, *_origins(tiles.source, tiles.target)], header([conversion]))
 
 
 def _origins(*cells: Cell) -> list[str]:
@@ -98,7 +95,7 @@ def _origins(*cells: Cell) -> list[str]:
 
 def _reduction_answer(name: str, arch: str, op: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    reduction = reduce(cell, "row", op, "softmax" if op == "softmax" else "reduce")
+    reduction = reduce_fragment(cell, "row", op, "softmax" if op == "softmax" else "reduce")
     return RecipeAnswer([*reduction.words(), *_origins(cell)], reduction.code)
 
 
@@ -124,13 +121,13 @@ def _store_answer(name: str, arch: str, kind: str, placed: str, layers: Layers) 
 
 def _weights_answer(name: str, arch: str, kind: str, language: str, layers: Layers) -> RecipeAnswer:
     weights = repack(_cell(name, arch, layers), kind, None, None, layers)
-    code = repacked_code.source(weights) if language == "cuda" else packer.source(weights, language)
+    code = repack_code.source(weights) if language == "cuda" else repack_code.packer_source(weights, language)
     return RecipeAnswer(summary_lines(weights), code)
 
 
 def _load_answer(name: str, arch: str, contiguous: str, layers: Layers) -> RecipeAnswer:
     cell = _cell(name, arch, layers)
-    plan = path(request(cell, PathOptions("64x64", contiguous, _swizzle_of(cell), fill=_fill(arch))))
+    plan = plan_path(request(cell, PathOptions("64x64", contiguous, _swizzle_of(cell), fill=_fill(arch))))
     return RecipeAnswer([*steps_of(plan), *plan.evidence], path_code.source(plan))
 
 

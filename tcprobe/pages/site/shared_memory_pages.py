@@ -7,11 +7,19 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from tcprobe.ask.bank_access import parse_access, slots_of, walk
-from tcprobe.ask.bank_collisions import Phase
-from tcprobe.ask.bank_rules import BankRules, rules_for
-from tcprobe.ask.tile import TMA, UNTYPED, bits_of, parse_shared, parse_tile, swizzle_offset
-from tcprobe.ask.tile_cost import TileCost, cost
+from tcprobe.ask.banks.accesses import (
+    TMA,
+    UNTYPED,
+    bits_of,
+    parse_access,
+    parse_shared,
+    parse_tile,
+    slots_of,
+    swizzle_offset,
+    walk,
+)
+from tcprobe.ask.banks.patterns import BankRules, Phase, rules_for
+from tcprobe.ask.banks.tiles import TileCost, cost
 from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.pages.site import addresses, markup

@@ -6,47 +6,38 @@
 
 Slots whose elements lie side by side in every lane make one load of 1, 2, 4, 8 or 16 bytes, in whatever registers they
 are; slots whose distances differ from lane to lane are loaded one by one. Proven by doing it, on every slot.
+
+Straight loads of a fragment as a CUDA device function.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.bank_access import Slots, slots_of
+from tcprobe import __version__
+from tcprobe.ask.banks.accesses import Slots, Tile, slots_of
 from tcprobe.ask.confidence import least, line
 from tcprobe.ask.path.formula import formula
-from tcprobe.ask.path.memory import NOTHING, Memory
-from tcprobe.ask.path.request import MOST_LD
-from tcprobe.ask.path.steps import vector
+from tcprobe.ask.path.plan import MOST_LD
+from tcprobe.ask.path.steps import NOTHING, Memory, vector
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
-from tcprobe.ask.tile import Tile
+from tcprobe.code.cuda import holder, of_holder, once, origin
+from tcprobe.code.names import identifier
 from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
-from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import ElementType, Number
-from tcprobe.question.shared import (
-    ArchOption,
-    JsonOption,
-    NameOption,
-    NamespaceOption,
-    OnlyOption,
-    OutputOption,
-    ResultsOption,
-    find_cell,
-    print_answer,
-    print_code,
-)
 from tcprobe.store.cell import Cell
-from tcprobe.store.choose import layers
-from tcprobe.text import Described, Whole, columns, escaped
+from tcprobe.text import Described, Whole, columns, comment, escaped
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.ask.repack import Repacking
+    pass
+
 
 MOST = 16  # bytes of a load
 SECTOR = 32  # bytes of global memory that are fetched together
@@ -107,7 +98,6 @@ class StraightLoad(Described):
     @property
     def code(self) -> str:
         """A CUDA header of it."""
-        from tcprobe.ask.load_code import source
 
         return source(self)
 
@@ -266,105 +256,82 @@ def _prove(loads: StraightLoad, slots: Slots) -> None:
             raise InternalError(f"the loads of {slots.name} are not proven: elements would land elsewhere.")
 
 
-Global = Annotated[
-    Literal["row", "col"] | None,
-    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row"),
-]
+def source(loads: StraightLoad) -> str:
+    """The header; UsageError where addresses have no closed form."""
+    cell, tile = loads.cell, loads.tile
+    fragment, (line, byte) = cell.fragment, loads.formulas
+    if line is None or byte is None:
+        raise UsageError(f"{fragment.id}: its addresses have no closed form, so there is no code.", "no code")
+    name = identifier(f"load_{fragment.id}_{tile.contiguous}_ld{loads.ld}")
+    lines = [
+        f"// made by tcprobe {__version__}: {fragment.id}, {tile.contiguous}s contiguous, {len(loads.moves)} loads",
+        f"// {comment(origin(cell))}; its loads are proven on every slot",
+        "",
+        *once(_struct(loads, name)),
+        "",
+    ]
+    return "\n".join(lines)
 
 
-def load(
-    name: Annotated[str | Cell, NameWords("FRAGMENT")],
-    *,
-    source: Annotated[Literal["global"], Option("--from", "Where the matrix is.", shown=True)] = "global",
-    ld: Annotated[
-        int | None,
-        Option("--ld", "Stride from line to line. Default: the fragment's own lines.", "ELEMENTS", Number(1)),
-    ] = None,
-    contiguous: Global = None,
-    repack: Annotated[
-        bool,
-        Option(
-            "--repack",
-            "Store quantised weights in an order in which one 16-byte load brings several k steps; convert in "
-            "registers.",
-        ),
-    ] = False,
-    stored: Annotated[
-        str | None,
-        Option("--type", "With --repack: type of the stored weights: s4, u4, s8, e4m3 or e2m1.", "T", ElementType()),
-    ] = None,
-    wanted: Annotated[
-        str | None,
-        Option(
-            "--as",
-            "With --repack: type that they are converted to. Only FRAGMENT's own type, the default, works.",
-            "T",
-            ElementType(),
-        ),
-    ] = None,
-    group: Annotated[
-        int | None,
-        Option(
-            "--group",
-            "With --repack: one scale for each K elements along k, in each column of B or row of A.",
-            "K",
-            Number(1),
-        ),
-    ] = None,
-    zeros: Annotated[
-        bool,
-        Option(
-            "--zeros",
-            "With --group: a zero point for each scale; weights are (code - zero point) scale, as of AWQ and GPTQ.",
-        ),
-    ] = False,
-    arch: ArchOption = None,
-    results: ResultsOption = None,
-    only: OnlyOption = False,
-) -> "StraightLoad | Repacking":
-    """Load FRAGMENT straight from global memory with the widest vectors that its table allows.
-
-    With --repack: store quantised weights in an order in which one load brings a lane's elements of several k steps.
-    --packer prints the code that brings a matrix into that order, --code the code that loads and converts it.
-    """
-    folders = layers(results, only)
-    if not repack:
-        others = {"stored": stored, "wanted": wanted, "group": group, "zeros": zeros or None}
-        if unfit := [f"`{parameter}`" for parameter, value in others.items() if value is not None]:
-            raise UsageError(f"{', '.join(unfit)}: only for repacked weights; give `repack` too.")
-        return straight_load(find_cell(name, arch, folders), contiguous or "row", ld)
-    if (ld, contiguous) != (None, None):
-        raise UsageError("repacked weights have their own order: remove `ld` and `contiguous`.")
-    if stored is None:
-        raise UsageError("`repack` needs the type of the stored weights: `stored` s4, u4, s8, e4m3 or e2m1.")
-    from tcprobe.ask import repack as weights
-
-    plan = weights.repack(find_cell(name, arch, folders), stored, wanted, group, folders)
-    return weights.with_zeros(plan) if zeros else plan
+def _struct(loads: StraightLoad, name: str) -> list[str]:
+    fragment, (line, byte) = (
+        loads.cell.fragment,
+        (of_holder(str(f), loads.cell.fragment.threads) for f in loads.formulas),
+    )
+    word = "unsigned long long" if fragment.register_bits == 64 else "unsigned"
+    widest = max(move.width for move in loads.moves)
+    return [
+        f"struct {name} {{",
+        f"  using Word = {word};",
+        f"  static constexpr int REGISTERS = {fragment.registers};",
+        f"  static constexpr long long LD = {loads.ld_bytes};  // bytes from line to line",
+        "",
+        "  /// `global`: the fragment's first element; it and `ld` are multiples of " + str(widest) + " bytes.",
+        f"  /// `{holder(fragment.threads)}`: 0 to {fragment.threads - 1}",
+        f"  __device__ static inline void load(const void* global, unsigned {holder(fragment.threads)}, "
+        "Word (&registers)[REGISTERS], "
+        "long long ld = LD) {",
+        "    const char* start = static_cast<const char*>(global);",
+        f"    const auto at = [=](unsigned issue) {{ return start + ({line}) * ld + ({byte}); }};",
+        *(f"    Word v{number}[{_words(loads, move)}];" for number, move in enumerate(loads.moves)),
+        *(f"    {_read(loads, number, move)}" for number, move in enumerate(loads.moves)),
+        *(f"    registers[{number}] = {text};" for number, text in enumerate(_register_expressions(loads))),
+        "  }",
+        "};",
+    ]
 
 
-@command(load, short="A fragment straight from global memory: widest loads.")
-def print_load(
-    plan: "StraightLoad | Repacking",
-    *,
-    packer: Annotated[
-        Literal["numpy", "torch"] | None, Option("--packer", "With --repack: print the Python that repacks.")
-    ] = None,
-    code: Annotated[bool, Option("--code", "Print a CUDA header instead.")] = False,
-    output: OutputOption = None,
-    function: NameOption = None,
-    namespace: NamespaceOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """NameWords, JSON, or the code that loads or, with `packer`, stores."""
-    if packer:
-        if isinstance(plan, StraightLoad):
-            raise UsageError("`packer`: only for repacked weights; give `repack` too.")
-        others = {"code": code, "as_json": as_json, "function": function, "namespace": namespace}
-        if unfit := next((parameter for parameter, value in others.items() if value), None):
-            raise UsageError(f"`{unfit}` cannot be combined with `packer`, which prints Python.")
-        from tcprobe.ask.repack import python
+def _words(loads: StraightLoad, fetch: Move) -> int:
+    return max(1, 8 * fetch.width // loads.cell.fragment.register_bits)
 
-        print_code(python.source(plan, packer), output)
-    else:
-        print_answer(plan, as_json, code, output, function, namespace)
+
+def _read(loads: StraightLoad, number: int, fetch: Move) -> str:
+    count, wide = _words(loads, fetch), loads.cell.fragment.register_bits == 64
+    letter = "l" if wide else "r"
+    places = ", ".join(f"%{j}" for j in range(count))
+    outputs = ", ".join(f'"={letter}"(v{number}[{j}])' for j in range(count))
+    braced = f"{{{places}}}" if count > 1 else places
+    return f'asm volatile("{fetch.instruction} {braced}, [%{count}];" : {outputs} : "l"(at({number})));'
+
+
+def _register_expressions(loads: StraightLoad) -> Iterator[str]:
+    """Every register from the pieces that were loaded."""
+    bits, register_bits = loads.tile.bits, loads.cell.fragment.register_bits
+    parts: dict[int, list[str]] = {}
+    for number, move in enumerate(loads.moves):
+        size = min(move.run * bits, register_bits)  # of a piece within one register
+        for index in range(0, len(move.order), size // bits):
+            register, to = divmod(move.order[index] * bits, register_bits)
+            word, from_bit = divmod(index * bits, register_bits)
+            parts.setdefault(register, []).append(
+                _bit_expression(f"v{number}[{word}]", from_bit, to, size, register_bits)
+            )
+    yield from (" | ".join(parts[register]) for register in sorted(parts))
+
+
+def _bit_expression(text: str, from_bit: int, to_bit: int, size: int, register_bits: int) -> str:
+    """`size` bits from bit `from_bit` of a word to bit `to_bit` of a register."""
+    if size == register_bits:
+        return text
+    text = f"{text} >> {from_bit}" if from_bit else text
+    return f"({text} & {(1 << size) - 1:#x}u) << {to_bit}" if to_bit else f"({text} & {(1 << size) - 1:#x}u)"

@@ -1,9 +1,17 @@
-"""The smallest swizzle and the smallest padding with which all accesses of a tile together cost least.
+"""What the accesses of a tile cost together, with the tile's layout in shared memory.
 
->>> from tcprobe.ask.bank_access import parse_access, walk
->>> from tcprobe.ask.bank_rules import rules_for
->>> from tcprobe.ask.tile import parse_tile
+>>> from tcprobe.ask.banks.accesses import parse_access, walk
+>>> from tcprobe.ask.banks.patterns import rules_for
+>>> from tcprobe.ask.banks.accesses import Shared, parse_tile
 >>> from tcprobe.store.results import published
+>>> tile, rules = parse_tile("32x32", "f32", "row"), rules_for(None, published())
+>>> walks = [walk(parse_access(text), tile, None) for text in ("st.shared.b32@rows", "ld.shared.b32@cols")]
+>>> [[cost(walked, tile, shared, rules).wavefronts for walked in walks] for shared in (Shared(), Shared(4))]
+[[32, 1024], [32, 32]]
+
+The smallest swizzle and the smallest padding with which all accesses of a tile together cost least.
+
+>>> from tcprobe.ask.banks.accesses import parse_tile
 >>> tile = parse_tile("32x32", "f32", "row")
 >>> walks = [walk(parse_access(text), tile, None) for text in ("st.shared.b32@rows", "ld.shared.b32@cols")]
 >>> swizzle, padding = propose(tile, walks, rules_for(None, published()))
@@ -18,24 +26,71 @@ beyond 127 bytes repeat those before.
 Instructions whose lanes' addresses differ in the same way cost the same: a swizzle is linear over GF(2), so XORing all
 addresses with one number XORs the results with one, which renames banks and words; with padding, adding a multiple of
 4 turns the banks round. So only one instruction of each kind is judged.
+
+All accesses of a tile together: what they cost where it lies, and what would cost least.
+
+>>> tile = parse_tile("32x32", "f32", "row")
+>>> walks = [walk(parse_access(text), tile, None) for text in ("cp.async.4", "ld.shared.b32@cols")]
+>>> found = answer(tile, Shared(), walks, rules_for(None, published()), proposes=True).to_json()
+>>> found["wavefronts"], found["ideal"], found["swizzle"]["swizzle"], found["padding"]["bytes"]
+([32, 1024], [32, 32], (5, 2, 5), 4)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.bank_access import Walk, addresses
-from tcprobe.ask.bank_rules import BankRules
-from tcprobe.ask.tile import BMS, NONE, TMA, Shared, Tile, name, swizzle_offset
+from tcprobe.ask.banks.accesses import BMS, NONE, TMA, Shared, Tile, Walk, addresses, name, swizzle_offset
+from tcprobe.ask.banks.patterns import BankRules, Phase, check_pattern, collision_lines, phases
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, LINE, WORD, Judge
-from tcprobe.text import Described, Whole
+from tcprobe.text import Described, Whole, columns
+from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class TileCost:
+    """Over the tile: instructions, wavefronts with their beats, and `ideal`: one for each phase before any joins.
+
+    `worst` is the number of the first instruction that costs most, `phases` are its.
+    """
+
+    access: str
+    instructions: int
+    wavefronts: int
+    ideal: int
+    worst: int
+    phases: list[Phase]
+
+
+def cost(walked: Walk, tile: Tile, shared: Shared, rules: BankRules) -> TileCost:
+    """The cost of one access; UsageError if the tile's layout does not allow it, or the arch lacks it."""
+    rules.rule(walked.access.instruction)  # checks that the arch has it
+    judge, offsets = rules.judge(walked.access.row), addresses(walked, tile, shared)
+    each = judge.cycles(offsets)
+    worst = int(each.argmax())
+    pattern = check_pattern(judge.row, [None if a == IDLE else a for a in offsets[worst].tolist()])
+    return TileCost(
+        walked.access.name, len(offsets), int(each.sum()), ideal(judge, offsets), worst, phases(pattern, judge.rule)
+    )
+
+
+def ideal(judge: Judge, offsets: Ints) -> int:
+    """The least that addresses can cost: one wavefront for each phase in which some lane is active."""
+    row = judge.row
+    lanes = offsets[:, : row.lanes].reshape(len(offsets), -1, min(judge.rule.phase, row.lanes))
+    return int(np.count_nonzero((lanes != IDLE).any(axis=2)))
+
 
 BANK_BITS = 7  # of an address: 128 bytes of all banks
 BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensorMapEncodeTiled)
@@ -215,3 +270,76 @@ def _low(values: Ints) -> Ints:
     least = np.where(values == IDLE, np.iinfo(np.int64).max, values).min(axis=1, keepdims=True)
     low: Ints = values - least // WORD * WORD
     return low
+
+
+@dataclass(frozen=True, repr=False)
+class TileAnswer(Described):
+    """`costs` by access, of `tile` placed as `shared` says; `proposals`: swizzle and padding, if asked for."""
+
+    tile: Tile
+    shared: Shared
+    costs: list[TileCost]
+    proposals: tuple[Proposal, ...]
+    rules: BankRules
+    fragment: str | None = None  # whose slots the accesses walk
+
+    @property
+    def cycles(self) -> dict[str, PlanCycles]:
+        """What each access costs, by its name."""
+        costs_on = MeasuredCosts.of(self.rules)
+        return {
+            c.access: accesses_cost(c.access.partition("@")[0], c.instructions, c.wavefronts, costs_on)
+            for c in self.costs
+        }
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The tile, its accesses, who collides in the worst instruction of each, what would avoid it, the rule."""
+        tile, shared = self.tile, self.shared
+        cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
+        place = f"{shared}, {cut}{shared.pitch(tile)} bytes per line, {shared.bytes(tile)} bytes"
+        yield f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}"
+        yield from columns(self._counts(), 1)
+        yield from (f"cycles, {line}" for line in cycle_lines(self.cycles))
+        for access in self.costs:
+            if access.wavefronts > access.ideal:
+                yield f"{access.access}, instruction {access.worst}, one of the worst:"
+                yield from collision_lines(access.phases)
+        for proposal in self.proposals:
+            yield from proposal.in_words
+        yield f"rule: {self.rules.evidence}"
+        yield f"confidence: {self.rules.confidence}"
+
+    def _counts(self) -> list[tuple[str, ...]]:
+        """What each access and all of them cost, under headings."""
+        rows = [(c.access, str(c.instructions), str(c.wavefronts), str(c.ideal)) for c in self.costs]
+        total = ("together", "", str(sum(c.wavefronts for c in self.costs)), str(sum(c.ideal for c in self.costs)))
+        return [("access", "instructions", "wavefronts", "ideal"), *rows, total]
+
+    def to_json(self, explains: bool = False) -> Json:
+        """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""
+        tile, costs = self.tile, self.costs
+        plain: Json = {
+            "tile": [tile.rows, tile.cols],
+            "type": tile.type,
+            "global": tile.contiguous,
+            "shared": str(self.shared),
+            "pitch": self.shared.pitch(tile),
+            "block": self.shared.block or None,
+            "bytes": self.shared.bytes(tile),
+            "accesses": [c.access for c in costs],
+            "instructions": [c.instructions for c in costs],
+            "wavefronts": [c.wavefronts for c in costs],
+            "ideal": [c.ideal for c in costs],
+            "cycles": [c.to_json() for c in self.cycles.values()],
+            "rule": self.rules.to_json(),
+        }
+        if explains:
+            plain["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]
+        return plain | {proposal.kind: proposal.to_json() for proposal in self.proposals}
+
+
+def answer(tile: Tile, shared: Shared, walks: Sequence[Walk], rules: BankRules, proposes: bool) -> TileAnswer:
+    """The cost of every access; UsageError where one cannot be as the tile lies, or the arch does not have it."""
+    costs = [cost(walked, tile, shared, rules) for walked in walks]
+    return TileAnswer(tile, shared, costs, propose(tile, walks, rules) if proposes else (), rules)
