@@ -20,7 +20,6 @@ if TYPE_CHECKING:
         arch,
         compare,
         convert,
-        cost,
         fragment,
         instruction,
         lower,
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
         scales,
     )
     from .api.shared_memory import banks, descriptor, path, swizzle, tensormap
+    from .ask.cost import cost
 
 __version__ = "0.1.0"
 __all__ = [

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from tcprobe.ask.compare import Verdict
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StorePlan
-    from tcprobe.ask.cost import InstructionCost
     from tcprobe.ask.lowered import Lowered
     from tcprobe.ask.numerics import FormNumerics
     from tcprobe.ask.read_file import FunctionReading
@@ -197,14 +196,6 @@ def compare(
     if selector is not None:
         raise UsageError("`selector` needs `table`; without a file, all selectors are compared.")
     return verdicts(cell.fragment, cell.measured) if cell.measured else []
-
-
-@checked
-def cost(name: str, arch: ArchName | None = None) -> list[InstructionCost]:
-    """What instructions cost in cycles, those that a name, words, a pattern or an opcode mean, measured."""
-    from tcprobe.ask.cost import costs
-
-    return costs([word("name", name)], arch_name(arch), layers(None))
 
 
 @checked

@@ -47,7 +47,6 @@ for module, commands in {
     "path": ("path",),
     "kernel": ("kernel",),
     "descriptor": ("descriptor",),
-    "cost": ("cost",),
     "scales": ("scales",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():

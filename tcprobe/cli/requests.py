@@ -189,13 +189,6 @@ class CompareRequest(TypedDict):
     costs: bool
 
 
-class CostRequest(TypedDict):
-    """Of `cost`, beside names and arch."""
-
-    partner: str | None
-    as_table: bool
-
-
 class ReadRequest(TypedDict):
     """Of `read`, beside the files."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.ask.cost import InstructionCost, beside, costs, number_of
-from tcprobe.ask.cost_names import archs
+from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
 from tcprobe.isa.operand import INPUTS
 from tcprobe.pages.tables import MADE, fitting, grid
 from tcprobe.store.choose import Layers, alone

@@ -218,6 +218,7 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Sizes": lambda name, value: value if isinstance(value, str) else sizes(name, value),
     "TypeName": lambda _, value: element_type(value),
     "str | Sequence[str]": lambda name, value: value if isinstance(value, str) else words(name, value),
+    "str | collections.abc.Sequence[str]": lambda name, value: value if isinstance(value, str) else words(name, value),
     "str | Sequence[SupportsIndex | None]": lambda name, value: (
         value if isinstance(value, str) else addresses(name, value)
     ),
