@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.lowered import Lowered
-    from tcprobe.ask.numerics import FormNumerics
     from tcprobe.ask.read_file import FunctionReading
     from tcprobe.ask.reduce import Reduction
     from tcprobe.ask.reduce.mask import Masked
@@ -196,20 +195,6 @@ def compare(
     if selector is not None:
         raise UsageError("`selector` needs `table`; without a file, all selectors are compared.")
     return verdicts(cell.fragment, cell.measured) if cell.measured else []
-
-
-@checked
-def numerics(name: str, arch: ArchName | None = None) -> FormNumerics:
-    """What a multiply computes: groups, what is cut, rounding; `tcprobe.numerics.multiply` computes it.
-
-    >>> import tcprobe
-    >>> tcprobe.numerics("mma.m16n8k16.row.col.f32.f16.f16.f32").arch
-    'sm_90'
-    """
-    from tcprobe.ask.numerics import answer
-
-    folders = layers(None)
-    return answer(names.resolve(word("name", name), folders).instruction, arch_name(arch), folders)
 
 
 class KernelOptions(TypedDict, total=False):

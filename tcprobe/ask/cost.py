@@ -33,7 +33,7 @@ from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.question import wrapping
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
+from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption
 from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.evidence import how, whence
@@ -477,7 +477,7 @@ WIDE = 132  # columns of the table; on a narrower terminal a name has a line of 
 @checked
 def cost(
     name: Annotated[str | Sequence[str] | None, NameWords("[INSTRUCTION|OPCODE]...", "many", required=False)] = None,
-    arch: ArchOption = None,
+    arch: OneArch = None,
     *,
     partner: Annotated[
         str | None,

@@ -11,7 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tcprobe.arithmetic.forms import together
 from tcprobe.ask import absent
+from tcprobe.ask.numerics import FACTS, FormNumerics, find
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
 from tcprobe.isa.arch import ARCHS, arch, holder_name
@@ -214,3 +216,48 @@ def arch_by_arch(both_layers: tuple[Layers, Layers], name: str | None, patterns:
     for arch_name in (row.name for row in ARCHS if row.name in measured):
         first, second = (Side(f"{arch_name} of {layers.names}", arch_name, layers) for layers in both_layers)
         yield difference(first, second, patterns)
+
+
+# DOC(numeric_diff): The arithmetic of two archs compared, parameter by parameter, of all forms that both have.
+COMPARED = tuple(name for name in (*FACTS, "emulated") if name != "alignment")
+
+
+class ChangedNumerics(NamedTuple):
+    """A form, what is known on both archs, and the parameters that differ where both are known."""
+
+    id: str
+    answers: tuple[FormNumerics, FormNumerics]
+    parameters: dict[str, tuple[Any, Any]]
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        sides = {"archs": [side.arch for side in self.answers], "status": [side.status for side in self.answers]}
+        differs = {name: list(pair) for name, pair in self.parameters.items()}
+        return {"id": self.id, **sides, "differs": differs, "evidence": [answer.evidence for answer in self.answers]}
+
+    def __str__(self) -> str:
+        listed = [f"{name} {first} -> {second}" for name, (first, second) in self.parameters.items()]
+        marks = ", ".join(f"{answer.arch} {answer.status}" for answer in self.answers)
+        return f"{self.id} ({marks}): {'; '.join(listed) or 'the same, as far as both are known'}"
+
+
+def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumerics]:
+    """Each arithmetic that is measured or published on both archs; UsageError if there is none, or not two archs."""
+    if len(names) != 2:
+        raise UsageError("the comparison of arithmetic needs two archs.", "two archs")
+    first, second = (arch(name) for name in names)
+    compared = False
+    for rows in together().values():
+        ours, theirs = find(rows[0], first, layers), find(rows[0], second, layers)
+        if ours is None or theirs is None:  # one of them does not have it, or nothing is known there
+            continue
+        pair, compared = (ours, theirs), True
+        left, right = (side.to_json() for side in pair)
+        parameters = {
+            name: (left[name], right[name])
+            for name in COMPARED
+            if left[name] != right[name] and None not in (left[name], right[name])
+        }
+        yield ChangedNumerics(rows[0].id, pair, parameters)
+    if not compared:
+        raise UsageError(f"no instruction has a known arithmetic on both {first.name} and {second.name}.")

@@ -42,7 +42,6 @@ for module, commands in {
     "reduce": ("reduce",),
     "swizzle": ("swizzle",),
     "tensor_map": ("tensormap",),
-    "numerics": ("numerics",),
     "banks": ("banks",),
     "path": ("path",),
     "kernel": ("kernel",),

@@ -209,17 +209,6 @@ class ReduceRequest(TypedDict):
     as_json: bool
 
 
-class NumericsRequest(TypedDict):
-    """Of `numerics`: one of its questions."""
-
-    a: str | None
-    b: str | None
-    c: str | None
-    cases: Path | None
-    length: int | None
-    header: bool
-
-
 class LayoutRequest(TypedDict):
     """Of a layout that `swizzle` has by name."""
 

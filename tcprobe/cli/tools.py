@@ -65,7 +65,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
 
 
 def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, changed: bool) -> NoReturn:
-    from tcprobe.ask.numeric_diff import differences
+    from tcprobe.ask.diff import differences
     from tcprobe.question import wrapping
 
     same = True
