@@ -20,9 +20,8 @@ from tcprobe.isa.arch import WARP, arch
 from tcprobe.probes import dialogues, timing
 from tcprobe.probes.cost_moves import BASE, COPIES, TimedMove
 from tcprobe.probes.experiment import TimedCode
-from tcprobe.probes.proof import working_opcodes
 from tcprobe.probes.ptx import Kernel, module
-from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.probes.timing import TimedBlock, TimedLoop, working_opcodes
 from tcprobe.run import driver
 from tcprobe.sass.cubin import assemble, listing
 from tcprobe.sass.elf import code_by_kernel
@@ -46,7 +45,7 @@ STALLS, STALL_BIT = (5, 6, 7, 8), 105  # cycles until the next instruction, of t
 GENERIC = "64-bit generic address"
 
 
-def chain(move: TimedMove, step: str, lines: Sequence[str], last: bool = True) -> Loop:
+def chain(move: TimedMove, step: str, lines: Sequence[str], last: bool = True) -> TimedLoop:
     """Each address is what the one before it loaded into its last register, or its first one, after a step."""
     names = [f"%v{j}" for j in range(move.registers)]
     used = names[-1 if last else 0]
@@ -56,7 +55,7 @@ def chain(move: TimedMove, step: str, lines: Sequence[str], last: bool = True) -
     return _prepared(move._loop(_variant(step, last), body, names, names))
 
 
-def generic(move: TimedMove) -> Loop:
+def generic(move: TimedMove) -> TimedLoop:
     """The same through a generic address of 64 bits, as C++ has it: a pointer and an offset that was loaded."""
     names = [f"%v{j}" for j in range(move.registers)]
     load = move.ptx_text(names, "%generic").replace(".shared", "").replace(f"+{BASE}", "")
@@ -71,13 +70,13 @@ def _variant(step: str, last: bool) -> str:
     return ("chain_" if last else "first_") + "".join(c if c.isalnum() else "_" for c in step)
 
 
-def _prepared(loop: Loop) -> Loop:
+def _prepared(loop: TimedLoop) -> TimedLoop:
     """A one and a true that only memory knows."""
     before = [*loop.before, "add.u32 %one, %zero, 1;", "setp.eq.u32 %known, %zero, 0;"]
     return replace(loop, registers=[*loop.registers, ".reg .u32 %one;", ".reg .pred %known;"], before=before)
 
 
-def loops(move: TimedMove) -> list[tuple[str, Loop]]:
+def loops(move: TimedMove) -> list[tuple[str, TimedLoop]]:
     """All chains of a load, by the step in words."""
     found = [(step, chain(move, step, lines)) for step, lines in STEPS.items()]
     if move.registers > 1:

@@ -26,8 +26,7 @@ import numpy as np
 from tcprobe.ask.bank_patterns import judge_patterns, read_patterns
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.isa.shared_memory import SharedAccess, accesses
-from tcprobe.probes.bank_cases import costly
-from tcprobe.probes.bank_experiments import Timed, cycles_by_rule, fit
+from tcprobe.probes.banks import Timed, costly, cycles_by_rule, fit
 from tcprobe.store.results import published
 
 TCPROBE = [sys.executable, "-c", "from tcprobe.cli import main; main()", "banks"]

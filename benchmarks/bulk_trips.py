@@ -22,9 +22,10 @@ import numpy as np
 from tcprobe.isa.arch import arch
 from tcprobe.layout.arrays import Floats
 from tcprobe.probes import dialogues, timing
-from tcprobe.probes.cost_bulk import BULKS, COPIES, SIZES
-from tcprobe.probes.cost_clock import BLOCKS, numbers
-from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock
+from tcprobe.probes.cost_moves import BULK_COPIES as COPIES
+from tcprobe.probes.cost_moves import BULKS, SIZES
+from tcprobe.probes.cost_warpgroups import BLOCKS, numbers
+from tcprobe.probes.timing import IMAGE_WORDS, TimedBlock, TimedLoop
 
 if TYPE_CHECKING:
     from tcprobe.run.gpu import Gpu
@@ -37,7 +38,7 @@ PLACES = 64  # images that are read from: 8 KB apart
 IMAGE_BYTES = 4 * IMAGE_WORDS
 
 
-def changed(name: str, old: str, new: str) -> Loop:
+def changed(name: str, old: str, new: str) -> TimedLoop:
     """The survey's loop with other lines."""
     loop = BULK.loop()
     body = [line.replace(old, new) for line in loop.body]
@@ -46,7 +47,7 @@ def changed(name: str, old: str, new: str) -> Loop:
     return replace(loop, variant=name, body=body)
 
 
-def announced_late() -> Loop:
+def announced_late() -> TimedLoop:
     """The copy is issued before its bytes are announced."""
     loop = BULK.loop()
     lines, each = list(loop.body), len(loop.body) // COPIES
@@ -55,7 +56,7 @@ def announced_late() -> Loop:
     return replace(loop, variant="late", body=lines)
 
 
-def ways() -> dict[str, Loop]:
+def ways() -> dict[str, TimedLoop]:
     """The loops, by what is different in them."""
     return {
         "as the survey: try_wait": BULK.loop(),
@@ -64,7 +65,7 @@ def ways() -> dict[str, Loop]:
     }
 
 
-def cycles(gpu: Gpu, loop: Loop, blocks: Sequence[TimedBlock], inputs: int = PLACES * IMAGE_BYTES) -> Floats:
+def cycles(gpu: Gpu, loop: TimedLoop, blocks: Sequence[TimedBlock], inputs: int = PLACES * IMAGE_BYTES) -> Floats:
     """Of each block; nan for one without a thread."""
     data = np.zeros((1, inputs), np.uint8)
     launch = timing.launch(loop.kernel(), blocks, gpu.shared_bytes() // 2 + 1024, data)
@@ -128,7 +129,7 @@ def main() -> None:
     slowed(gpu, usual)
 
 
-def slowed(gpu: Gpu, loop: Loop) -> None:
+def slowed(gpu: Gpu, loop: TimedLoop) -> None:
     """Right after all SMs multiplied random numbers, when their clock is lower: cycles, MHz and nanoseconds."""
     load = dialogues("cost")[LOADED]
     if refused := gpu.load(load.kernels()):

@@ -32,9 +32,8 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.probes import banks, dialogues, timing
-from tcprobe.probes.bank_experiments import BankExperiment
-from tcprobe.probes.banks import AREA, Cases
-from tcprobe.probes.timing import IMAGE_WORDS, Loop, TimedBlock
+from tcprobe.probes.banks import AREA, BankExperiment, Cases
+from tcprobe.probes.timing import IMAGE_WORDS, TimedBlock, TimedLoop
 from tcprobe.store.cell import load
 from tcprobe.store.choose import default
 
@@ -211,7 +210,7 @@ def issues_loop(name, count):
             body += [f"xor.b32 %joined, %joined, {v};" for names in held[: j % FLIGHT + 1] for v in names]
     addresses = [f"%at{j}" for j in range(count)]
     names = [v for one in held for v in one]
-    return Loop(
+    return TimedLoop(
         f"{name}.{count}",
         "plan",
         move.target,

@@ -9,7 +9,7 @@ from emitted import Case
 
 from tcprobe import emit
 from tcprobe.ask import descriptor, tensor_map
-from tcprobe.ask.load import load
+from tcprobe.ask.load import straight_load as load
 from tcprobe.ask.load_code import source as load_source
 from tcprobe.ask.path import cuda, operand_code
 from tcprobe.ask.path.boxes import BoxCopy

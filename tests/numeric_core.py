@@ -9,8 +9,7 @@ from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.parameters import Arithmetic, Integers, Subnormals, chained
 from tcprobe.isa import arch, names
 from tcprobe.probes import dialogues
-from tcprobe.probes.numerics_cases import Images
-from tcprobe.probes.numerics_experiments import model_results
+from tcprobe.probes.numerics import Images, model_results
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.store.choose import alone
 from tcprobe.store.evidence import PROVENANCE

@@ -9,8 +9,7 @@ import numeric_core as core
 
 from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.parameters import Integers, chained
-from tcprobe.probes.numerics_cases import Images
-from tcprobe.probes.numerics_experiments import model_results
+from tcprobe.probes.numerics import Images, model_results
 from tcprobe.run.emulator import Emulator
 from tcprobe.run.worker import main
 

@@ -10,7 +10,7 @@ import numpy as np
 import path_cases
 from path_cases import BF16, E4M3, F16, F64, HALF, S8, TF32, Case
 
-from tcprobe.ask.load import load as straight
+from tcprobe.ask.load import straight_load as straight
 from tcprobe.ask.load_code import source as straight_source
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import name as struct

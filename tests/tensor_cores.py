@@ -8,7 +8,7 @@ from bench import Live
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.dtypes import dtype
 from tcprobe.probes import dialogues
-from tcprobe.probes.tensor_multiply_images import REGION
+from tcprobe.probes.tensor_multiply_kernels import REGION
 from tcprobe.run.emulator import Emulator
 
 KIND = "tensor_memory"

@@ -17,10 +17,9 @@ from tcprobe.isa.shared_memory import access, accesses
 from tcprobe.layout import banks as model
 from tcprobe.layout.banks import BankRule, designed_rules
 from tcprobe.layout.source_tags import SourceTags, from_json, pattern_cost, tags_from_pairs
-from tcprobe.probes import bank_experiments as live
 from tcprobe.probes import banks
-from tcprobe.probes.bank_cases import costly, tag_steps
-from tcprobe.probes.bank_experiments import BankExperiment, Timed
+from tcprobe.probes import banks as live
+from tcprobe.probes.banks import BankExperiment, Timed, costly, tag_steps
 from tcprobe.probes.ptx import module
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble

@@ -10,17 +10,17 @@ from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.probes import cost_tcgen05, cost_tensor_copies, cost_tensor_moves, dialogues
-from tcprobe.probes.cost_issued import COPIES, FLIGHTS
+from tcprobe.probes import cost_tensor_memory, dialogues
+from tcprobe.probes.cost_tensor_memory import COPIES, FLIGHTS
 from tcprobe.probes.experiment import Context
-from tcprobe.probes.proof import SPILLED, Seen, stem, working_opcodes
+from tcprobe.probes.timing import SPILLED, Seen, stem, working_opcodes
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
 
 BLACKWELL, ULTRA = arch("sm_100"), arch("sm_103")
-MULTIPLIES = {one.id: one for one in cost_tcgen05.experiments()}
-COPIED = {one.id: one for one in cost_tensor_copies.experiments()}
-MOVED = {one.id: one for one in cost_tensor_moves.experiments()}
+MULTIPLIES = {one.id: one for one in cost_tensor_memory.multiplies()}
+COPIED = {one.id: one for one in cost_tensor_memory.copies()}
+MOVED = {one.id: one for one in cost_tensor_memory.moves()}
 EVERY = MULTIPLIES | COPIED | MOVED
 SOME = [id_ for id_ in MULTIPLIES if ".m128n256k16." in id_]
 SPARSE = "tcgen05.mma.sp.cta_group::2.kind::mxf4nvf4.m256n256k128.f32.e2m1.e2m1.ue4m3.4X"

@@ -22,13 +22,11 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.peaks import peak
 from tcprobe.pages import costs
-from tcprobe.probes import cost_clock, dialogues
-from tcprobe.probes.cost_multiplies import Chained
-from tcprobe.probes.cost_overlap import BOX, FMA
-from tcprobe.probes.cost_warpgroups import COPIES, flown_loops
+from tcprobe.probes import cost_warpgroups, dialogues
+from tcprobe.probes.cost_multiplies import BOX, FMA, Chained
+from tcprobe.probes.cost_warpgroups import COPIES, warpgroup_loops
 from tcprobe.probes.experiment import Context, TimedCode
-from tcprobe.probes.proof import Seen, prove
-from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT
+from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT, Seen, prove
 from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.conclude import conclude
 from tcprobe.sass.cubin import assemble
@@ -135,7 +133,7 @@ def test_an_argument_in_local_memory_is_part_of_a_call_and_more_is_spilled():
 def test_a_round_has_few_copies_where_compilers_take_long():
     """Each loop keeps as many in flight as it is named for, and a round trip has whole groups."""
     for row in inventory.executed_by(WARPGROUP):
-        for one in flown_loops(row) if row.described else ():
+        for one in warpgroup_loops(row) if row.described else ():
             assert one.copies == COPIES or row.shape.n >= 96
             assert not one.trip or (one.copies % one.in_flight == 0 and one.copies >= 4)
 
@@ -215,9 +213,9 @@ def test_the_clock_under_full_load_is_read_back(codes):
     assert cost.to_json()["clocks"][0] == {"data": "zeros", "mhz": 1250.0, "cycles": 1.5}
 
 
-@pytest.mark.parametrize("row", cost_clock.rows(), ids=lambda row: row.id)
+@pytest.mark.parametrize("row", cost_warpgroups.rows(), ids=lambda row: row.id)
 def test_a_load_of_numbers_is_finite_and_random(row):
-    image = cost_clock.numbers(row.type("a"))
+    image = cost_warpgroups.numbers(row.type("a"))
     assert image.shape == (IMAGE_WORDS,)
     assert len(np.unique(image)) > IMAGE_WORDS / 2
     kind = {"f16": np.float16, "tf32": np.float32, "f64": np.float64, "e4m3": ml_dtypes.float8_e4m3fn, "s8": np.int8}

@@ -16,7 +16,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.layout import structure
 from tcprobe.layout.table import slot_table
 from tcprobe.probes import multiply
-from tcprobe.probes.numbers import decode, encode
+from tcprobe.probes.slots import decode, encode
 from tcprobe.references import ptx_isa
 from tcprobe.sass import derive, evidence, product_run, same_opcode, tensor
 from tcprobe.sass.cubin import assemble

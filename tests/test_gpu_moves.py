@@ -16,8 +16,7 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.rows.moves import ROW_BYTES
-from tcprobe.probes.move_kernels import SIZE, in_registers, kernel
-from tcprobe.probes.moves import FAMILIES
+from tcprobe.probes.moves import FAMILIES, SIZE, in_registers, kernel
 from tcprobe.probes.ptx import Launch, thread_bytes
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.run import runner
@@ -185,7 +184,7 @@ import sys
 import numpy as np
 from tcprobe.isa import inventory
 from tcprobe.isa.names import resolve
-from tcprobe.probes.move_kernels import kernel, launch, patterns
+from tcprobe.probes.moves import kernel, launch, patterns
 from tcprobe.run.backend import BackendFaultError
 from tcprobe.run.gpu import Gpu
 

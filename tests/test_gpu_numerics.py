@@ -11,8 +11,7 @@ from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.isa import names
 from tcprobe.probes import dialogues
-from tcprobe.probes.numerics_cases import Images, MultiplySize, floats
-from tcprobe.probes.numerics_experiments import _run, _tabled_form
+from tcprobe.probes.numerics import Images, MultiplySize, _run, _tabled_form, floats
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.worker import Desk
 

@@ -230,4 +230,4 @@ def program(found, from_, to):
 
 def test_every_cast_is_tried():
     tried = {tuple(resolve(name).fragment.type for name in case[:2]) for case in CASES}
-    assert set(CASTS) - tried <= {("f16", "e5m2")}
+    assert set(CASTS) - tried <= {("f16", "e5m2"), ("f32", "e2m1")}  # sm_90 has no conversion to e2m1

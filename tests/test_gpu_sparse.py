@@ -13,7 +13,7 @@ from tcprobe.layout.structure import elements
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.sparse import product_kernel
-from tcprobe.probes.sparse_images import fields, random_metadata
+from tcprobe.probes.sparse_decode import fields, random_metadata
 from tcprobe.run import runner
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker

@@ -5,7 +5,7 @@ from bench import concluded
 
 from tcprobe.isa import inventory
 from tcprobe.probes import descriptors
-from tcprobe.probes.descriptor_experiments import DescriptorExperiment, ProductExperiment
+from tcprobe.probes.descriptors import DescriptorExperiment, ProductExperiment
 from tcprobe.run import runner, verify
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.process import Worker

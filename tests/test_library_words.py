@@ -16,7 +16,7 @@ TYPED = re.compile(r"(?<![\w-])--(?:[a-z]|$)|`tcprobe ")  # -- alone: the name f
 # words that are stored with what was found, or told by whoever goes on, and options of other programs
 APART = {
     "layout/printout.py",
-    "probes/numerics_experiments.py",
+    "probes/numerics.py",
     "sass/cubin.py",
     "sass/ptxas.py",
     "sass/toolchain.py",

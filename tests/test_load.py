@@ -7,7 +7,7 @@ import path_products
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.ask.load import load
+from tcprobe.ask.load import straight_load as load
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory

@@ -16,7 +16,7 @@ from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.operand import Role
 from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.layout.table import slot_table
-from tcprobe.probes import experiments, move_kernels
+from tcprobe.probes import experiments, moves
 from tcprobe.probes.experiment import OWN_RULE, Context
 from tcprobe.probes.moves import FAMILIES, MemoryMove, RegisterMove
 from tcprobe.references import Claim, cute, ptx_isa
@@ -65,7 +65,7 @@ def test_any_layout_and_any_lanes_are_recovered(experiment, seed):
     tables = layouts(experiment, random.Random(seed))
     found = concluded(experiment, read(experiment, tables))
     assert found.tables == {f.operand: tables[f.id] for f in experiment.fragments}
-    kept = move_kernels.in_memory(experiment.instruction).slot_bits
+    kept = moves.in_memory(experiment.instruction).slot_bits
     narrow = f"{MEMORY}; an element is in bits 0 to {kept - 1} of its byte"
     narrow += ", its highest bit in those above too" if ".s8.s4" in experiment.id else ""
     assert found.numbering == (narrow if kept < 8 else MEMORY)
@@ -94,12 +94,12 @@ def test_documented_layouts_are_found(experiment):
 
 @pytest.mark.parametrize("size", [8, ROW_BYTES])
 def test_every_lane_points_to_a_row_of_its_own(size):
-    patterns = move_kernels.patterns(size)
+    patterns = moves.patterns(size)
     assert patterns.shape == (4, WARP)
     for pattern in patterns:
         assert len(set(pattern.tolist())) == WARP
         assert not (pattern % size).any()
-        assert pattern.max() + size <= move_kernels.SIZE
+        assert pattern.max() + size <= moves.SIZE
     assert len({tuple(pattern.tolist()) for pattern in patterns}) == 4
 
 
@@ -135,7 +135,7 @@ def test_one_bit_from_elsewhere_is_noticed(experiment, seed, data):
 @given(st.sampled_from(MEMORY_MOVES), SEEDS, st.data())
 def test_an_element_that_is_missing_or_twice_is_noticed(experiment, seed, data):
     reading = read(experiment, layouts(experiment, random.Random(seed)))
-    held = move_kernels.in_registers(experiment.instruction)
+    held = moves.in_registers(experiment.instruction)
     one, other = data.draw(st.permutations(range(held.slots)))[:2]
     changed = {name: values.reshape(held.slots, -1).copy() for name, values in reading.items()}
     for values in changed.values():
@@ -148,7 +148,7 @@ def test_an_element_that_is_missing_or_twice_is_noticed(experiment, seed, data):
 @given(st.sampled_from(MEMORY_MOVES), SEEDS, st.data())
 def test_two_exchanged_slots_show_in_the_table(experiment, seed, data):
     reading = read(experiment, layouts(experiment, random.Random(seed)))
-    held = move_kernels.in_registers(experiment.instruction)
+    held = moves.in_registers(experiment.instruction)
     one, other = data.draw(st.permutations(range(held.slots)))[:2]
     order = list(range(held.slots))
     order[one], order[other] = other, one
@@ -163,9 +163,9 @@ def store(change):
     experiment = experiments()["stmatrix.m8n8.x1.shared.b16"]
     (launch,) = experiment.launches()
     raw = Emulator(documented(experiment)).run([launch])[0]
-    bits = move_kernels.unpack_bits(raw.reshape(launch.grid[1], launch.grid[0], -1))
+    bits = moves.unpack_bits(raw.reshape(launch.grid[1], launch.grid[0], -1))
     change(bits)
-    return experiment.decode([launch], [move_kernels.pack_bits(bits)])
+    return experiment.decode([launch], [moves.pack_bits(bits)])
 
 
 def stray(bits):

@@ -26,7 +26,7 @@ from tcprobe.arithmetic.parameters import (
 )
 from tcprobe.errors import DataError, ProbeError, UsageError
 from tcprobe.isa import names
-from tcprobe.probes.numerics_cases import MultiplySize, floats
+from tcprobe.probes.numerics import MultiplySize, floats
 from tcprobe.probes.numerics_directed import parameters
 from tcprobe.probes.numerics_dots import Directed
 from tcprobe.probes.numerics_kernels import kernel

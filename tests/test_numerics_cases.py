@@ -20,9 +20,8 @@ from tcprobe.arithmetic.parameters import (
 from tcprobe.ask import numeric_steps
 from tcprobe.errors import DataError
 from tcprobe.isa import names
-from tcprobe.probes.numerics_cases import Images, MultiplySize, floats
+from tcprobe.probes.numerics import Images, MultiplySize, floats, model_results
 from tcprobe.probes.numerics_dots import Directed, Power
-from tcprobe.probes.numerics_experiments import model_results
 from tcprobe.store import kinds
 
 replaced = msgspec.structs.replace

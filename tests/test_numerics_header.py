@@ -16,7 +16,7 @@ from tcprobe.arithmetic.parameters import (
     Arithmetic,
 )
 from tcprobe.isa import names
-from tcprobe.probes.numerics_cases import MultiplySize, floats
+from tcprobe.probes.numerics import MultiplySize, floats
 
 
 def entry(number, id_, rule):

@@ -21,10 +21,9 @@ from tcprobe.arithmetic.scales import decoded_scale
 from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import arch
-from tcprobe.probes.numerics_directed import parameters
+from tcprobe.probes.numerics_directed import is_narrow, parameters
 from tcprobe.probes.numerics_dots import Directed
 from tcprobe.probes.numerics_kernels import kernel
-from tcprobe.probes.numerics_narrow import is_narrow
 from tcprobe.sass.cubin import assemble
 
 replaced = msgspec.structs.replace

@@ -1,4 +1,4 @@
-"""What must not change by accident: published bytes, layout ids, the text of probes, and which way imports point."""
+"""What must not change by accident: the text of probes, and which way imports point."""
 
 import ast
 import hashlib
@@ -12,7 +12,6 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.sass import tensor
-from tcprobe.store.results import published
 
 ROOT = Path(__file__).parent.parent
 PINS = Path(__file__).parent / "golden" / "pins.json"
@@ -33,19 +32,6 @@ def digest(parts):
     return found.hexdigest()[:16]
 
 
-def published_bytes():
-    """(number of files, hash) of the measured tables by folder, and the ids of their layouts."""
-    root = published().root
-    folders = sorted({p.parent for p in root.rglob("*.json")})
-    return {
-        f.relative_to(root).as_posix(): [
-            len(files := sorted(f.glob("*.json"))),
-            digest(part for p in files for part in (p.name, p.read_bytes())),
-        ]
-        for f in folders
-    }
-
-
 def probe_texts():
     """Hash of the PTX text of every experiment's kernels, and of the kernels that are traced, by kind."""
     found = {}
@@ -56,7 +42,7 @@ def probe_texts():
     return texts | {"traced": digest(tensor.kernel(i).text for i in traced)}
 
 
-PINNED = {"published": published_bytes, "probes": probe_texts}
+PINNED = {"probes": probe_texts}
 
 
 @pytest.mark.parametrize("what", PINNED)

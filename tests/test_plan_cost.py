@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tcprobe.ask.bank_rules import rules_for
 from tcprobe.ask.convert import convert
 from tcprobe.ask.cost import find_cost
-from tcprobe.ask.load import load as straight
+from tcprobe.ask.load import straight_load as straight
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cycles import step_cycles
 from tcprobe.ask.plan_cost import (

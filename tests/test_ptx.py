@@ -12,10 +12,9 @@ import pytest
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch, runs
 from tcprobe.isa.target import Target
-from tcprobe.probes import dialogues, experiments, move_kernels, multiply, wmma
-from tcprobe.probes.compiler_log import blame, errors_by_line
+from tcprobe.probes import dialogues, experiments, moves, multiply, wmma
 from tcprobe.probes.experiment import kernels
-from tcprobe.probes.ptx import module
+from tcprobe.probes.ptx import blame, errors_by_line, module
 from tcprobe.run.gpu import Gpu
 
 SOME_N = (8, 24, 256)  # of a warpgroup: other numbers of columns differ in how many registers there are
@@ -61,10 +60,10 @@ def assemble(text, target, tmp_path):
         multiply.kernel(inventory.instructions()["mma.m16n8k256.row.col.s32.b1.b1.s32.xor.popc"]),
         multiply.kernel(inventory.instructions()["wmma.mma.row.col.m16n16k16.f32.f32"]),
         multiply.kernel(inventory.instructions()["mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e3m2.f32"]),
-        move_kernels.kernel(inventory.instructions()["ldmatrix.m8n8.x2.trans.shared.b16"]),
-        move_kernels.kernel(inventory.instructions()["ldmatrix.m16n16.x1.trans.shared.b8x16.b4x16_p64"]),
-        move_kernels.kernel(inventory.instructions()["stmatrix.m8n8.x4.shared.b16"]),
-        move_kernels.kernel(inventory.instructions()["movmatrix.m8n8.trans.b16"]),
+        moves.kernel(inventory.instructions()["ldmatrix.m8n8.x2.trans.shared.b16"]),
+        moves.kernel(inventory.instructions()["ldmatrix.m16n16.x1.trans.shared.b8x16.b4x16_p64"]),
+        moves.kernel(inventory.instructions()["stmatrix.m8n8.x4.shared.b16"]),
+        moves.kernel(inventory.instructions()["movmatrix.m8n8.trans.b16"]),
     ],
     ids=lambda kernel: kernel.name,
 )

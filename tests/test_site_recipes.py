@@ -53,7 +53,7 @@ def test_a_recipe_has_every_case(recipe):
 def test_code_of_a_recipe_is_what_its_command_prints(asked):
     stdout = printed(asked.command)
     code = asked.answer(alone(published())).code
-    assert stdout.removesuffix("\n").endswith(code.removesuffix("\n"))
+    assert code.strip() in stdout  # within the guard of a header, where the command prints one
     assert len(code.splitlines()) > 3
 
 

@@ -10,16 +10,7 @@ import pytest
 
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
-from tcprobe.probes import (
-    cost_bulk,
-    cost_clock,
-    cost_moves,
-    cost_multiplies,
-    cost_tcgen05,
-    cost_tensor_copies,
-    cost_tensor_moves,
-    cost_warpgroups,
-)
+from tcprobe.probes import cost_moves, cost_multiplies, cost_tensor_memory, cost_warpgroups
 from tcprobe.store import findings, kinds
 from tcprobe.store.documents import seal
 from tcprobe.store.evidence import METHODS
@@ -28,16 +19,7 @@ from tcprobe.store.kinds import cost
 from tcprobe.store.results import Results, published
 
 HOSTILE = (None, -1, 0.5, 2**70, "", "x", "nan", True, [], [[]], {}, {"a": []}, [None] * 3)
-COSTS = (
-    cost_bulk,
-    cost_clock,
-    cost_moves,
-    cost_multiplies,
-    cost_tcgen05,
-    cost_tensor_copies,
-    cost_tensor_moves,
-    cost_warpgroups,
-)
+COSTS = (cost_moves, cost_multiplies, cost_tensor_memory, cost_warpgroups)
 KINDS = ("measurement", "banks", "cost", "descriptors", "numerics", "tensor_maps", "undocumented")
 
 

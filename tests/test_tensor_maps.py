@@ -13,8 +13,7 @@ from tcprobe.isa.tensor_map import SPANS, SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.probes import dialogues
 from tcprobe.probes import tensor_maps as probe
-from tcprobe.probes.tensor_map_cases import all_boxes, boxes, encodings
-from tcprobe.probes.tensor_map_experiments import MisalignedExperiment, ModeExperiment, _boxes_of
+from tcprobe.probes.tensor_maps import MisalignedExperiment, ModeExperiment, _boxes_of, all_boxes, boxes, encodings
 from tcprobe.references.shared_memory import tma
 from tcprobe.references.shared_memory.tensor_map import broken_rules, packed_map, refusing_rules, rules_on
 from tcprobe.run.backend import BackendFaultError

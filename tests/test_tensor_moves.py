@@ -13,7 +13,7 @@ from emulation import shuffled
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.probes.experiment import Context
-from tcprobe.probes.tensor_moves import NUMBERING, columns, experiments
+from tcprobe.probes.tensor_memory import NUMBERING, columns, experiments
 from tcprobe.references import cute, cute_tensor_memory, ptx_isa
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble

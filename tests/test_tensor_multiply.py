@@ -19,7 +19,7 @@ from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.layout.cell_runs import places, runs
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.slots import unpack
-from tcprobe.probes.tensor_multiply_images import COLUMNS, FIRST, REGION, REGIONS
+from tcprobe.probes.tensor_multiply_kernels import COLUMNS, FIRST, REGION, REGIONS
 from tcprobe.sass.cubin import assemble
 from tcprobe.store.kinds.tensor_memory import subject
 

@@ -158,7 +158,7 @@ def test_in_words():
         ("tcgen05.mma.sp.cta_group::1.kind::f16 --row 0 --col 0 --swizzle 32", "use --swizzle 64"),
         ("tcgen05.mma.cta_group::1.kind::mxf4nvf4 --row 0 --col 0", "give --scale-vec 4"),
         ("tcgen05.mma.cta_group::1.kind::mxf8f6f4 --row 0 --col 0 --selector 4", "no selector 4"),
-        ("tcgen05.mma.ws.cta_group::1.kind::f16 --m 32 --row 0 --col 0 --a-in tensor", "states a layout of A"),
+        ("tcgen05.mma.ws.cta_group::1.kind::f16 --m 32 --row 0 --col 0 --a-in tensor", "source states a layout of A"),
         ("wgmma.m64n8k16.f32.bf16.bf16 --row 3 --col 5 --a-in tensor", "in registers or in shared memory"),
         ("mma.m16n8k16.row.col.f32.f16.f16.f32 --row 3 --col 5 --m 64", "--m needs"),
         ("mma.m16n8k16.row.col.f32.f16.f16.f32 --row 3 --col 5 --a-in tensor", "no operand in shared memory"),

@@ -14,10 +14,9 @@ from warpgroup import FORMS, SMALL, SPARSE, emulated, governing
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import arch
-from tcprobe.probes import descriptor_experiments, descriptors, dialogues, experiments
-from tcprobe.probes.descriptor_experiments import DescriptorExperiment, ProductExperiment
-from tcprobe.probes.wgmma_kernels import kernel
-from tcprobe.probes.wgmma_op import BAD, FEW_MEETINGS, SLOT_SHIFT
+from tcprobe.probes import descriptors, dialogues, experiments
+from tcprobe.probes.descriptors import DescriptorExperiment, ProductExperiment
+from tcprobe.probes.wgmma_kernels import BAD, FEW_MEETINGS, SLOT_SHIFT, kernel
 from tcprobe.references import cute_gmma
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble
@@ -204,7 +203,7 @@ def test_products_are_concluded():
 
 @pytest.mark.full
 def test_every_experiment_has_a_subject_of_its_own():
-    ids = [experiment.id for experiment in descriptor_experiments.experiments()]
+    ids = [experiment.id for experiment in descriptors.experiments()]
     assert len(set(ids)) == len(ids) == len(dialogues("descriptors"))
 
 

@@ -369,7 +369,7 @@ def stated_of_all(instruction: Instruction) -> str:
     `references.numerics` state for all chips that f64 is a chain of fused multiply-adds.
     """
     kinds = types(instruction)
-    if not instruction.multiplies or instruction.family.startswith("tcgen05"):
+    if not instruction.multiplies or instruction.scales or instruction.family.startswith("tcgen05"):
         return ""
     if not kinds.is_float:
         return PTX_INTEGERS

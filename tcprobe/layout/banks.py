@@ -19,7 +19,7 @@ other accesses do not.
 >>> cost.phases, cost.wavefronts, cost.beats, cost.cycles, cost.ideal
 ([8, 8], 16, 2, 16, 2)
 
-Source: experiments on an H200 (sm_90), which `tcprobe.probes.bank_experiments` repeats; `bank_rules` says what is
+Source: experiments on an H200 (sm_90), which `tcprobe.probes.banks` repeats; `bank_rules` says what is
 published for which arch.
 """
 

@@ -1,11 +1,10 @@
 """Experiments: the kernels that measure an instruction or a fragment, and how their outputs are decoded.
 
-    ptx, slots, numbers, emulation, experiment,
-    proof, numbering, timing, compiler_log         common
-    multiply, wmma, move*, sparse*, block_scale*   of a warp
-    wgmma*, descriptor*                            of warpgroups, and behind descriptors
-    bank*, tensor_*                                memory
-    numerics*, cost*                               arithmetic and cost
+    ptx, slots, experiment, timing                 common
+    multiply, wmma, moves, sparse*, block_scale    of a warp
+    wgmma*, descriptors                            of warpgroups, and behind descriptors
+    banks, tensor_*                                memory
+    numerics*, cost_*                              arithmetic and cost
 
 Each family is a module with `experiments()`; to add a family, add a file. A module that also has KIND contains
 dialogues; their findings are of that kind (`store.kinds`), not tables. An experiment on tables decodes its outputs into

@@ -10,22 +10,39 @@ values go into a sum that is stored, so no load is dead code.
 
 Phases come from the *swap test*: two lanes of a conflict-free pattern exchange their addresses. The pattern stays
 conflict-free exactly if both lanes are in one phase.
+
+Address patterns whose cost distinguishes the rules of banks; they are timed in addition to the swap test.
+
+Scattered and strided addresses count passes; patterns of few addresses show whether words or lanes count. Lanes with
+equal addresses, also with one exception or with idle partners, show where phases join. Idle lanes and idle phases show
+what idleness costs. For cp.async the sources vary as much as the destinations.
+
+Finds the bank rule of each shared-memory access: times patterns, finds the phases, fits a rule.
+
+tcprobe run --family banks
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from typing import NamedTuple
+from itertools import combinations, product
+from typing import Literal, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.shared_memory import SharedAccess
+from tcprobe.isa.shared_memory import SharedAccess, accesses
+from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bools, Bytes, Floats, Ints, Words
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry, identifier
+from tcprobe.layout.banks import IDLE, BankRule, Judge
+from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, tags_from_pairs
+from tcprobe.layout.source_tags import access_cycles as with_lookups
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
+from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
+from tcprobe.store.kinds.banks import Body, Misfit, Second
 
 WARPS = 16
 UNROLL = 8
@@ -48,15 +65,10 @@ class Cases(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Timing:
-    """The op of a timing kernel. Only a GPU can run it."""
+class Timing(NotEmulated):
+    """The op of a timing kernel."""
 
-    access: str
-    from_code: bool = False
-
-    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Raises ProbeError: layouts do not determine timing."""
-        raise ProbeError(f"{launch.kernel.name}: how long {self.access} takes cannot be emulated.")
+    access: str = ""
 
 
 def kernel(access: SharedAccess) -> Kernel:
@@ -69,7 +81,8 @@ def kernel(access: SharedAccess) -> Kernel:
         ".reg .pred %active, %more, %first;",
     ]
     text = memory + entry(name, POINTERS, registers, _body(access, name))
-    return Kernel(name, Timing(access.name), text, access.target, optimised=True)
+    op = Timing(f"how long {access.name} takes cannot be emulated", access=access.name)
+    return Kernel(name, op, text, access.target, optimised=True)
 
 
 def _body(access: SharedAccess, name: str) -> list[str]:
@@ -221,3 +234,241 @@ def phases(access: SharedAccess, cycles: Floats) -> list[tuple[int, ...]]:
     if sorted(lane for phase in parts for lane in phase) != list(range(access.lanes)):
         raise ProbeError(f"{access.name}: exchanging lanes does not part them into phases: {parts[:4]}.")
     return parts
+
+
+LANE = np.arange(WARP)
+Make = Callable[[Generator, int], Ints]
+Lanes = Bools
+
+
+def scattered_places(rng: Generator, most: int) -> Ints:
+    """Random places, out of many or of few."""
+    return rng.integers(0, min(most, int(rng.choice([2, 4, 8, 16, 32, 64, 256, 1024]))), WARP)
+
+
+def strided_places(rng: Generator, most: int) -> Ints:
+    """Places a fixed number apart (0 to 33), in the order of lanes, XORed or permuted."""
+    lanes = LANE ^ int(rng.integers(0, WARP)) if rng.random() < 0.5 else rng.permutation(WARP)
+    return np.array(lanes * int(rng.integers(0, 34)) % most)
+
+
+def paired_places(rng: Generator, most: int) -> Ints:
+    """Lanes that differ only under a mask share an address; the mask has one bit, two, or all five."""
+    base = scattered_places(rng, most) if rng.random() < 0.5 else LANE
+    return np.array(base[LANE & ~int(rng.choice([1, 2, 3, 4, 8, 16, 5, 31]))])
+
+
+def nearly_paired_places(rng: Generator, most: int) -> Ints:
+    """As `paired_places`, except for one lane."""
+    addresses = paired_places(rng, most).copy()
+    addresses[int(rng.integers(0, WARP))] = int(rng.integers(0, most))
+    return addresses
+
+
+SHAPES: tuple[Make, ...] = (scattered_places, strided_places, paired_places, nearly_paired_places)
+
+
+def some_idle(rng: Generator) -> Lanes:
+    """Random idle lanes."""
+    return np.array(rng.random(WARP) < rng.choice([0.1, 0.5, 0.9]))
+
+
+def idle_octets(rng: Generator) -> Lanes:
+    """Idle lanes: whole octets."""
+    return np.array(rng.random(4)[LANE // 8] < 0.5)
+
+
+def idle_pairs(rng: Generator) -> Lanes:
+    """Idle lanes: one of each pair of lanes whose numbers differ in bit 0, 1 or 2."""
+    bit = int(rng.choice([1, 2, 4]))
+    return np.array((LANE & bit > 0) ^ (rng.random(WARP)[LANE & ~bit] < 0.5))
+
+
+def no_idle(rng: Generator) -> Lanes:
+    """No idle lanes."""
+    return np.zeros(WARP, np.bool_)
+
+
+IDLE_PATTERNS: tuple[Callable[[Generator], Lanes], ...] = (no_idle, no_idle, some_idle, idle_octets, idle_pairs)
+
+
+def costly(access: SharedAccess, count: int, seed: int = 0) -> Cases:
+    """`count` random patterns of an access: destinations in AREA, sources in the first NEAR bytes of the arena.
+
+    The same seed gives the same patterns.
+    """
+    rng = np.random.default_rng([seed, *access.name.encode()])
+    address, source = np.zeros((2, count, WARP), np.int64)
+    for j in range(count):
+        address[j] = access.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, AREA // access.bytes)
+        source[j] = access.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, NEAR // access.bytes)
+        if not access.is_matrix:
+            address[j][IDLE_PATTERNS[int(rng.integers(0, len(IDLE_PATTERNS)))](rng)] = -1
+    return Cases(address, source)
+
+
+LINE_BITS = tuple(1 << b for b in range(LINE.bit_length() - 1, ARENA.bit_length() - 1))  # bits of a line's address
+
+
+def tag_pairs(access: SharedAccess) -> Cases:
+    """Two lanes whose source lines differ in one or two address bits: whether one bank holds the tags of both.
+
+    Neither shared memory nor the sources have a bank conflict. Patterns are in the order of `tag_steps`.
+    """
+    steps = tag_steps()
+    address = np.full((len(steps), WARP), -1)
+    source = np.zeros((len(steps), WARP), np.int64)
+    address[:, :2] = (0, access.bytes)
+    source[:, 1] = np.array(steps) + access.bytes
+    return Cases(address, source)
+
+
+def tag_steps() -> list[int]:
+    """The XOR of the two lines' addresses, for each pattern of `tag_pairs`."""
+    return [*LINE_BITS, *(a | b for a, b in combinations(LINE_BITS, 2))]
+
+
+def far(access: SharedAccess, count: int, seed: int = 0) -> Cases:
+    """`count` patterns with sources in 1 to 32 lines anywhere in the arena; destinations are in order or scattered."""
+    rng = np.random.default_rng([seed, 1, *access.name.encode()])
+    address, source = np.zeros((2, count, WARP), np.int64)
+    for j in range(count):
+        lines = rng.integers(0, ARENA // LINE, int(rng.integers(1, WARP + 1)))
+        source[j] = lines[rng.integers(0, len(lines), WARP)] * LINE + access.bytes * LANE % LINE
+        address[j] = access.bytes * (scattered_places(rng, AREA // access.bytes) if rng.random() < 0.3 else LANE)
+        address[j][IDLE_PATTERNS[int(rng.integers(0, len(IDLE_PATTERNS)))](rng)] = -1
+    return Cases(address, source)
+
+
+KIND = "banks"
+RUNS = 3  # repetitions of each pattern
+PATTERNS = 1000  # of each access, besides the swap test
+SHOWN = 8  # most misfits in a finding
+WAYS: tuple[Literal["words", "lanes", "order"], ...] = ("words", "lanes", "order")
+Steady = Bools
+
+
+class Timed(NamedTuple):
+    """Patterns, cycles of one access under each, and which of them were timed without ambiguity; (patterns,) each."""
+
+    cases: Cases
+    cycles: Floats
+    steady: Steady
+
+
+@dataclass(frozen=True)
+class BankExperiment(Dialogue):
+    """An access, timed on the swap test and on `count` more patterns."""
+
+    access: SharedAccess
+    count: int = PATTERNS
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The access's name."""
+        return self.access.name
+
+    @property
+    def target(self) -> Target:
+        """The target that the access needs."""
+        return self.access.target
+
+    def kernels(self) -> list[Kernel]:
+        """The kernel that times the access."""
+        return [kernel(self.access)]
+
+    def cases(self) -> Cases:
+        """The swap test, then patterns that distinguish rules."""
+        others = [costly(self.access, self.count), *([far(self.access, self.count)] if self.access.has_source else [])]
+        parts = zip(swaps(self.access), *others, strict=True)
+        return Cases(*(np.concatenate(part) for part in parts))
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "swapped": cycles of the swap test; "cycles" and "steady" of all cases. With sources, "together": by pair
+        whether one bank holds the tags of both lines.
+        """
+        swapped, _ = self.time_cases(bench, swaps(self.access))
+        cycles, steady = self.time_cases(bench, self.cases())
+        reading = {"swapped": swapped, "cycles": cycles, "steady": steady}
+        if self.access.has_source:
+            pairs, _ = self.time_cases(bench, tag_pairs(self.access))
+            reading["together"] = pairs.round() > LEAST
+        return reading
+
+    def time_cases(self, bench: Bench, bank_cases: Cases) -> tuple[Floats, Steady]:
+        """(cycles of one access, whether it was timed without ambiguity) for each of `bank_cases`."""
+        alone = bench.shared_bytes() // 2 + 1024  # more than half of an SM's: one block at a time
+        planned = launches(self.access, bank_cases, alone)
+        return least_and_steady([decode(bench.run(planned)) for _ in range(RUNS)])
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The fitted rule; ProbeError if the lanes do not form phases."""
+        tags = tags_from_pairs(tag_steps(), reading["together"]) if self.access.has_source else None
+        return fit(
+            self.access,
+            phases(self.access, reading["swapped"]),
+            Timed(self.cases(), reading["cycles"], reading["steady"]),
+            tags,
+        )
+
+
+def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, tags: SourceTags | None = None) -> Body:
+    """The rule with the fewest misfits on steady patterns; of equally good rules the simplest.
+
+    A rule that counts beats of idle phases is taken only if it more than halves the misfits. ProbeError unless every
+    phase is a run of neighbouring lanes, all runs of one length.
+    """
+    _check_phases(access, phases)
+    cases, measured, steady = timed
+    steady_cycles = measured[steady].round().astype(np.int64)
+    predictions = {rule: cycles_by_rule(access, rule, cases, tags) for rule in candidates(access, len(phases[0]))}
+    missed = {rule: int((values[steady] != steady_cycles).sum()) for rule, values in predictions.items()}
+    best, *others = sorted(predictions, key=lambda rule: missed[rule] * (1 + rule.idle))
+    second = next((rule for rule in others if (predictions[rule] != predictions[best]).any()), best)
+    misfits = _misfits(timed, predictions[best])
+    listed, r2 = [list(phase) for phase in phases], _r2(measured, predictions[best])
+    other, (tried, unsteady) = Second(second, missed[second]), (int(steady.sum()), int((~steady).sum()))
+    return Body(best, tried, len(misfits), r2, unsteady, listed, misfits[:SHOWN], other, tags)
+
+
+def _check_phases(access: SharedAccess, phases: Sequence[tuple[int, ...]]) -> None:
+    size = len(phases[0])
+    if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, access.lanes, size)]:
+        raise ProbeError(f"{access.name}: phases {list(phases)[:4]} are not runs of neighbouring lanes.")
+
+
+def _misfits(timed: Timed, predicted_cycles: Ints) -> list[Misfit]:
+    """The steady patterns that take other cycles than predicted."""
+    (address, source), measured, steady = timed
+    return [
+        Misfit(address[j].tolist(), source[j].tolist(), float(measured[j]), int(predicted_cycles[j]))
+        for j in np.flatnonzero(steady & (predicted_cycles != measured.round())).tolist()
+    ]
+
+
+def _r2(pass_cycles: Floats, predicted_cycles: Ints) -> float:
+    """The coefficient of determination of a prediction."""
+    spread = float(((pass_cycles - pass_cycles.mean()) ** 2).sum())
+    return 1 - float(((pass_cycles - predicted_cycles) ** 2).sum()) / spread if spread else 1.0
+
+
+def candidates(access: SharedAccess, size: int) -> list[BankRule]:
+    """Every rule whose phases have `size` lanes, the simplest first."""
+    joins = [size << j for j in range(6) if size << j <= min(access.lanes, WARP)]
+    ways = WAYS if access.has_source else WAYS[:2]
+    return [BankRule(size, joined, passes, idle) for idle, joined, passes in product((False, True), joins, ways)]
+
+
+def cycles_by_rule(access: SharedAccess, rule: BankRule, bank_cases: Cases, tags: SourceTags | None = None) -> Ints:
+    """Cycles of each pattern by a rule; with `tags`, including the lookups of source lines."""
+    cycles = Judge(access, rule).cycles(bank_cases.address, bank_cases.source if rule.passes == "order" else None)
+    if tags is None:
+        return cycles
+    sources = np.where(bank_cases.address == IDLE, IDLE, bank_cases.source)
+    return with_lookups(cycles, lookups(tags, sources), is_spread(bank_cases.address))
+
+
+def experiments() -> list[Dialogue]:
+    """One experiment for each access."""
+    return [BankExperiment(row) for row in accesses().values()]

@@ -3,6 +3,11 @@
 - chain: each move takes its address, or its source, from the one before; every loaded value is zero. Gives the latency
 - many: independent moves, by warps; matrix moves also with addresses that take 2, 4 and 8 passes of the banks
 - trip: each move is issued and waited for
+
+Round trips of bulk copies by bytes: cp.async.bulk and TMA boxes, loads and stores.
+
+One thread of a block issues one copy at a time and waits for it, at an mbarrier or for its bulk group. From the second
+pass on loads hit the L2 cache; stores stay in it.
 """
 
 from __future__ import annotations
@@ -11,17 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tcprobe.errors import ProbeError
+import numpy as np
+
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Floats
-from tcprobe.probes.cost import DECIMALS, KIND, Costs, ProvedNumbers, Run
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Readout
-from tcprobe.probes.timing import Loop, TimedBlock
+from tcprobe.probes.timing import DECIMALS, KIND, Costs, ProvedNumbers, Run, TimedBlock, TimedLoop, mbarrier_wait
+from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
 __all__ = ("KIND", "experiments")
@@ -53,12 +58,12 @@ class TimedMove:
     stride: int = 0
     ends: tuple[str, ...] = ()
 
-    def chain(self) -> Loop:
+    def chain(self) -> TimedLoop:
         """Each copy takes its address or source from the one before."""
         names = self._names(0)
         return self._loop("chain", [self.ptx_text(names, names[-1])] * COPIES, names, names)
 
-    def many(self) -> Loop:
+    def many(self) -> TimedLoop:
         """Independent copies; what they load goes into one register."""
         names = [name for copy in range(COPIES) for name in self._names(copy)]
         body = [self.ptx_text(self._names(copy), f"%at{copy}") for copy in range(COPIES)]
@@ -66,15 +71,15 @@ class TimedMove:
         grown = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(COPIES)]
         return self._loop("many", [*body, *joined, *grown, *self.ends], [*names, "%joined"], ["%joined"])
 
-    def trip(self) -> Loop:
+    def trip(self) -> TimedLoop:
         """Each copy is waited for."""
         body = [line for _ in range(COPIES) for line in (self.ptx_text([], "%at0"), *self.ends)]
         return self._loop("trip", body, ["%joined"], ["%joined"])
 
     def _loop(
         self, variant: str, ptx_lines: Sequence[str], loaded: Sequence[str], result_registers: Sequence[str]
-    ) -> Loop:
-        return Loop(
+    ) -> TimedLoop:
+        return TimedLoop(
             self.name,
             variant,
             self.target,
@@ -117,10 +122,6 @@ class TimedMove:
         return [*plain, *([TimedBlock(WARPS[-1] * WARP, 0, (p * ROW,)) for p in PASSES[1:]] if self.matrices else [])]
 
 
-def _vector(names: Sequence[str]) -> str:
-    return f"{{{', '.join(names)}}}" if len(names) > 1 else names[0]
-
-
 def _load(form: str, names: Sequence[str], address: str) -> str:
     return f"{form} {_vector(names)}, [{address}{'' if address.startswith('%at') else f'+{BASE}'}];"
 
@@ -129,62 +130,38 @@ def _store(form: str, names: Sequence[str], address: str) -> str:
     return f"{form} [{address}], {_vector(names)};"
 
 
+def _vector(names: Sequence[str]) -> str:
+    return f"{{{', '.join(names)}}}" if len(names) > 1 else names[0]
+
+
 def _matrix(form: str, names: Sequence[str], address: str, loads: bool) -> str:
-    registers = f"{{{', '.join(names)}}}"
-    return _load(form, [registers], address) if loads else f"{form} [{address}], {registers};"
+    return (_load if loads else _store)(form, [f"{{{', '.join(names)}}}"], address)
 
 
 def _substitute(form: str, names: Sequence[str], source: str) -> str:
     return form.replace("{to}", names[0] if names else "").replace("{source}", source)
 
 
-def _moves() -> list[TimedMove]:
-    matrices = [*map(_matrix_move, inventory.of_family("ldmatrix", "stmatrix")), *_exchanges()]
-    return [*matrices, *_shared_memory_moves(), *_shuffles(), *_copies()]
-
-
-def _matrix_move(instruction: Instruction) -> TimedMove:
-    """ldmatrix or stmatrix."""
-    loads = instruction.family == "ldmatrix"
-    return TimedMove(
-        instruction.id,
-        instruction.target,
-        "LDSM" if loads else "STSM",
-        instruction.fragment("d" if loads else "a").registers,
-        partial(_matrix, instruction.name, loads=loads),
-        loads,
-        loads,
-        matrices=True,
-        stride=ROW,
-    )
-
-
-def _exchanges() -> Iterator[TimedMove]:
+def _moves() -> Iterator[TimedMove]:
+    """Matrix moves, loads and stores of shared memory by width, shuffles, cp.async by bytes and cache operator."""
+    for row in inventory.of_family("ldmatrix", "stmatrix"):
+        loads = row.family == "ldmatrix"
+        target, opcode = row.target, "LDSM" if loads else "STSM"
+        count = row.fragment("d" if loads else "a").registers
+        ptx_text = partial(_matrix, row.name, loads=loads)
+        yield TimedMove(row.id, target, opcode, count, ptx_text, loads, loads, matrices=True, stride=ROW)
     for row in inventory.of_family("movmatrix"):
         yield TimedMove(row.id, row.target, "MOVM", 1, partial(_substitute, f"{row.name} {{to}}, {{source}};"))
-
-
-def _shared_memory_moves() -> Iterator[TimedMove]:
-    """Loads and stores by width."""
     for name, access in accesses().items():
-        kind = name.split(".")[0]
-        if kind not in ("ld", "st"):
-            continue
-        loads, count = kind == "ld", max(1, access.bytes // 4)
-        form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
-        ptx_text, opcode = partial(_load if loads else _store, form), "LDS" if loads else "STS"
-        yield TimedMove(name, access.target, opcode, count, ptx_text, loads, loads, stride=access.bytes)
-
-
-def _shuffles() -> Iterator[TimedMove]:
+        kind, loads, count = name.split(".")[0], name.startswith("ld."), max(1, access.bytes // 4)
+        if kind in ("ld", "st"):
+            form = f"{kind}.volatile.shared" + (f".u{8 * access.bytes}" if access.bytes < 8 else f".v{count}.u32")
+            ptx_text, opcode = partial(_load if loads else _store, form), "LDS" if loads else "STS"
+            yield TimedMove(name, access.target, opcode, count, ptx_text, loads, loads, stride=access.bytes)
     for mode in ("idx", "up", "down", "bfly"):
         form = f"shfl.sync.{mode}.b32"
         ptx_text = partial(_substitute, f"{form} {{to}}, {{source}}, %address, 31, -1;")
         yield TimedMove(form, Target("sm_70", "6.0"), "SHFL", 1, ptx_text, stride=1)
-
-
-def _copies() -> Iterator[TimedMove]:
-    """cp.async by bytes and cache operator."""
     for size, way in ((4, "ca"), (8, "ca"), (16, "ca"), (16, "cg")):
         name, target = f"cp.async.{way}.{size}", Target("sm_80", "7.0")
         ptx_text = partial(_substitute, f"cp.async.{way}.shared.global [%at0], [%source], {size};")
@@ -210,36 +187,29 @@ class MoveCosts(Costs):
 
     def runs(self) -> dict[str, Run]:
         """Independent moves by warps; a chain, round trips, in one warp."""
-        move = self.move
-        runs = {"many": Run(move.many().kernel(), move.blocks())}
-        if move.chained:
-            runs["chain"] = Run(move.chain().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
-        if move.ends:
-            runs["trip"] = Run(move.trip().kernel(), [TimedBlock(WARP, 0, (move.stride,))])
-        return runs
+        move, one_warp = self.move, [TimedBlock(WARP, 0, (self.move.stride,))]
+        chain = {"chain": move.chain().run(one_warp)} if move.chained else {}
+        trip = {"trip": move.trip().run(one_warp)} if move.ends else {}
+        return {"many": move.many().run(move.blocks()), **chain, **trip}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the machine code of `many` is as expected."""
         proved, move = ProvedNumbers(reading), self.move
-        each = {o: 1 for o in proved.each("many") if o.split(".")[0] == move.opcode}
-        ends = dict.fromkeys(WAITS, 1) if move.ends else {}
-        cycles = proved.cycles_of_copy("many", COPIES, each, ends)
+        each, _ = proved.split("many", move.opcode.__eq__)
+        cycles = proved.cycles_of_copy("many", COPIES, each, dict.fromkeys(WAITS, 1) if move.ends else {})
         if cycles is None:
-            raise ProbeError(proved.refused["many"])
+            raise proved.refusal()
         points, passes = _by_warps_and_passes(move, cycles)
         chain = proved.cycles_of_copy("chain", COPIES, each) if move.chained else None
         trip = proved.cycles_of_copy("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
-        return Body(
-            opcodes=dict.fromkeys(each, 1.0),
-            spread=proved.spread,
+        return proved.body(
+            each,
             latency=None if chain is None else float(chain[0]),
             interval=interval(points),
             one_warp=points[0].cycles,
             curve=points,
             passes=passes,
-            mhz=proved.mhz,
             round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)],
-            refused=proved.refused,
         )
 
 
@@ -255,6 +225,124 @@ def _by_warps_and_passes(timed_move: TimedMove, cycles: Floats) -> tuple[list[Po
     return points, [Passes(1, points[-1].cycles), *passes] if passes else []
 
 
-def experiments() -> list[MoveCosts]:
-    """One experiment for each move."""
-    return [MoveCosts(move) for move in _moves()]
+BULK_COPIES = 4
+SIZES = tuple(16 << n for n in range(0, 13))  # 16 bytes to 64 KB
+TILES = (16, 32, 64, 128, 256)  # rows of a TMA box, of 128 bytes each
+HOPPER = Target("sm_90", "8.3")
+BULK_AREA = 64 << 10
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """A bulk copy; `way` is "load" or "store", `tiled` says whether it takes a tensor map.
+
+    `opcode` must be in its machine code.
+    """
+
+    name: str
+    way: str
+    tiled: bool
+    opcode: str
+
+    def loop(self) -> TimedLoop:
+        """COPIES copies, one after the other, by one thread."""
+        body = [line for n in range(BULK_COPIES) for line in self._copy(n)]
+        return TimedLoop(
+            self.name,
+            "trip",
+            HOPPER,
+            BULK_COPIES,
+            body,
+            [],
+            ["%parity"],
+            [".reg .u32 %barrier, %to;", ".reg .pred %done;", ".reg .u64 %map;"],
+            self._before(),
+            threads=WARP,
+            shared=True,
+            mapped=self.tiled,
+        )
+
+    def _before(self) -> list[str]:
+        """An mbarrier at the start of shared memory; the copies' area is 1 KB behind it. A block has one thread."""
+        return [
+            "mov.u32 %barrier, %memory;",
+            "add.u32 %to, %memory, 1024;",
+            "mov.u32 %parity, %zero;",
+            "mbarrier.init.shared::cta.b64 [%barrier], 1;",
+            "fence.mbarrier_init.release.cluster;",
+            "fence.proxy.async;",
+            *(
+                ["mad.wide.u32 %map, %x, 128, %maps;", "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"]
+                if self.tiled
+                else []
+            ),
+        ]
+
+    def _copy(self, number: int) -> list[str]:
+        if self.way == "load":
+            source = "[%map, {%zero, %zero}]" if self.tiled else "[%data], %word0"
+            form = "cp.async.bulk.tensor.2d" if self.tiled else "cp.async.bulk"
+            copy = f"{form}.shared::cluster.global.mbarrier::complete_tx::bytes [%to], {source}, [%barrier];"
+            issue = ["mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %word0;", copy]
+            return [*issue, *mbarrier_wait("%barrier", "%parity", str(number)), "xor.b32 %parity, %parity, 1;"]
+        copy = (
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
+            if self.tiled
+            else "cp.async.bulk.global.shared::cta.bulk_group [%data], [%to], %word0;"
+        )
+        return [copy, "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;"]
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Bytes of a copy, for each block."""
+        return tuple(128 * rows for rows in TILES) if self.tiled else SIZES
+
+    def run(self) -> Run:
+        """One block of one thread for each size; boxes have rows of 128 bytes and no swizzle."""
+        boxes = [packed_map("UINT8", (128, 256), (128, size // 128)) for size in self.sizes if self.tiled]
+        blocks = [TimedBlock(1, 0, (size,)) for size in self.sizes]
+        return self.loop().run(blocks, tuple(boxes), np.zeros((1, BULK_AREA), np.uint8))
+
+
+BULKS = (
+    Bulk("cp.async.bulk.shared.global", "load", False, "UBLKCP"),
+    Bulk("cp.async.bulk.global.shared", "store", False, "UBLKCP"),
+    Bulk("cp.async.bulk.tensor.2d.shared.global", "load", True, "UTMALDG"),
+    Bulk("cp.async.bulk.tensor.2d.global.shared", "store", True, "UTMASTG"),
+)
+
+
+@dataclass(frozen=True)
+class BulkCosts(Costs):
+    """Round trips of a bulk copy by bytes."""
+
+    bulk: Bulk
+
+    @property
+    def id(self) -> str:
+        """The copy's name."""
+        return self.bulk.name
+
+    @property
+    def target(self) -> Target:
+        """sm_90 and later."""
+        return HOPPER
+
+    def runs(self) -> dict[str, Run]:
+        """One kernel; a block for each size."""
+        return {"trip": self.bulk.run()}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The round trips; ProbeError unless the loop's machine code is as expected."""
+        proved = ProvedNumbers(reading)
+        each, around = proved.split("trip", self.bulk.opcode.__eq__)
+        cycles = proved.cycles_of_copy("trip", BULK_COPIES, each, around)
+        if cycles is None:
+            raise proved.refusal()
+        trips = [Trip(value, size) for size, value in zip(self.bulk.sizes, cycles.tolist(), strict=True)]
+        return proved.body(each, round_trip=trips)
+
+
+def experiments() -> list[Costs]:
+    """One experiment for each bulk copy and each move."""
+    return [*map(BulkCosts, BULKS), *map(MoveCosts, _moves())]

@@ -3,6 +3,12 @@
 CODED_BYTES of shared memory encode the number of every element there. The other factor selects one k for each row of D
 (A in registers, if B is coded) or each column (B, if A is coded). So every D slot gets the number of one element of
 memory, for any strides, even if matrix elements share an address.
+
+Which elements descriptors lead to, and products through descriptors.
+
+    tcprobe run --family descriptors
+
+The fragments of wgmma must be measured first: their tables come from the results folder, or from the published results.
 """
 
 from __future__ import annotations
@@ -15,31 +21,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import resolve
 from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.layout.predicted import NIBBLE, picked_k
 from tcprobe.layout.table import Table, Tables
-from tcprobe.probes.emulation import NUMBERS, elements
+from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
-from tcprobe.probes.slots import pack
-from tcprobe.probes.sparse_images import fields, random_metadata
+from tcprobe.probes.slots import decode, element_numbers, from_slots, into_slots, pack
+from tcprobe.probes.sparse import columns
+from tcprobe.probes.sparse_decode import random_metadata
 from tcprobe.probes.wgmma import LAST, CodedRun, coded_images, decode_answers, k_bytes, ones_by_k, uniform
-from tcprobe.probes.wgmma_kernels import kernel
-from tcprobe.probes.wgmma_op import behind
+from tcprobe.probes.wgmma_kernels import behind, kernel
+from tcprobe.store.kinds import descriptors as saved
 
 CODED_BYTES = 1 << 16
 DESCRIPTORS = 84  # at most, of each case
-WIDTHS = {
-    "f32.f16.f16": 16,
-    "f32.tf32.tf32": 32,
-    "s32.s8.s8": 8,
-    "s32.b1.b1.and.popc": 1,
-}  # a form of each width in bits
+WIDTHS = {"f32.f16.f16": 16, "f32.tf32.tf32": 32, "s32.s8.s8": 8, "s32.b1.b1.and.popc": 1}  # bits, by a form
 SPARSE = tuple(kind for kind, bits in WIDTHS.items() if bits > 1)
 LINES = {"a_smem": 64, "b_smem": 128}  # N of the form, by coded operand; A always has 64 rows
 
@@ -127,7 +130,7 @@ def _metadata(case: Case, image_count: int) -> list[int]:
 def _registers_by_k(instruction: Instruction, table: Table) -> Bytes:
     """Images of A in registers: in image y, row m has a single one, at (m + y * 64) % columns. Twice if A is sparse."""
     a = instruction.fragment("a")
-    index, used = elements(table, a)
+    index, used = element_numbers(table, a)
     m, s = np.divmod(index, a.cols)
     shifts = np.arange(-(-a.cols // a.rows))[:, None]
     registers = np.zeros((len(shifts), a.slots), np.uint64)
@@ -139,7 +142,7 @@ def numbers_in_memory(case: Case, tables: Tables, raw: Bytes) -> Ints:
     """By descriptor, the number in memory of every element: (descriptors, rows, cols)."""
     row, factor = case.instruction, case.operand.held
     d = row.fragment("d")
-    index, used = elements(tables["d"], d)
+    index, used = element_numbers(tables["d"], d)
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(case.descriptors), d.slots)
     numbers = decode_answers(row, words, len(coded_images(factor, CODED_BYTES)))[:, :, used]
     m, n = np.divmod(index, d.cols)
@@ -160,40 +163,33 @@ class CaseJudgement(NamedTuple):
     case: Case
     elements: int
     agree: int
-    readings: dict[
-        str, tuple[int, int]
-    ]  # of the base offset: (descriptors that it explains, descriptors that tell readings apart)
-    without: dict[
-        str, tuple[int, int]
-    ]  # by field: (descriptors that map as if it were 0, descriptors where it is not 0)
+    # of the base offset: (descriptors that it explains, descriptors that tell readings apart)
+    readings: dict[str, tuple[int, int]]
+    # by field: (descriptors that map as if it were 0, descriptors where it is not 0)
+    without: dict[str, tuple[int, int]]
     first: str | None  # the first misfit, in words
 
 
 def judge(case: Case, seen: Ints) -> CaseJudgement:
     """Compare the formula with what was measured."""
     predicted = _predict(case, case.descriptors)
-    readings: dict[str, tuple[int, int]] = {}
     based = [j for j, descriptor in enumerate(case.descriptors) if descriptor.base_offset]
     ways = {"subtracted": 1, "added": -1, "ignored": 0}  # times the base offset
-    changed = {
-        way: [
-            descriptor._replace(base_offset=sign * descriptor.base_offset)
-            for descriptor in (case.descriptors[j] for j in based)
-        ]
+    starts = [case.descriptors[j] for j in based]
+    maps = {
+        way: _predict(case, [start._replace(base_offset=sign * start.base_offset) for start in starts])
         for way, sign in ways.items()
     }
-    maps = {way: _predict(case, changed_map) for way, changed_map in changed.items()}
     telling = [j for j in range(len(based)) if len({maps[way][j].tobytes() for way in maps}) == len(maps)]
-    for way, changed_map in maps.items():
-        readings[way] = (sum(bool((changed_map[j] == seen[based[j]]).all()) for j in telling), len(telling))
+    explained = {way: sum(bool((moved[j] == seen[based[j]]).all()) for j in telling) for way, moved in maps.items()}
+    readings = {way: (count, len(telling)) for way, count in explained.items()}
     without = {}
     for field in ("lbo", "sbo", "base_offset", "start"):
         nonzero = [j for j, descriptor in enumerate(case.descriptors) if getattr(descriptor, field)]
         zero = _predict(case, [case.descriptors[j]._replace(**{field: 0}) for j in nonzero])
         without[field] = (sum(bool((zero[i] == seen[j]).all()) for i, j in enumerate(nonzero)), len(nonzero))
-    return CaseJudgement(
-        case, seen.size, int((predicted == seen).sum()), readings, without, _misfit(case, predicted, seen)
-    )
+    agree = int((predicted == seen).sum())
+    return CaseJudgement(case, seen.size, agree, readings, without, _misfit(case, predicted, seen))
 
 
 def _misfit(case: Case, formula: Ints, seen: Ints) -> str | None:
@@ -229,11 +225,8 @@ class RandomProducts:
     def wrong(self, table: Table, raw: Bytes) -> int:
         """How many products differ from the expected ones; `table` is D's."""
         d = self.instruction.fragment("d")
-        index, used = elements(table, d)
-        numbers = np.ascontiguousarray(raw).view(NUMBERS[d.type]).reshape(len(self.d), -1)
-        d_of_index = np.zeros(self.d.shape, np.float64).reshape(len(self.d), -1)
-        d_of_index[:, index] = numbers[:, used]
-        return int((d_of_index.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
+        numbers = from_slots(table, d, decode(raw.reshape(len(self.d), -1), d.type))
+        return int((numbers.reshape(self.d.shape) != self.d).any(axis=(1, 2)).sum())
 
 
 def products(instruction: Instruction, coded: str, tables: Tables, count: int, seed: int) -> Iterator[RandomProducts]:
@@ -259,11 +252,8 @@ def _majors(instruction: Instruction, coded: str) -> list[tuple[str, str]]:
 
 def _selector(instruction: Instruction, coded: str, majors: tuple[str, str]) -> int:
     """A random selector of the metadata, the same in every run; 0 for a dense form."""
-    return (
-        random.Random(f"{instruction.id} {coded} {majors}").randrange(len(instruction.metadata.selectors))
-        if instruction.metadata
-        else 0
-    )
+    count = len(instruction.metadata.selectors) if instruction.metadata else 1
+    return random.Random(f"{instruction.id} {coded} {majors}").randrange(count)
 
 
 def _products(
@@ -282,7 +272,8 @@ def _products(
         a_images = np.stack([image(a, left[j], a_desc[j], majors[0]) for j in range(count)])
         images, pairs = ((a_images, b_images), [(x.encode(), y.encode()) for x, y in zip(a_desc, b_desc, strict=True)])
     else:
-        images, pairs = ((b_images, _registers(instruction, left, tables["a"])), [(y.encode(), 0) for y in b_desc])
+        slots = into_slots(tables["a"], instruction.fragment("a"), patterns(a, left).reshape(count, -1))
+        images, pairs = ((b_images, pack(slots, a.held.slot_bits)), [(y.encode(), 0) for y in b_desc])
     size = count * instruction.threads * thread_bytes(instruction.fragment("d"))
     e = instruction.metadata
     selector = _selector(instruction, coded, majors)
@@ -292,19 +283,9 @@ def _products(
     )
     if e is None or metadata is None:
         return RandomProducts(instruction, coded, majors, run, left @ right)
-    columns = _columns(e, tables["e"].selection(selector), metadata)
-    b_rows = np.stack([right[j][columns[j]] for j in range(count)])
+    k = columns(e, tables["e"].selection(selector), metadata)
+    b_rows = np.stack([right[j][k[j]] for j in range(count)])
     return RandomProducts(instruction, coded, majors, run, np.einsum("cms,cmsn->cmn", left, b_rows))
-
-
-def _columns(e: Fragment, table: Table, metadata: Bytes) -> Ints:
-    """By image, the column of A of each stored element."""
-    rule = sparsity(e)
-    index, used = elements(table, e)
-    index_fields = np.zeros((len(metadata), e.rows * e.cols), np.int64)
-    index_fields[:, index] = fields(rule, metadata)[:, used]
-    columns: Ints = np.arange(e.cols) // rule.fields * rule.positions + index_fields.reshape(-1, e.rows, e.cols)
-    return columns
 
 
 def _random(rng: np.random.Generator, operand: SharedOperand, count: int) -> Ints:
@@ -339,9 +320,93 @@ def patterns(operand: SharedOperand, integers: Ints) -> Any:
     return np.array(bits, np.uint64)[integers - low]
 
 
-def _registers(instruction: Instruction, numbers_of_a: Ints, table: Table) -> Bytes:
-    a = instruction.fragment("a")
-    index, used = elements(table, a)
-    registers = np.zeros((len(numbers_of_a), a.slots), np.uint64)
-    registers[:, used] = patterns(behind(instruction, "a_smem"), numbers_of_a).reshape(len(numbers_of_a), -1)[:, index]
-    return pack(registers, a.slot_bits)
+KIND = "descriptors"
+PRODUCTS = 12  # for each form, place of A and pair of majors
+PRODUCT_N = (8, 24, 64, 128, 256)
+
+
+def _tables(instruction: Instruction, bench: Bench) -> Tables:
+    return known_tables(instruction, bench.known_table, "tcprobe run 'wgmma*'")
+
+
+@dataclass(frozen=True)
+class DescriptorExperiment(Dialogue):
+    """All descriptors of a case."""
+
+    case: Case
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """Operand, major and swizzle."""
+        return f"{self.case.operand.id}.{self.case.major}.{self.case.swizzle}"
+
+    @property
+    def target(self) -> Target:
+        """The target that the form needs."""
+        return self.case.instruction.target
+
+    def kernels(self) -> list[Kernel]:
+        """The form's kernel with the operand coded."""
+        return [kernel(self.case.instruction, "codes", self.case.operand.held.name, self.case.majors)]
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "seen": by descriptor, the number in memory of every element."""
+        tables = _tables(self.case.instruction, bench)
+        return {"seen": numbers_in_memory(self.case, tables, bench.run([launch(self.case, tables)])[0])}
+
+    def conclude(self, reading: Readout, context: Context) -> saved.Body:
+        """How many elements are where the formula predicts."""
+        return saved.Body(case=_entry(judge(self.case, reading["seen"])))
+
+
+def _entry(judgement: CaseJudgement) -> saved.CaseCounts:
+    factor, case = judgement.case.operand.held, judgement.case
+    ignored = [field for field, (same, count) in judgement.without.items() if count and same == count]
+    return saved.CaseCounts(
+        factor.name,
+        factor.slot_bits,
+        case.major,
+        case.swizzle,
+        case.instruction.id,
+        len(case.descriptors),
+        judgement.elements,
+        judgement.agree,
+        judgement.readings,
+        ignored,
+    )
+
+
+@dataclass(frozen=True)
+class ProductExperiment(FormDialogue):
+    """Products of random matrices through random descriptors, with A in registers and in shared memory."""
+
+    count: int = PRODUCTS
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The form's id with a suffix."""
+        return f"{self.row.id}{saved.PRODUCTS}"
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels of all majors and both places of A."""
+        return list(kernels_of_products(self.row))
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "products" and "wrong": how many there are, one number each."""
+        tables, seed = _tables(self.row, bench), len(self.row.id)
+        places = ("b_smem", "a_smem")
+        runs = [run for coded in places for run in products(self.row, coded, tables, self.count, seed)]
+        wrong = sum(run.wrong(tables["d"], bench.run([run.launch])[0].copy()) for run in runs)
+        return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
+
+    def conclude(self, reading: Readout, context: Context) -> saved.Body:
+        """How many products are wrong."""
+        return saved.Body(products=saved.ProductCounts(int(reading["products"][0]), int(reading["wrong"][0])))
+
+
+def experiments() -> list[Dialogue]:
+    """One experiment for each case; then products of every type, with some N."""
+    rows = [row for row in inventory.instructions().values() if row.described and row.shape.n in PRODUCT_N]
+    return [*map(DescriptorExperiment, cases()), *map(ProductExperiment, rows)]

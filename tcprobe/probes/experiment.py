@@ -173,6 +173,23 @@ class Dialogue(ABC):
         return None
 
 
+@dataclass(frozen=True)
+class FormDialogue(Dialogue):
+    """What dialogues on one form share."""
+
+    row: Instruction
+
+    @property
+    def id(self) -> str:
+        """The form's id."""
+        return self.row.id
+
+    @property
+    def target(self) -> Target:
+        """The target that the form needs."""
+        return self.row.target
+
+
 def known_tables(instruction: Instruction, known_table: KnownTable, run_command: str) -> dict[str, Table]:
     """The tables of all fragments by operand; UnmeasuredError if one is unknown: `run_command` measures it."""
     tables = {fragment.operand: known_table(fragment) for fragment in instruction.fragments}

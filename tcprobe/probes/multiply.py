@@ -8,30 +8,102 @@ dimension of the grid sets one C slot at a time, with A = B = 0. One and zero ar
 
 Answers of `.xor.popc` are relative to the launch with the hot operand all zero: +1 where the code bit is 0, -1 where it
 is 1.
+
+From a structure tensor to tables, numbered by memory, by a reference, or by rule.
+
+- The fragments of wmma.mma are anchored in memory. Its structure tensor must be the one that the tables of load and
+  store predict. It also shows which slots it reads, where an element has several.
+- For other multiplies, each reference predicts a structure tensor. The first that is equal, triple by triple, gives the
+  numbers. If none is, rows, columns and k are numbered by rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import INPUTS, MATRICES, MULTIPLIED
+from tcprobe.isa.operand import INPUTS, MATRICES, MULTIPLIED, WHOLE
 from tcprobe.layout.arrays import Array, Bytes, Ints
-from tcprobe.layout.structure import Triples
-from tcprobe.layout.table import Table
+from tcprobe.layout.structure import Triples, agreement, elements, number
+from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.emulation import NUMBERS, RAW, elements
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
-from tcprobe.probes.numbering import Meetings, number_by_anchor_or_reference
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
-from tcprobe.probes.slots import codes, one_hot, pack, unpack
+from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, unpack
+from tcprobe.references import Claim, claim_of, references
+from tcprobe.store.measurement import MEMORY
+
+
+class Meetings(NamedTuple):
+    """The slots that meet: the triples of A, B and D, and the D slot of each C slot."""
+
+    triples: Triples
+    c_to_d: Ints
+
+
+def number_by_anchor_or_reference(instruction: Instruction, meetings: Meetings, context: Context) -> Conclusion:
+    """The tables; ProbeError if the triples are not a matrix product, or contradict what is known."""
+    if instruction.definitions:
+        tables, numbering = _by_anchors(instruction, meetings, context), MEMORY
+    else:
+        tables, numbering = _by_reference(instruction, meetings, context.device)
+    return Conclusion(tables, numbering, meetings.triples.digest(), _unread(instruction, meetings.triples))
+
+
+def _by_anchors(instruction: Instruction, meetings: Meetings, context: Context) -> Tables:
+    known_tables = {f.operand: context.known_table(f) for f in instruction.fragments}
+    tables = {operand: table for operand, table in known_tables.items() if table is not None}
+    missing = [f.id for f in instruction.fragments if f.operand not in tables]
+    if missing:
+        raise ProbeError(f"{instruction.name}: nothing to compare with, since {', '.join(missing)} was not measured.")
+    agreed = agreement(instruction, meetings.triples, tables)
+    if not agreed.total:
+        raise ProbeError(
+            f"{instruction.name}: the structure tensor is not the one that wmma.load and wmma.store predict: "
+            f"{agreed.matched} of {agreed.needed} triples agree; {'; '.join(agreed.first)}."
+        )
+    if not _c_agrees(tables, meetings.c_to_d):
+        raise ProbeError(f"{instruction.name}: C slots do not reach the D slots that load.c and store.d predict.")
+    return tables
+
+
+def _by_reference(instruction: Instruction, meetings: Meetings, device: Arch) -> tuple[Tables, str]:
+    for reference in references():
+        claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
+        tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
+        agrees = len(tables) == 4 and agreement(instruction, meetings.triples, tables).total
+        if agrees and _c_agrees(tables, meetings.c_to_d):
+            return tables, reference.NAME
+    tables = number(instruction, meetings.triples)
+    d, c = tables["d"], instruction.fragment("c")
+    values = {name: tuple(column[t] for t in meetings.c_to_d.tolist()) for name, column in d.values.items()}
+    return tables | {"c": slot_table(c.threads, c.elements, values)}, OWN_RULE
+
+
+def _c_agrees(tables: Tables, c_to_d: Ints) -> bool:
+    return bool((elements(tables["c"]) == elements(tables["d"])[:, c_to_d]).all())
+
+
+def _unread(instruction: Instruction, triples: Triples) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """By operand with slots in no triple: their i, lane by lane."""
+    unread = {}
+    for fragment, slots in zip(instruction.factors, (triples.a, triples.b), strict=True):
+        read = np.zeros(fragment.slots, bool)
+        read[slots] = True
+        if not read.all():
+            lanes = ~read.reshape(fragment.threads, fragment.elements)
+            unread[fragment.operand] = tuple(tuple(np.flatnonzero(lane).tolist()) for lane in lanes)
+    return unread
+
 
 SlotArray = NDArray[np.int32]
 
@@ -68,23 +140,16 @@ class Multiply:
         if hot_and_coded(row)[0].operand == "b":
             product = product.swapaxes(0, 1)
         d = product[None] + c[:, None, None]
-        return _scatter(row.fragment("d"), d.reshape(-1, *d.shape[3:]), tables)
+        of_d = row.fragment("d")
+        slots = into_slots(tables.table(of_d), of_d, d.reshape(-1, of_d.products * of_d.rows * of_d.cols))
+        return encode(slots, of_d.type, of_d.slot_bits).reshape(-1)
 
 
 def _matrices(fragment: Fragment, raw: Bytes, table: Table) -> NDArray[np.float32]:
     """Slots as matrices (images, products, rows, cols); of an element's holders the last one counts."""
     ones = unpack(raw, fragment.slot_bits) == fragment.one
-    index, used = elements(table, fragment)
-    matrices = np.zeros((len(raw), fragment.products * fragment.rows * fragment.cols), np.float32)
-    matrices[:, index] = ones[:, used]
-    return matrices.reshape(len(raw), fragment.products, fragment.rows, fragment.cols)
-
-
-def _scatter(fragment: Fragment, matrices: Array, tables: EmulatedCore) -> Bytes:
-    index, used = elements(tables.table(fragment), fragment)
-    slots = np.zeros((len(matrices), fragment.slots), NUMBERS[fragment.type])
-    slots[:, used] = matrices.reshape(len(matrices), -1)[:, index]
-    return pack(slots.view(RAW[fragment.type]), fragment.slot_bits).reshape(-1)
+    size = (len(raw), fragment.products, fragment.rows, fragment.cols)
+    return from_slots(table, fragment, ones.astype(np.float32)).reshape(size)
 
 
 @dataclass(frozen=True)

@@ -22,15 +22,13 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, packed_descriptor
-from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table, Tables
+from tcprobe.layout.table import Tables
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Kernel, Launch
-from tcprobe.probes.slots import pack, unpack
+from tcprobe.probes.slots import from_slots, into_slots, pack, unpack
 from tcprobe.probes.wgmma import k_bytes, places
-from tcprobe.probes.wgmma_input_kernels import copy_to_shared
+from tcprobe.probes.wgmma_kernels import Warpgroup, behind, copy_to_shared
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
-from tcprobe.probes.wgmma_op import Warpgroup, behind
 
 LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
 SATFINITE = ".satfinite"
@@ -112,10 +110,8 @@ class TabledForm:
     def registers(self, operand: str, matrices: Bits) -> Bytes:
         """Matrices in the registers of an operand: (images, bytes)."""
         fragment = self.row.fragment(operand)
-        index, used = _places(self.tables[operand], fragment)
-        slots = np.zeros((len(matrices), fragment.slots), _word(fragment.slot_bits))
-        slots[:, used] = matrices.reshape(len(matrices), -1)[:, index] << _shift(fragment)
-        return pack(slots, fragment.slot_bits)
+        words = matrices.reshape(len(matrices), -1).astype(_word(fragment.slot_bits)) << _shift(fragment)
+        return pack(into_slots(self.tables[operand], fragment, words), fragment.slot_bits)
 
     def read(self, launch: Launch) -> Operands:
         """The matrices of a launch: the inverse of `launch`."""
@@ -130,12 +126,9 @@ class TabledForm:
 
     def _matrices(self, operand: str, raw: Bytes) -> Bits:
         fragment = self.row.fragment(operand)
-        index, used = _places(self.tables[operand], fragment)
         slots = unpack(raw.reshape(-1, fragment.threads * ptx.thread_bytes(fragment)), fragment.slot_bits)
-        size = (len(slots), fragment.products, fragment.rows, fragment.cols)
-        matrices = np.zeros((len(slots), int(np.prod(size[1:]))), slots.dtype)
-        matrices[:, index] = slots[:, used] >> _shift(fragment)
-        return matrices.reshape(size)
+        numbers = from_slots(self.tables[operand], fragment, slots >> _shift(fragment))
+        return numbers.reshape(len(slots), fragment.products, fragment.rows, fragment.cols)
 
     def _memory(self, name: str, factor_lines: Bits) -> Bytes:
         """Lines along k, packed as a descriptor without swizzle needs them."""
@@ -195,13 +188,6 @@ class TabledForm:
         )
 
 
-def _places(table: Table, fragment: Fragment) -> tuple[Ints, Ints]:
-    """(element number, slot) of every used slot."""
-    row, col, product = elements(table)
-    used = np.flatnonzero(row >= 0)
-    return (((product * fragment.rows + row) * fragment.cols) + col)[used], used
-
-
 def _word(bits: int) -> Any:
     return {16: np.uint16, 32: np.uint32, 64: np.uint64}.get(bits, np.uint8)
 
@@ -214,18 +200,14 @@ def _shift(fragment: Fragment) -> Any:
 
 def kernel(instruction: Instruction, satfinite: bool = False) -> Kernel:
     """The kernel of a form; its op has no tables yet."""
-    named = replace(instruction, name=_satfinite_name(instruction), called=instruction.id) if satfinite else instruction
+    named = instruction
+    if satfinite:  # PTX puts it at the end for wmma, before the types otherwise
+        at_end = instruction.family == "wmma"
+        before, integers, after = (instruction.name, "", "") if at_end else instruction.name.partition(".s32.")
+        named = replace(instruction, name=f"{before}{SATFINITE}{integers}{after}", called=instruction.id)
     name = ptx.identifier(f"numerics.{instruction.id}{SATFINITE if satfinite else ''}")
     text = _warp_kernel(named, name) if instruction.threads == WARP else _warpgroup_kernel(named, name)
     return Kernel(name, Numeric(instruction, {}, satfinite), text, instruction.target)
-
-
-def _satfinite_name(instruction: Instruction) -> str:
-    """The name with .satfinite where PTX puts it: at the end for wmma, before the types otherwise."""
-    if instruction.family == "wmma":
-        return instruction.name + SATFINITE
-    before, after = instruction.name.split(".s32.", 1)
-    return f"{before}{SATFINITE}.s32.{after}"
 
 
 def _warp_kernel(instruction: Instruction, name: str) -> str:

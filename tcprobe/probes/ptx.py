@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
@@ -26,9 +27,11 @@ from tcprobe.isa.target import Target, version
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.layout.table import Table
+from tcprobe.system.children import one_line
 
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
+
 
 POISON = 0xA5
 MORE = {"f": 1, "a": 2}  # by suffix: such a target has all that the target without suffix, or with a lesser one, has
@@ -70,6 +73,18 @@ class Op(Protocol):
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """The output of the launch on a tensor core with these layouts."""
+
+
+@dataclass(frozen=True)
+class NotEmulated:
+    """The op of a kernel that an emulator cannot stand in for; `why` is said."""
+
+    why: str
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
+        """Raises ProbeError."""
+        raise ProbeError(f"{launch.kernel.name}: {self.why}.")
 
 
 @dataclass(frozen=True)
@@ -121,7 +136,7 @@ def module(kernels: Sequence[Kernel], device: Arch) -> str:
     """
     options = [k.target.on(device) or (device.name, max(device.ptx, k.target.ptx, key=version)) for k in kernels]
     ptx = max((ptx for _, ptx in options), key=version)
-    target = max((target for target, _ in options), key=lambda t: (MORE.get(t[-1], 0), _number(t)))
+    target = max((target for target, _ in options), key=lambda t: (MORE.get(t[-1], 0), int(re.sub(r"\D", "", t))))
     return f".version {ptx}\n.target {target}\n.address_size 64\n\n" + "\n".join(k.text for k in kernels)
 
 
@@ -214,10 +229,42 @@ def thread_bytes(fragment: Fragment) -> int:
 
 
 def _kind(fragment: Fragment) -> str:
-    if fragment.type in ("f32", "f64"):
-        return fragment.type
-    return f"b{fragment.register_bits}"
+    return fragment.type if fragment.type in ("f32", "f64") else f"b{fragment.register_bits}"
 
 
-def _number(target: str) -> int:
-    return int("".join(filter(str.isdigit, target)))
+_LINE = re.compile(r"line\s+([0-9]{1,9})\s*;\s*(?:error|fatal)\s*:\s*(.*)", re.IGNORECASE)
+HEADER_LINES = 4
+
+
+def errors_by_line(log: str) -> dict[int, str]:
+    """The first error on each line, by line number: ptxas and the driver's compiler report all of a module at once.
+
+    >>> errors_by_line("ptxas x, line 7; error   : Feature '.kind::f8f6f4' not supported on .target 'sm_90'")
+    {7: "Feature '.kind::f8f6f4' not supported on .target 'sm_90'"}
+    """
+    first_errors: dict[int, str] = {}
+    for number, words in _LINE.findall(log):
+        first_errors.setdefault(int(number), one_line(words))
+    return first_errors
+
+
+def blame(log: str, kernels: Sequence[Kernel]) -> dict[str, str]:
+    """The error of each refused kernel, by name. `kernels` must be in the order of the module.
+
+    An error in the header (an unknown `.version` or `.target`) is blamed on the kernels that need the highest PTX
+    version.
+    """
+    blamed: dict[str, str] = {}
+    errors = errors_by_line(log)
+    first = HEADER_LINES + 1
+    for kernel in kernels:
+        last = first + kernel.text.count("\n")
+        words = next((w for n, w in errors.items() if first <= n <= last), None)
+        if words:
+            blamed[kernel.name] = words
+        first = last + 1
+    header = next((w for n, w in errors.items() if n <= HEADER_LINES), None)
+    if header and not blamed and kernels:
+        highest = max((k.target.ptx for k in kernels), key=version)
+        blamed = {k.name: f"needs PTX {highest}: {header}" for k in kernels if k.target.ptx == highest}
+    return blamed

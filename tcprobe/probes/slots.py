@@ -1,4 +1,4 @@
-"""Slots in raw memory: numbers of 1 to 64 bits packed into bytes and back, low bits first.
+"""Slots in raw memory: numbers of 1 to 64 bits packed into bytes and back, low bits first; and what they hold.
 
 Registers of a thread are contiguous, and so are threads: a register image is the flat array of its slots. A memory
 image is the flat array of its elements.
@@ -7,13 +7,19 @@ image is the flat array of its elements.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.layout.arrays import Array, Bytes
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.arrays import Array, Bytes, Ints
+from tcprobe.layout.structure import elements
+from tcprobe.layout.table import Table
 
 _WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+RAW: dict[str, Any] = {"f16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 
 
 def pack(numbers: Array, bits: int) -> Bytes:
@@ -62,3 +68,61 @@ def codes(count: int, bits: int, one_bits: int) -> Bytes:
 def bit_length(count: int) -> int:
     """Bits needed to number `count` things from 0; at least 1."""
     return max(1, (count - 1).bit_length())
+
+
+def encode(numbers: Array, kind: str, slot_bits: int) -> Bytes:
+    """Whole numbers of shape (images, slots), which the type must hold exactly, as bytes; -0.0 keeps its sign."""
+    if kind in FLOATS:
+        return pack(np.ascontiguousarray(numbers, FLOATS[kind]).view(RAW[kind]), slot_bits)
+    if dtype(kind).is_float:
+        least = int(numbers.min())
+        patterns = [dtype(kind).pattern(value, slot_bits) for value in range(least, int(numbers.max()) + 1)]
+        return pack(np.array(patterns, np.uint64)[numbers.astype(np.int64) - least], slot_bits)
+    return pack(numbers.astype(np.int64) & (1 << slot_bits) - 1, slot_bits)
+
+
+def decode(raw: Bytes, kind: str) -> Array:
+    """Bytes of shape (images, bytes) as numbers: integers as int64, floats of 16 bits and more in their own type."""
+    bits = dtype(kind).bits
+    values = unpack(raw, bits)
+    if kind in FLOATS:
+        return values.view(FLOATS[kind])
+    numbers = values.astype(np.int64)
+    return numbers - ((numbers >> bits - 1) << bits) if kind.startswith("s") else numbers
+
+
+def element_numbers(table: Table, fragment: Fragment) -> tuple[Ints, Ints]:
+    """(element number, slot) of every used slot; elements are numbered in the order (product, row, col)."""
+    row, col, product = elements(table)
+    used = np.flatnonzero(row >= 0)
+    return ((product * fragment.rows + row) * fragment.cols + col)[used], used
+
+
+def from_slots(table: Table, fragment: Fragment, slots: Array) -> Array:
+    """Elements from (.., slots), as (.., elements): of several holders the last one counts; zero if there is none."""
+    index, used = element_numbers(table, fragment)
+    numbers = np.zeros((*slots.shape[:-1], fragment.products * fragment.rows * fragment.cols), slots.dtype)
+    numbers[..., index] = slots[..., used]
+    return numbers
+
+
+def into_slots(table: Table, fragment: Fragment, numbers: Array) -> Array:
+    """The inverse of `from_slots`; zero in slots that hold nothing."""
+    index, used = element_numbers(table, fragment)
+    slots = np.zeros((*numbers.shape[:-1], fragment.slots), numbers.dtype)
+    slots[..., used] = numbers[..., index]
+    return slots
+
+
+class InMemory(NamedTuple):
+    """The layout of a matrix in memory, "row" or "col"; its lines are `ldm` elements apart."""
+
+    layout: str
+    ldm: int
+
+
+def positions(table: Table, fragment: Fragment, memory: InMemory) -> tuple[Ints, Ints]:
+    """(position in memory, in elements; slot) of every used slot."""
+    index, used = element_numbers(table, fragment)
+    row, col = np.divmod(index, fragment.cols)
+    return (row * memory.ldm + col if memory.layout == "row" else col * memory.ldm + row), used

@@ -12,6 +12,8 @@ legal:
   values meanwhile, so an A slot that obeyed them too would be noticed
 
 C slots are set one at a time, with A = 0. Sparse tf32 allows only 0x4 and 0xE (PTX ISA 9.1, section 9.7.14.6.1).
+
+What the emulator does in place of the kernels of sparse multiplies, for any layouts and any map of metadata.
 """
 
 from __future__ import annotations
@@ -25,17 +27,92 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import SPARSE_INPUTS
+from tcprobe.isa.operand import INPUTS, SPARSE_INPUTS
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Bytes, Ints, Words
+from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
-from tcprobe.probes.ptx import Kernel, Launch
-from tcprobe.probes.slots import codes, one_hot, pack
-from tcprobe.probes.sparse_decode import decode
-from tcprobe.probes.sparse_images import b_images, metadata_images
-from tcprobe.probes.sparse_numbering import Sparse, number_tables
-from tcprobe.probes.sparse_op import Packed, Product
+from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, pack, unpack
+from tcprobe.probes.sparse_decode import Sparse, b_images, decode, metadata_images, number_tables
+
+
+@dataclass(frozen=True)
+class Packed:
+    """The op of the probe: D for every image of A, B, C and metadata, one bit for each answer."""
+
+    instruction: Instruction
+    selector: int
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
+        """Multiplies zeros and ones."""
+        row = self.instruction
+        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
+        e = row.fragment("e")
+        k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
+        d = row.fragment("d")
+        words = np.zeros((len(c), len(k), len(a), WARP, 2), np.uint32)
+        for number, image in enumerate(b):
+            counts = np.minimum(_counts(a, image, k)[None] + c[:, None, None], 2).astype(np.uint8)  # zero, one, more
+            slots = into_slots(tables.table(d), d, counts.reshape(*counts.shape[:3], -1))
+            _add(words, slots.reshape(*slots.shape[:3], WARP, -1), number, len(b))
+        return words.view(np.uint8).reshape(-1)
+
+
+@dataclass(frozen=True)
+class Product:
+    """The op that stores D raw, for one image of A, B, C and metadata at a time."""
+
+    instruction: Instruction
+    selector: int
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
+        """Multiplies zeros and ones."""
+        row = self.instruction
+        d = row.fragment("d")
+        a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
+        e = row.fragment("e")
+        k = columns(e, tables.table(e).selection(self.selector), launch.inputs[3])
+        counts = np.stack([_counts(a[[x]], b[x], k[[x]])[0, 0] + c[x] for x in range(len(a))]).reshape(len(a), -1)
+        return encode(into_slots(tables.table(d), d, counts), d.type, d.slot_bits).reshape(-1)
+
+
+def matrices(fragment: Fragment, raw: Bytes, tables: EmulatedCore) -> Ints:
+    """Slots as matrices of zeros and ones: (images, rows, cols)."""
+    ones = unpack(raw, fragment.slot_bits) == fragment.one
+    numbers = from_slots(tables.table(fragment), fragment, ones.astype(np.int64))
+    return numbers.reshape(len(raw), fragment.rows, fragment.cols)
+
+
+def columns(e: Fragment, table: Table, raw: Bytes) -> Ints:
+    """The column of A of each stored element: (images, rows, stored columns)."""
+    rule = sparsity(e)
+    values = unpack(raw, e.slot_bits).astype(np.int64) >> (3 if rule.fields == 1 else 0)  # the top bit tells 0xE from 4
+    index_fields = from_slots(table, e, values)
+    stored = np.arange(e.cols)
+    index_fields = index_fields.reshape(len(raw), e.rows, e.cols)[:, :, stored - stored % e.span]
+    unit = stored // (rule.fields * rule.span) * rule.positions
+    k: Ints = (unit + index_fields) * rule.span + stored % rule.span
+    return k
+
+
+def _counts(a_elements: Ints, b_elements: Ints, k_of_stored: Ints) -> Ints:
+    """A x B for every image of A and of metadata: (metadata images, A images, m, n). A has few ones."""
+    images, rows, stored = np.nonzero(a_elements)
+    counts = np.zeros((len(a_elements) * a_elements.shape[1], len(k_of_stored), b_elements.shape[1]), np.int64)
+    np.add.at(counts, images * a_elements.shape[1] + rows, b_elements[k_of_stored[:, rows, stored]].swapaxes(0, 1))
+    return counts.reshape(len(a_elements), a_elements.shape[1], len(k_of_stored), -1).transpose(2, 0, 1, 3)
+
+
+def _add(words: Words, d_slots: Bytes, number: int, image_count: int) -> None:
+    """Pack the answers of D slots to B image `number`."""
+    for i in range(d_slots.shape[-1]):
+        ones = (d_slots[..., i] == 1).astype(np.uint32) << np.uint32(image_count * (i // 2) + number)
+        wrong = (d_slots[..., i] > 1).astype(np.uint32) << np.uint32(31)
+        words[..., i % 2] |= ones | wrong
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,14 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MULTIPLIED, SPARSE_INPUTS
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table, Tables
-from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, known_tables
+from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
 from tcprobe.probes.sparse import kernel, launches
-from tcprobe.probes.sparse_decode import decode_selector
-from tcprobe.probes.sparse_images import PLACES, b_images
+from tcprobe.probes.sparse_decode import PLACES, b_images, decode_selector
 from tcprobe.store.kinds.undocumented import SELECTOR, Body, Outcome
 from tcprobe.text import one_line
 
@@ -130,65 +128,48 @@ def _common(positions: Ints) -> list[int] | None:
 
 
 @dataclass(frozen=True)
-class NibblesExperiment(Dialogue):
+class NibblesExperiment(FormDialogue):
     """Every value of four bits of metadata."""
 
-    instruction: Instruction
     kind = KIND
-
-    @property
-    def id(self) -> str:
-        """The form's id."""
-        return self.instruction.id
-
-    @property
-    def target(self) -> Target:
-        """The target that the form needs."""
-        return self.instruction.target
 
     def kernels(self) -> list[Kernel]:
         """The form's kernel with its first selector."""
-        return [nibble_launch(self.instruction).kernel]
+        return [nibble_launch(self.row).kernel]
 
     def measure(self, bench: Bench) -> Readout:
         """ "raw": the launch's output."""
-        return {"raw": bench.run([nibble_launch(self.instruction)])[0].copy()}
+        return {"raw": bench.run([nibble_launch(self.row)])[0].copy()}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The positions that the values lead to."""
-        return Body(nibbles=decode_nibbles(self.instruction, _tables(self.instruction, context), reading["raw"]))
+        return Body(nibbles=decode_nibbles(self.row, _tables(self.row, context), reading["raw"]))
 
 
 @dataclass(frozen=True)
-class SelectorExperiment(Dialogue):
+class SelectorExperiment(FormDialogue):
     """A selector that PTX does not allow. A refusal, or a lost device, is a finding too."""
 
-    instruction: Instruction
     selector: int
     kind = KIND
 
     @property
     def id(self) -> str:
         """The form's id and the selector."""
-        return f"{self.instruction.id}{SELECTOR}{self.selector}"
-
-    @property
-    def target(self) -> Target:
-        """The target that the form needs."""
-        return self.instruction.target
+        return f"{self.row.id}{SELECTOR}{self.selector}"
 
     def kernels(self) -> list[Kernel]:
         """The form's kernel with the selector."""
-        return [kernel(self.instruction, self.selector)]
+        return [kernel(self.row, self.selector)]
 
     def measure(self, bench: Bench) -> Readout:
         """ "raw": the launch's output."""
-        return {"raw": bench.run([selector_launch(self.instruction, self.selector)])[0].copy()}
+        return {"raw": bench.run([selector_launch(self.row, self.selector)])[0].copy()}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """Which documented selector it equals, if any."""
-        tables = _tables(self.instruction, context)
-        same = decode_selected(self.instruction, tables, reading["raw"], self.selector)
+        tables = _tables(self.row, context)
+        same = decode_selected(self.row, tables, reading["raw"], self.selector)
         return Body(selector=Outcome("runs", "its own map" if same is None else "", same))
 
     def instead(self, event: str, words: str) -> Body:

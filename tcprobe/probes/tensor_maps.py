@@ -7,22 +7,58 @@ from any shared address. Swizzles depend on absolute addresses, so the kernel al
 begins.
 
 After WAITS tries a load is given up; the copy counts as lost.
+
+Boxes that show what each swizzle mode does, and arguments of cuTensorMapEncodeTiled, varied one at a time.
+
+Boxes: every mode, type and width of a row (16 to 256 bytes), at shared addresses that differ in the bits that a swizzle
+reads; then boxes of 1 to 5 dimensions, with few rows and with many. A map that the driver refuses is an answer, too.
+
+Tensor maps: where boxes are in shared memory, and which maps the driver takes.
+
+    tcprobe run --family tma
+
+Boxes of a swizzle mode are copied both ways, and one rule is fitted to all of them. Boxes at misaligned addresses,
+which are expected to cost the device, are experiments of their own. Calls of `cuTensorMapEncodeTiled` are compared with
+the rules of `references.shared_memory.tensor_map`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
-from typing import NamedTuple
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
+from tcprobe.fit.boxes import BoxFit, PlacedBox, fit_boxes
 from tcprobe.isa.target import Target
-from tcprobe.layout.arrays import Bools, Bytes, Ints
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry
-from tcprobe.references.shared_memory.tensor_map import MOST_RANK, ROUNDED, TensorMap
+from tcprobe.isa.tensor_map import DATA_TYPES, PACKED, SPANS, SWIZZLES
+from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, array_of_text, text_lines
+from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry
+from tcprobe.references.shared_memory.tensor_map import (
+    MOST_RANK,
+    ROUNDED,
+    TensorMap,
+    broken_rules,
+    packed_map,
+    refusing_rules,
+)
+from tcprobe.store.kinds.tensor_maps import (
+    ENCODINGS,
+    MISALIGNED,
+    Body,
+    BoxRecord,
+    EncodeCall,
+    MapCounts,
+    ModeRule,
+    Rule,
+)
 
 AREA = 8 << 10  # bytes of shared memory that a copy may access
 TENSOR = 32 << 10  # bytes of global memory that a map may access
@@ -49,16 +85,11 @@ class BoxCase(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Boxing:
+class Boxing(NotEmulated):
     """The op of a kernel: boxes of `rank` dimensions, in one direction."""
 
-    direction: str
-    rank: int
-    from_code: bool = False
-
-    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Raises ProbeError: layouts of fragments do not determine what tensor maps do."""
-        raise ProbeError(f"{launch.kernel.name}: tensor maps cannot be emulated by layouts of fragments.")
+    direction: str = ""
+    rank: int = 0
 
 
 def kernel(direction: str, rank: int) -> Kernel:
@@ -71,12 +102,13 @@ def kernel(direction: str, rank: int) -> Kernel:
         ".reg .u64 %from;",
         ".reg .pred %first, %more, %p;",
     ]
-    body = [*_case(name), *(_load(rank) if direction == "load" else _store(rank))]
+    body = [*_load_case(name), *(_load(rank) if direction == "load" else _store(rank))]
     text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
-    return Kernel(name, Boxing(direction, rank), text, TARGET)
+    op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
+    return Kernel(name, op, text, TARGET)
 
 
-def _case(name: str) -> list[str]:
+def _load_case(name: str) -> list[str]:
     """Load what block x does, and the address of its map."""
     return [
         f"mov.u32 %memory, {name}_memory;",
@@ -272,3 +304,316 @@ def _match(box_case: BoxCase, shared_addresses: Ints, tensor: Ints) -> Ints | st
         return f"{len(tensor)} bytes were copied, of a box of {box_bytes.size}"
     addresses: Ints = where[box_bytes]
     return "bytes from outside the box were copied" if (addresses == NOWHERE).any() else addresses
+
+
+WIDTHS = (16, 32, 48, 64, 80, 112, 128, 144, 256)  # bytes of a row
+BASES = (0, 128, 384, 896)
+BOXES = ((8,), (8, 1), (16, 30), (8, 5, 3), (16, 3, 2, 4), (8, 2, 3, 2, 2))  # in elements of 2 bytes, by rank
+MISALIGNED_BASES = (("NONE", 16), ("32B", 32), ("NONE", 64), ("128B", 64))  # each may cost the context
+PADDING = 48  # bytes after a row of the tensor
+FULL = 1 << 32
+
+
+def boxes() -> list[BoxCase]:
+    """All boxes that are copied both ways."""
+    return [*_wide(), *_deep()]
+
+
+def misaligned_boxes() -> list[BoxCase]:
+    """Boxes at shared addresses that are not multiples of 128."""
+    return [_case("UINT16", (16, 8), swizzle, base) for swizzle, base in MISALIGNED_BASES]
+
+
+@cache
+def all_boxes() -> tuple[BoxCase, ...]:
+    """All boxes, the misaligned ones last."""
+    return (*boxes(), *misaligned_boxes())
+
+
+SPANS_BY_NAME = tuple(name for name, number in SWIZZLES.items() if number in (0, *SPANS))
+
+
+def _wide() -> Iterator[BoxCase]:
+    for swizzle, (kind, (_, size)), width in product(SWIZZLES, DATA_TYPES.items(), WIDTHS):
+        rows = 12 if width > 128 else 17
+        for base in BASES if kind.startswith("UINT") else BASES[1:2]:
+            yield _case(kind, (width // size, rows), swizzle, base)
+
+
+def _deep() -> Iterator[BoxCase]:
+    for swizzle, box, base in product(SPANS_BY_NAME, BOXES, BASES[:2]):
+        yield _case("UINT16", box, swizzle, base)
+
+
+def _case(kind: str, box: tuple[int, ...], swizzle: str, base: int) -> BoxCase:
+    """A box that starts a few elements into each dimension of a tensor with gaps after its rows."""
+    size = DATA_TYPES[kind][1]
+    coordinates = (16 // size, *(1 for _ in box[1:]))
+    dims = (box[0] + 32 // size, *(side + 2 for side in box[1:]))
+    return BoxCase(packed_map(kind, dims, box, swizzle, PADDING - dims[0] * size % 16), coordinates, base)
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """One call of the driver: `map` is a valid one except that `argument` is `value`."""
+
+    argument: str
+    value: Any
+    map: TensorMap
+
+
+def encodings() -> list[Encoding]:
+    """All calls that are tried, in order."""
+    return [
+        Encoding(argument, list(value) if isinstance(value, tuple) else value, tensor_map)
+        for argument, value, tensor_map in _variations()
+    ]
+
+
+FLAT = packed_map("FLOAT16", (256, 64), (32, 8))
+WHOLE = packed_map("UINT16", (256, 64), (32, 8))
+DEEP = packed_map("FLOAT16", (256, 64, 16), (32, 8, 2))
+
+
+def _variations() -> Iterator[tuple[str, Any, TensorMap]]:
+    yield from (("tensorMap", place, FLAT._replace(place=place)) for place in (0, 16, 32, 64))
+    types = [number for number, _ in DATA_TYPES.values()]
+    yield from (("tensorDataType", n, FLAT._replace(type=n)) for n in (*types, *PACKED.values(), 16, -1))
+    yield from (("tensorRank", rank, _map_of_rank(rank)) for rank in range(7))
+    yield from (("globalAddress", n, FLAT._replace(address=n)) for n in (2, 8, 16, 32, 48))
+    yield from (("globalDim[0]", n, FLAT._replace(dims=(n, 64))) for n in (0, 1, 31, 32, 257, FULL, FULL + 1))
+    yield from (("globalDim[1]", n, FLAT._replace(dims=(256, n))) for n in (0, 1, 7, FULL, FULL + 1))
+    strides = (0, 2, 8, 16, 24, 32, 256, 496, 512, 520, (1 << 40) - 16, 1 << 40)
+    yield from (("globalStrides[0]", n, FLAT._replace(strides=(n,))) for n in strides)
+    yield from (("globalStrides[1]", n, DEEP._replace(strides=(512, n))) for n in (0, 16, 256, 520, 528, 32768))
+    yield from (("boxDim[0]", n, FLAT._replace(box=(n, 8))) for n in (0, 1, 4, 8, 12, 16, 128, 256, 257, 264))
+    yield from (("boxDim[1]", n, FLAT._replace(box=(32, n))) for n in (0, 1, 7, 64, 65, 255, 256, 257))
+    big = ((256, 256, 1), (256, 228, 2), (256, 229, 2), (256, 227, 2), (256, 256, 2), (256, 256, 256))
+    yield from (("boxDim", box, DEEP._replace(box=box)) for box in big)
+    for width, (name, number) in product((16, 32, 48, 64, 80, 128, 144), SWIZZLES.items()):
+        yield f"boxDim[0], swizzle {name}", width // 2, FLAT._replace(box=(width // 2, 8), swizzle=number)
+    yield from (
+        (f"elementStrides[{axis}]", n, FLAT._replace(steps=(n, 1) if axis == 0 else (1, n)))
+        for axis in (0, 1)
+        for n in (0, 1, 2, 3, 7, 8, 9)
+    )
+    yield from (("swizzle", n, FLAT._replace(swizzle=n, box=(16, 8))) for n in (*range(8), -1))
+    yield from (("interleave", n, FLAT._replace(interleave=n, box=(16, 8))) for n in (0, 1, 2, 3, -1))
+    for interleave, swizzle in product((1, 2, 3), range(4)):
+        interleaved = DEEP._replace(interleave=interleave, swizzle=swizzle, box=(16, 8, 2))
+        yield f"interleave, swizzle {swizzle}", interleave, interleaved
+        yield f"interleave, swizzle {swizzle}, globalAddress 16", interleave, interleaved._replace(address=16)
+        gaps = (528, 1 << 16)
+        yield f"interleave, swizzle {swizzle}, globalStrides 528", interleave, interleaved._replace(strides=gaps)
+    for width, swizzle in product((4, 8, 12, 16, 24, 32, 40, 64, 256), (0, 1)):
+        interleaved = DEEP._replace(swizzle=swizzle, box=(width, 8, 2))
+        yield from (
+            (f"interleave, swizzle {swizzle}, boxDim[0] {width}", n, interleaved._replace(interleave=n)) for n in (1, 2)
+        )
+    yield from (("l2Promotion", n, FLAT._replace(promotion=n)) for n in (*range(5), -1))
+    yield from (("oobFill", n, FLAT._replace(fill=n)) for n in (0, 1, 2, -1))
+    yield from (("oobFill, UINT16", n, WHOLE._replace(fill=n)) for n in (0, 1))
+    yield from (("oobFill 1, tensorDataType", n, FLAT._replace(fill=1, type=n)) for n in types)
+
+
+def _map_of_rank(rank: int) -> TensorMap:
+    """A map of `rank` dimensions; all of its values are valid if the rank is."""
+    dims = (64, *(8 for _ in range(rank - 1)))[:rank]
+    strides = tuple(128 * prod(dims[1:n]) for n in range(1, rank))
+    return TensorMap(6, dims, strides, (32, *(2 for _ in dims[1:]))[:rank], (1,) * rank)
+
+
+KIND = "tensor_maps"
+ACCEPTED = "CUDA_SUCCESS"
+MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
+TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
+PlacedBoxes = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
+
+
+class OfTensorMaps(Dialogue):
+    """What these experiments share."""
+
+    kind = KIND
+
+    @property
+    def target(self) -> Target:
+        """The first arch with tensor maps."""
+        return TARGET
+
+
+@dataclass(frozen=True)
+class ModeExperiment(OfTensorMaps):
+    """All boxes of a swizzle mode."""
+
+    name: str
+    cases: tuple[BoxCase, ...]
+
+    @property
+    def id(self) -> str:
+        """The mode's name."""
+        return self.name
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels of both directions, for each number of dimensions."""
+        return _kernels(self.cases)
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "maps": the driver's answer to each map; "load", "store": where boxes are; "wrong": copies that could not be
+        followed.
+        """
+        answers = [bench.map_result(case.map) for case in self.cases]
+        accepted = {n: case for n, case in enumerate(self.cases) if answers[n] == ACCEPTED}
+        return {"maps": array_of_text(answers), **_copy_boxes(bench, accepted)}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The rule; none if the driver takes no map. ProbeError if it takes maps but no box can be followed."""
+        answers = text_lines(reading["maps"])
+        unlike = [n for n, case in enumerate(self.cases) if (answers[n] == ACCEPTED) == bool(refusing_rules(case.map))]
+        accepted = answers.count(ACCEPTED)
+        maps = MapCounts(accepted, len(answers) - accepted, [_box(self.cases[n], result=answers[n]) for n in unlike])
+        mode = self._mode(reading)
+        if accepted and mode is None:
+            raise ProbeError(f"no box of {accepted} maps could be followed, first {text_lines(reading['wrong'])[0]}.")
+        return Body(mode=mode, maps=maps)
+
+    def _mode(self, reading: Readout) -> ModeRule | None:
+        placed = {way: dict(_boxes_of(reading[way], self.cases)) for way in DIRECTIONS}
+        every = [box for of_way in placed.values() for box in of_way.values()]
+        if not every:
+            return None
+        first, second = map(_rule, fit_boxes(every))
+        used = [self.cases[n] for n in sorted({n for of_way in placed.values() for n in of_way})]
+        lost = [line.split(" ", 2) for line in text_lines(reading["wrong"])]
+        return ModeRule(
+            first.pitch,
+            first.swizzle,
+            first.misfits,
+            sum(box.addresses.size for box in every),
+            len(placed["load"]),
+            len(placed["store"]),
+            sorted({TYPE_NAMES[case.map.type] for case in used}),
+            sorted({case.map.row_bytes for case in used}),
+            sorted({case.base for case in used}),
+            sorted({case.map.rank for case in used}),
+            second,
+            [_box(self.cases[int(n)], direction=way, words=words) for way, n, words in lost],
+        )
+
+
+@dataclass(frozen=True)
+class MisalignedExperiment(OfTensorMaps):
+    """A box at a misaligned address."""
+
+    number: int
+    case: BoxCase
+
+    @property
+    def id(self) -> str:
+        """The box's number."""
+        return f"{MISALIGNED}{self.number}"
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels of both directions."""
+        return _kernels([self.case])
+
+    def measure(self, bench: Bench) -> Readout:
+        """As `ModeExperiment.measure`, for one box and without "maps"."""
+        return _copy_boxes(bench, {0: self.case})
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """Whether it was copied, else what went wrong."""
+        wrong = text_lines(reading["wrong"])
+        return Body(fault=_box(self.case, words=wrong[0].split(" ", 2)[2] if wrong else "copied"))
+
+    def instead(self, event: str, words: str) -> Body | None:
+        """The error by which the device was lost."""
+        return Body(fault=_box(self.case, words=words)) if event in ("fault", "hangs") else None
+
+
+class EncodingsExperiment(OfTensorMaps):
+    """The driver's answers to maps."""
+
+    @property
+    def id(self) -> str:
+        """The subject; there is only one."""
+        return ENCODINGS
+
+    def kernels(self) -> list[Kernel]:
+        """No kernels: the driver answers."""
+        return []
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "maps": the driver's answer to each map."""
+        return {"maps": array_of_text([bench.map_result(encoding.map) for encoding in encodings()])}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """Each call, and the rules that it breaks."""
+        answers = text_lines(reading["maps"])
+        return Body(
+            calls=[
+                EncodeCall(
+                    encoding.argument,
+                    list(encoding.value) if isinstance(encoding.value, tuple) else encoding.value,
+                    words,
+                    [rule.name for rule in broken_rules(encoding.map)],
+                    (words == ACCEPTED) != bool(refusing_rules(encoding.map)),
+                )
+                for encoding, words in zip(encodings(), answers, strict=True)
+            ]
+        )
+
+
+def _kernels(boxes: Sequence[BoxCase]) -> list[Kernel]:
+    ranks = sorted({case.map.rank for case in boxes})
+    return [kernel(direction, rank) for direction in DIRECTIONS for rank in ranks]
+
+
+def _copy_boxes(bench: Bench, numbered_boxes: Mapping[int, BoxCase]) -> Readout:
+    """By direction the boxes, one after the other, as `_boxes_of` reads them; "wrong": the copies that failed."""
+    arrays: dict[str, list[NDArray[np.int32]]] = {direction: [] for direction in DIRECTIONS}
+    wrong = []
+    for rank, rounded in sorted({(case.map.rank, is_rounded(case)) for case in numbered_boxes.values()}):
+        alike = {n: case for n, case in numbered_boxes.items() if (case.map.rank, is_rounded(case)) == (rank, rounded)}
+        window = 0
+        for direction in DIRECTIONS:
+            outputs = bench.run(launches(direction, rank, list(alike.values())))
+            window = window_of(outputs) if direction == "load" else window
+            for n, addresses in zip(alike, decode(direction, list(alike.values()), outputs, window), strict=True):
+                if isinstance(addresses, str):
+                    wrong.append(f"{direction} {n} {addresses}")
+                else:
+                    arrays[direction].append(np.array([n, window, *addresses.shape, *addresses.ravel()], np.int32))
+    flat = {direction: np.concatenate([np.zeros(0, np.int32), *parts]) for direction, parts in arrays.items()}
+    return {**flat, "wrong": array_of_text(wrong)}
+
+
+def _boxes_of(flat: Array, boxes: Sequence[BoxCase]) -> Iterator[tuple[int, PlacedBox]]:
+    """(number, box) from an array of: number, start of shared memory, rows, bytes of a row, addresses."""
+    start = 0
+    while start < len(flat):
+        number, window, rows, width = (int(n) for n in flat[start : start + 4])
+        addresses = flat[start + 4 : start + 4 + rows * width].reshape(rows, width).astype(np.int64)
+        if not 0 <= number < len(boxes):
+            raise ProbeError(f"there is no box {number}.")
+        yield number, PlacedBox(window + boxes[number].base, addresses)
+        start += 4 + rows * width
+
+
+def _rule(fitted: BoxFit) -> Rule:
+    swizzle = fitted.rule.swizzle.to_json()
+    return Rule(fitted.rule.pitch or "row", (swizzle[0], swizzle[1], swizzle[2]), len(fitted.misfits))
+
+
+def _box(box_case: BoxCase, **more: Any) -> BoxRecord:
+    return BoxRecord(
+        TYPE_NAMES[box_case.map.type], list(box_case.map.box), MODE_NAMES[box_case.map.swizzle], box_case.base, **more
+    )
+
+
+def experiments() -> list[Dialogue]:
+    """Every mode, then the driver's answers, and last what may cost the device."""
+    by_mode: dict[int, list[BoxCase]] = {}
+    for box in boxes():
+        by_mode.setdefault(box.map.swizzle, []).append(box)
+    modes = [ModeExperiment(MODE_NAMES[number], tuple(cases)) for number, cases in by_mode.items()]
+    return [*modes, EncodingsExperiment(), *(MisalignedExperiment(n, box) for n, box in enumerate(misaligned_boxes()))]

@@ -12,25 +12,51 @@
 Of what a multiply reads, a place counts if some element of D was computed from it. Only the layout of A and B in shared
 memory is assumed (`tensor_multiply_images`): descriptors' packed layout, whose addresses are those of rows, columns and
 k.
+
+Where operands of tcgen05.mma are in tensor memory, and where tcgen05.cp writes.
+
+    tcprobe run --family tensor_memory
+
+On a GPU with tcgen05, a run without `family` makes these findings too. D depends on M, N and type: it is measured for
+every M, with the least, the largest and some N between. What does not depend on N is measured once for each M.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tcprobe.errors import ProbeError
+from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction_descriptor import word
+from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Ints
-from tcprobe.probes import tensor_multiply_images as images
-from tcprobe.probes.experiment import Bench
-from tcprobe.probes.ptx import Launch
-from tcprobe.probes.tensor_multiply_images import FIRST_HALF, LAST_HALF, SizedMultiply
-from tcprobe.probes.tensor_multiply_kernels import SHARED_BYTES, multiply_kernel
-from tcprobe.references.memory_operand import BYTE, CELL, LANES
+from tcprobe.layout.cell_runs import runs
+from tcprobe.layout.descriptor import packed_descriptor
+from tcprobe.layout.tcgen05_descriptor import encode
+from tcprobe.probes import tensor_multiply_kernels as images
+from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout
+from tcprobe.probes.ptx import POISON, Kernel, Launch
+from tcprobe.probes.tensor_multiply_kernels import (
+    FIRST_HALF,
+    LAST_HALF,
+    PLAN,
+    REGION,
+    SHARED_BYTES,
+    SizedMultiply,
+    copy_kernel,
+    multiply_kernel,
+    numbers,
+)
+from tcprobe.references.memory_operand import BYTE, CELL, LANES, selectors, vectors
+from tcprobe.store.kinds.tensor_memory import KIND as TENSOR_MEMORY
+from tcprobe.store.kinds.tensor_memory import USUAL_N, Body, Subject
 
 FIELDS_APART = 0xC  # of two index fields the low one picks the first element, the high one the last
 THREADS = LANES
@@ -115,10 +141,10 @@ def d_parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
     ProbeError unless every element has a part, and A and B agree about k.
     """
     high = dtype(sized.d_type).one
-    element_and_answered = [
-        _decode_both(sized, answers(sized, bench, inputs), high, shifts)
-        for inputs, shifts in (_inputs_with_coded_a(sized), _inputs_with_coded_b(sized))
-    ]
+    element_and_answered = []
+    for inputs, shifts in _coded_inputs(sized):
+        parts = answers(sized, bench, inputs)
+        element_and_answered.append(decode_codes(parts.reshape(shifts, -1, parts.shape[1]), high, 0))
     (of_a, by_a), (of_b, by_b) = element_and_answered
     used = by_a[0]
     if not (used.any() and (by_a == used).all() and (by_b == used).all()):
@@ -137,26 +163,17 @@ def d_parts_of(sized: SizedMultiply, bench: Bench) -> tuple[Ints, Ints, Ints]:
     return row[0], col[0], np.flatnonzero(used)
 
 
-def _decode_both(sized: SizedMultiply, cell_parts: Array, high: int, shifts: int) -> tuple[Ints, Array]:
-    return decode_codes(cell_parts.reshape(shifts, -1, cell_parts.shape[1]), high, 0)
-
-
-def _inputs_with_coded_a(sized: SizedMultiply) -> tuple[Inputs, int]:
-    a = codes(sized.m * sized.stored).reshape(-1, sized.m, sized.stored)
-    b = ones(sized.n, sized.stored, -(-sized.stored // sized.n))
-    whole = np.zeros((len(b), sized.n, sized.k), np.int64)
-    whole[:, :, sized.first_k] = b
-    return Inputs(a, whole, images.tensor_image(sized)[None], _each(len(b), len(a), a_coded=True)), len(b)
-
-
-def _inputs_with_coded_b(sized: SizedMultiply) -> tuple[Inputs, int]:
-    b = codes(sized.n * sized.k).reshape(-1, sized.n, sized.k)
-    a = ones(sized.m, sized.stored, -(-sized.stored // sized.m))
-    return Inputs(a, b, images.tensor_image(sized)[None], _each(len(a), len(b), a_coded=False)), len(a)
-
-
-def _each(outer: int, inner: int, a_coded: bool) -> list[tuple[int, int, int]]:
-    return [(i, o, 0) if a_coded else (o, i, 0) for o in range(outer) for i in range(inner)]
+def _coded_inputs(sized: SizedMultiply) -> Iterator[tuple[Inputs, int]]:
+    """(inputs in which A, then B, encodes its numbers; how many matrices of ones the other one has)."""
+    a, b = codes(sized.m * sized.stored), codes(sized.n * sized.k)
+    in_a, in_b = (ones(lines, sized.stored, -(-sized.stored // lines)) for lines in (sized.m, sized.n))
+    whole = np.zeros((len(in_b), sized.n, sized.k), np.int64)
+    whole[:, :, sized.first_k] = in_b
+    memory = images.tensor_image(sized)[None]
+    each = [(i, o, 0) for o in range(len(whole)) for i in range(len(a))]
+    yield Inputs(a.reshape(-1, sized.m, sized.stored), whole, memory, each), len(whole)
+    each = [(o, i, 0) for o in range(len(in_a)) for i in range(len(b))]
+    yield Inputs(in_a, b.reshape(-1, sized.n, sized.k), memory, each), len(in_a)
 
 
 def ones(line_count: int, k: int, shifts: int, step: int | None = None) -> Ints:
@@ -197,7 +214,9 @@ def places_of_scales(sized: SizedMultiply, bench: Bench, name: str) -> Ints:
         a[j, np.arange(sized.m), of_block[np.arange(sized.m) % len(of_block)]] = 1
     which = [(j, 0, image) for j in range(sized.vector) for image in range(len(memory))]
     inputs = Inputs(a, np.ones((1, sized.n, sized.k), np.int64), memory, which)
-    number = _numbers(sized, name, _d_parts(sized, bench, parts_of_d, inputs), _values(sized, (2, 1)))
+    of_d = dtype(sized.d_type)
+    two_one = (of_d.pattern(2, of_d.bits), of_d.pattern(1, of_d.bits))
+    number = _numbers(sized, name, _d_parts(sized, bench, parts_of_d, inputs), two_one)
     row, col = (np.broadcast_to(line, number.shape) for line in np.indices(parts_of_d.shape))
     block = np.broadcast_to(np.arange(sized.vector)[:, None, None], number.shape)
     places_of_scale = (row, block) if name == "scale_a" else (block, col)
@@ -228,12 +247,6 @@ def places_of_e(sized: SizedMultiply, bench: Bench) -> Ints:
     return _places(sized, bits, np.broadcast_to(row, number.shape), stored, number)
 
 
-def _values(sized: SizedMultiply, two_values: tuple[int, int]) -> tuple[int, int]:
-    """The bit patterns of two numbers in D."""
-    first, second = (dtype(sized.d_type).pattern(value, 16 if sized.d_type == "f16" else CELL) for value in two_values)
-    return first, second
-
-
 def _numbers(sized: SizedMultiply, name: str, cell_parts: Array, high_low: tuple[int, int]) -> Ints:
     """The number of the part that each element of D follows, by run; ProbeError if a single part cannot give D."""
     shape = cell_parts.shape
@@ -258,3 +271,143 @@ def places_of_d(sized: SizedMultiply, bench: Bench) -> Ints:
     cta, rest = np.divmod(number, LANES * sized.n * (CELL // width))
     lane, inside = np.divmod(rest, sized.n * (CELL // width))
     return np.stack([row, col, cta, lane, inside * width], axis=1)
+
+
+KIND = TENSOR_MEMORY
+SOME_N = (64, 96, 128, 256)
+SCALES: dict[str, tuple[int, ...]] = {"scale_a": (), "scale_b": (128,)}  # with these N and the largest
+SOURCE_BYTES = 8 << 10  # of the image that tcgen05.cp copies from
+
+
+def _body(rows: int, cols: int, bits: int, held_rows: Ints) -> Body:
+    places = [(row, col, cta, lane, bit) for row, col, cta, lane, bit in held_rows.tolist()]
+    return Body(rows, cols, bits, [run[:] for run in runs(places)])
+
+
+@dataclass(frozen=True)
+class PlaceExperiment(Dialogue):
+    """An operand of a multiply."""
+
+    operand: str
+    sized: SizedMultiply
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The subject, as `Subject` writes it."""
+        sized, of_d = self.sized, self.operand == "d"
+        kind = sized.d_type if of_d else ""
+        vector = sized.vector if self.operand.startswith("scale_") else 0
+        return str(Subject(sized.row.id, self.operand, sized.m, sized.n, kind, vector, sized.selector))
+
+    @property
+    def target(self) -> Target:
+        """The target that the form needs."""
+        return self.sized.row.target
+
+    def kernels(self) -> list[Kernel]:
+        """The form's kernel; if A is in tensor memory, also the one with A there."""
+        shared = multiply_kernel(self.sized.row, False, self.sized.vector)
+        return [shared, multiply_kernel(self.sized.row, True, self.sized.vector)][: 2 if self.sized.a_in_tensor else 1]
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "held": rows of (row, col, CTA, lane, bit)."""
+        if self.operand.startswith("scale_"):
+            return {"held": places_of_scales(self.sized, bench, self.operand)}
+        places = {"d": places_of_d, "a": places_of_a, "e": places_of_e}
+        return {"held": places[self.operand](self.sized, bench)}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The places."""
+        sized = self.sized
+        size, bits = {
+            "d": ((sized.m, sized.n), dtype(sized.d_type).bits),
+            "a": ((sized.m, sized.stored), sized.bits),
+            "e": ((sized.m, sized.stored), sized.chunk[3]),
+            "scale_a": ((sized.m, sized.vector), BYTE),
+            "scale_b": ((sized.vector, sized.n), BYTE),
+        }[self.operand]
+        return _body(*size, bits, reading["held"])
+
+
+@dataclass(frozen=True)
+class CopyExperiment(FormDialogue):
+    """tcgen05.cp of numbered words: which cells get which word."""
+
+    multicast: str
+    kind = KIND
+
+    @property
+    def id(self) -> str:
+        """The subject, as `Subject` writes it."""
+        return str(Subject(self.row.id, "memory", multicast=self.multicast))
+
+    def kernels(self) -> list[Kernel]:
+        """The form's kernel."""
+        return [copy_kernel(self.row, self.multicast)]
+
+    def launch(self) -> Launch:
+        """One block; every word of shared memory has its number."""
+        words = np.zeros(PLAN, np.uint32)
+        descriptor = encode(packed_descriptor(self.row.shape.n * CELL // BYTE))
+        words[4:8] = np.array([descriptor, descriptor], np.uint64).view(np.uint32)
+        words[8], words[11] = SOURCE_BYTES, 2 * REGION
+        source = np.arange(1, SOURCE_BYTES // 4 + 1, dtype=np.uint32).view(np.uint8).reshape(1, -1)
+        nothing = np.zeros((1, 16), np.uint8)
+        inputs = (words.view(np.uint8).reshape(1, -1), source, nothing, nothing)
+        return Launch(self.kernels()[0], (1, 1, 1), inputs, 0, LANES * 2 * REGION * 4, LANES, SHARED_BYTES)
+
+    def measure(self, bench: Bench) -> Readout:
+        """ "held": rows of (row, col, CTA, lane, bit); ProbeError if a cell has no word of the source."""
+        cells = bench.run([self.launch()])[0].copy().view(np.uint32).reshape(LANES, -1)
+        lane, column = np.nonzero(cells != POISON * 0x01010101)
+        rows, cols = self.row.shape.m, self.row.shape.n
+        element = {int(word) + 1: number for number, word in enumerate(numbers(CELL, rows, cols).tolist())}
+        elements = [element.get(int(word), -1) for word in cells[lane, column]]
+        if set(elements) != set(range(rows * cols)):
+            raise ProbeError(
+                f"{self.row.name}: {len(elements)} cells do not hold the {rows} x {cols} words of the source."
+            )
+        row, col = np.divmod(np.array(elements), cols)
+        return {"held": np.stack([row, col, np.zeros_like(row), lane, column * CELL], axis=1)}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The places."""
+        return _body(self.row.shape.m, self.row.shape.n, CELL, reading["held"])
+
+
+def experiments() -> list[Dialogue]:
+    """Copies; then operands of multiplies, D before what is read with its help."""
+    rows = [row for row in inventory.of_family("tcgen05") if not row.fragments]
+    copies = [
+        CopyExperiment(row, str(name))
+        for row in rows
+        if row.id.startswith("tcgen05.cp.")
+        for name in row.stated.get("multicast", ("",))
+    ]
+    return [*copies, *(experiment for row in rows if row.multiplies for experiment in _place_experiments(row))]
+
+
+def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
+    names = {operand.name for operand in instruction.operands}
+    scaled = vectors(instruction) if "scale_a" in names else (0,)
+    sizes = [int(n) for n in instruction.stated["n_values"]]
+    for m in map(int, instruction.stated["m_values"]):
+        for n in (n for n in sizes if n in (sizes[0], sizes[-1], *SOME_N)):
+            for kind in ("f32",) if scaled != (0,) else map(str, instruction.stated["d_types"]):
+                yield PlaceExperiment("d", SizedMultiply(instruction, m, n, kind, scaled[0]))
+        wide = next(str(name) for name in instruction.stated["d_types"] if name != "f16")
+        yield PlaceExperiment("a", SizedMultiply(instruction, m, USUAL_N, wide, scaled[0], a_in_tensor=True))
+        if "e" in names:
+            for selector in selectors(instruction, "e"):
+                yield PlaceExperiment("e", SizedMultiply(instruction, m, USUAL_N, wide, scaled[0], "e", selector))
+        for vector, (name, some_n) in product(scaled if any(scaled) else (), SCALES.items()):
+            for n, selector in product((*some_n, sizes[-1]), _selectable(instruction, name, vector)):
+                yield PlaceExperiment(name, SizedMultiply(instruction, m, n, "f32", vector, name, selector))
+
+
+def _selectable(instruction: Instruction, name: str, vector: int) -> list[int]:
+    """The selectors of scales that the kind's instruction descriptor has too."""
+    fields = {field.name: field for field in word(instruction.kind or "")}
+    there = fields["a_scale_id" if name == "scale_a" else "b_scale_id"].documented
+    return [selector for selector in selectors(instruction, name, vector) if selector in there]

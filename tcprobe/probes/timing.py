@@ -8,14 +8,23 @@ up; then short and long passes alternate. Their difference is the loop alone, wi
 
 Inputs come from memory, and results go into a sum that decides whether something is stored; so the compiler knows
 neither. %zero is a zero that comes from memory.
+
+What machine code must show before a time counts: the loop has the opcodes that were written, as often as written.
+
+What experiments on cost share: loops that are launched together, and numbers that machine code confirms.
+
+A run is a kernel with its blocks. A reading has the cycles of each run, and the opcodes of all loops as lines of text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from typing import NamedTuple
+from functools import cache, cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -23,8 +32,10 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Floats, Ints
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, entry, identifier
+from tcprobe.probes.experiment import Bench, Dialogue, Readout, TimedCode, array_of_text, text_lines
+from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
 from tcprobe.references.shared_memory.tensor_map import TensorMap
+from tcprobe.store.kinds.cost import Body
 
 SHORT, LONG = 32, 96
 RUNS = 5
@@ -40,24 +51,37 @@ POINTERS = ("data", "plan", "out")
 
 
 @dataclass(frozen=True)
-class LoopTiming:
-    """The op of a timing kernel; only a GPU can run it. `ctas` of a cluster are one experiment."""
+class LoopTiming(NotEmulated):
+    """The op of a timing kernel. `ctas` of a cluster are one experiment."""
 
-    subject: str
-    variant: str
-    copies: int
-    from_code: bool = False
+    subject: str = ""
+    variant: str = ""
+    copies: int = 1
     ctas: int = 1
 
-    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Raises ProbeError: layouts do not determine timing."""
-        raise ProbeError(f"{launch.kernel.name}: how long {self.subject} takes cannot be emulated.")
+
+class TimedBlock(NamedTuple):
+    """A block's threads, the image of its inputs, its own words, and rounds of every pass, if not ROUNDS."""
+
+    threads: int
+    image: int = 0
+    words: tuple[int, ...] = ()
+    rounds: int | None = None
+
+
+class Run(NamedTuple):
+    """A kernel and the blocks that run it; `maps` describe tensors in `inputs`."""
+
+    kernel: Kernel
+    blocks: Sequence[TimedBlock]
+    maps: tuple[TensorMap, ...] = ()
+    inputs: Bytes | None = None
 
 
 @dataclass(frozen=True)
-class Loop:
-    """A loop. `body` is one round, with `copies` of what is timed; `after` waits for what is in flight, `ended` ends
-    the kernel.
+class TimedLoop:
+    """What every kind of cost times. `body` is one round, with `copies` of what is timed; `after` waits for what is in
+    flight, `ended` ends the kernel.
 
     `loaded` registers get words of the block's image; `results` are consumed. Registers in `wide` have 64 bits.
     `before` may use %zero, %word0 to %word5 of the plan, and %memory, the start of shared memory. With `ctas`, a
@@ -93,8 +117,13 @@ class Loop:
         cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
         directives = f'.maxntid {self.threads}, 1, 1 {cluster}.pragma "nounroll";'
         text = entry(self.name, pointers, self._declarations(), self._lines(), directives)
-        op = LoopTiming(self.subject, self.variant, self.copies, ctas=self.ctas)
+        why = f"how long {self.subject} takes cannot be emulated"
+        op = LoopTiming(why, False, self.subject, self.variant, self.copies, self.ctas)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
+
+    def run(self, blocks: Sequence[TimedBlock], maps: tuple[TensorMap, ...] = (), inputs: Bytes | None = None) -> Run:
+        """The loop's kernel with its blocks."""
+        return Run(self.kernel(), blocks, maps, inputs)
 
     def _declarations(self) -> list[str]:
         named = dict.fromkeys((*self.loaded, *self.results))
@@ -143,7 +172,18 @@ class Loop:
             "bar.sync 0, %warps;",
             "mov.u64 %end, %clock64;",
             "mov.u64 %until, %globaltimer;",
-            *self._store_times(),
+            # thread 0 stores cycles and nanoseconds of the pass
+            "sub.u64 %end, %end, %start;",
+            "sub.u64 %until, %until, %since;",
+            "cvt.u32.u64 %low, %end;",
+            "cvt.u32.u64 %high, %until;",
+            "mad.wide.u32 %at, %pass, 8, %out;",
+            "setp.eq.u32 %first, %lane, 0;",
+            "@%first st.global.v2.u32 [%at], {%low, %high};",
+            "add.u64 %row, %row, 4;",
+            "add.u32 %pass, %pass, 1;",
+            f"setp.lt.u32 %more, %pass, {len(ROUNDS)};",
+            "@%more bra PASS;",
             "mov.u32 %sum, 0;",
             *(line for name in self.results for line in self._consume(name)),
             f"setp.eq.u32 %first, %sum, {NEVER};",
@@ -158,22 +198,6 @@ class Loop:
             return [f"ld.global.u32 {name}, [%data+{place}];"]
         return [f"ld.global.u32 %low, [%data+{place}];", f"mov.b64 {name}, {{%low, %low}};"]
 
-    def _store_times(self) -> list[str]:
-        """Thread 0 stores cycles and nanoseconds of the pass."""
-        return [
-            "sub.u64 %end, %end, %start;",
-            "sub.u64 %until, %until, %since;",
-            "cvt.u32.u64 %low, %end;",
-            "cvt.u32.u64 %high, %until;",
-            "mad.wide.u32 %at, %pass, 8, %out;",
-            "setp.eq.u32 %first, %lane, 0;",
-            "@%first st.global.v2.u32 [%at], {%low, %high};",
-            "add.u64 %row, %row, 4;",
-            "add.u32 %pass, %pass, 1;",
-            f"setp.lt.u32 %more, %pass, {len(ROUNDS)};",
-            "@%more bra PASS;",
-        ]
-
     def _consume(self, name: str) -> list[str]:
         if name not in self.wide:
             return [f"xor.b32 %sum, %sum, {name};"]
@@ -187,15 +211,6 @@ def mbarrier_wait(address: str, parity: int | str, label: str) -> list[str]:
         f"mbarrier.try_wait.parity.shared::cta.b64 %done, [{address}], {parity};",
         f"@!%done bra WAIT{label};",
     ]
-
-
-class TimedBlock(NamedTuple):
-    """A block's threads, the image of its inputs, its own words, and rounds of every pass, if not ROUNDS."""
-
-    threads: int
-    image: int = 0
-    words: tuple[int, ...] = ()
-    rounds: int | None = None
 
 
 def threads_for(registers: int) -> int:
@@ -258,3 +273,189 @@ def decode(launch: Launch, output: Bytes) -> Floats:
     rate = long.sum(axis=1) / np.maximum(ns[:, 2::2].sum(axis=1), 1)
     number = long.min(axis=1) - short.min(axis=1)
     return np.column_stack([(long - short) / copies, number / copies, rate])
+
+
+# what a loop may have besides a form's own opcodes: its counter, moves between registers, logic on addresses
+FREE = re.compile(
+    r"NOP|U?BRA|BRX|U?ISETP|VIADD|U?IADD3|U?MOV|IMAD|U?LOP3|U?PRMT|U?SEL|BSSY|BSYNC|BREAK|WARPSYNC|VOTEU?|R2UR|U?LDC|"
+    r"S2U?R|CS2R|U?PLOP3|U?SHF|U?LEA|P2R|R2P|RET|YIELD|FSEL|LEPC|ERRBAR|CCTL"
+)
+SPILLED = ("LDL", "STL")  # of spills; or arguments of a call, if `loop_opcodes` has them
+MOVES = re.compile(r"(MOV|IMAD\.MOV|PRMT|SEL|LOP3)\b")
+Counts = dict[str, int]
+
+
+class Seen(NamedTuple):
+    """Counts of opcodes in a timed loop, and beside it, between the readings of the clock."""
+
+    loop: Counts
+    beside: Counts
+
+    @classmethod
+    def from_code(cls, timed_code: TimedCode) -> Seen:
+        """The opcodes of timed code, counted."""
+        return cls(dict(Counter(timed_code.loop)), dict(Counter(timed_code.beside)))
+
+
+def lines(timed_codes: Mapping[str, TimedCode]) -> list[str]:
+    """Timed code by variant, as lines of text: "variant where opcode count"."""
+    return [
+        f"{variant} {where} {opcode} {count}"
+        for variant, code in timed_codes.items()
+        for where, counts in Seen.from_code(code)._asdict().items()
+        for opcode, count in counts.items()
+    ]
+
+
+def parse_lines(opcode_lines: Sequence[str]) -> dict[str, Seen]:
+    """The inverse of `lines`; a variant whose code has no opcodes is missing."""
+    by_variant: dict[str, Seen] = {}
+    for variant, where, opcode, count in (line.split(" ") for line in opcode_lines):
+        counts = by_variant.setdefault(variant, Seen({}, {}))
+        getattr(counts, where)[opcode] = int(count)
+    return by_variant
+
+
+def working_opcodes(counts: Mapping[str, int]) -> Counts:
+    """The opcodes that do the work."""
+    return {opcode: n for opcode, n in counts.items() if not FREE.fullmatch(stem(opcode))}
+
+
+def stem(opcode: str) -> str:
+    """An opcode without its modifiers."""
+    return opcode.split(".", maxsplit=1)[0]
+
+
+def prove(
+    variant: str, counted: Seen, loop_opcodes: Mapping[str, int], around: Mapping[str, int] | None = None
+) -> None:
+    """Raises ProbeError unless the loop has exactly `loop_opcodes` and `around`, and none of the first is beside it.
+
+    `around`: what the loop needs besides, such as waits; it may also occur beside the loop.
+    """
+    if not loop_opcodes:
+        raise ProbeError(f"{variant}: one copy alone becomes nothing that works: it was taken out of the loop.")
+    if any(stem(opcode) in SPILLED and opcode not in loop_opcodes for opcode in counted.loop):
+        raise ProbeError(f"{variant}: the loop spills registers to memory.")
+    expected, counts = {**loop_opcodes, **(around or {})}, working_opcodes(counted.loop)
+    if counts != expected:
+        raise ProbeError(
+            f"{variant}: the loop should hold {_words(expected)}, and its machine code has {_words(counts)}."
+        )
+    outside = {opcode for opcode in counted.beside if opcode in loop_opcodes}
+    if outside:
+        raise ProbeError(f"{variant}: {', '.join(sorted(outside))} also stands beside the loop.")
+
+
+def _words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{opcode} x {n}" for opcode, n in sorted(counts.items())) or "nothing that works"
+
+
+KIND = "cost"
+TICK = 2.0  # cycles by which two equal passes may differ
+DECIMALS = 3
+
+
+class Costs(Dialogue):
+    """An experiment that times loops."""
+
+    kind: ClassVar[str] = KIND
+
+    @abstractmethod
+    def runs(self) -> Mapping[str, Run]:
+        """The runs, by variant."""
+
+    @cached_property
+    def _runs(self) -> Mapping[str, Run]:
+        """`runs()`, computed once: their texts are long."""
+        return self.runs()
+
+    def kernels(self) -> list[Kernel]:
+        """The kernels of all runs."""
+        return [run.kernel for run in self._runs.values()]
+
+    def measure(self, bench: Bench) -> Readout:
+        """By variant what `timing.decode` returns, (blocks, RUNS + 2); "code": the opcodes of all loops."""
+        alone, runs = bench.shared_bytes() // 2 + 1024, self._runs
+        launches = {
+            variant: launch(run.kernel, run.blocks, alone, run.inputs, run.maps) for variant, run in runs.items()
+        }
+        outputs = bench.run(list(launches.values()))
+        reading = {
+            variant: decode(launch, output) for (variant, launch), output in zip(launches.items(), outputs, strict=True)
+        }
+        codes = {variant: bench.timed_code(run.kernel) for variant, run in runs.items()}
+        return {**reading, "code": array_of_text(lines(codes))}
+
+
+@dataclass
+class ProvedNumbers:
+    """The numbers of a reading whose machine code is as expected; `refused` has, by variant, why others are not."""
+
+    reading: Readout
+
+    def __post_init__(self) -> None:
+        self._code = parse_lines(text_lines(self.reading["code"]))
+        self.refused: dict[str, str] = {}
+        self._spreads: list[float] = []
+
+    def code(self, variant: str) -> Seen:
+        """The opcodes of a variant's loop, and beside it; empty if there is none."""
+        return self._code.get(variant, Seen({}, {}))
+
+    def each(self, variant: str) -> Counts:
+        """Counts of the opcodes that do a loop's work."""
+        return working_opcodes(self.code(variant).loop)
+
+    def split(self, variant: str, own: Callable[[str], object]) -> tuple[Counts, Counts]:
+        """(the opcodes of a loop whose stems are `own`, once each; all others, with their counts)."""
+        counts = self.each(variant)
+        each = {opcode: 1 for opcode in counts if own(stem(opcode))}
+        return each, {opcode: n for opcode, n in counts.items() if opcode not in each}
+
+    def cycles_of_copy(
+        self, variant: str, copies: int, each: Mapping[str, int], around: Mapping[str, int] | None = None
+    ) -> Floats | None:
+        """Cycles of one copy, by block; None unless the loop has `copies` times `each`, and `around`."""
+        return self.cycles_of_round(variant, {opcode: copies * n for opcode, n in each.items()}, around or {}, copies)
+
+    def cycles_of_round(
+        self, variant: str, loop_opcodes: Mapping[str, int], around: Mapping[str, int], copies: int = 1
+    ) -> Floats | None:
+        """As `cycles_of_copy`; `loop_opcodes` counts the opcodes of a whole round."""
+        try:
+            prove(variant, self.code(variant), loop_opcodes, around)
+        except ProbeError as error:
+            self.refused[variant] = str(error)
+            return None
+        cycles = self.reading[variant]
+        least = cycles[:, RUNS]
+        noise = TICK / ((LONG - SHORT) * copies)
+        apart = np.abs(cycles[:, :RUNS] - np.median(cycles[:, :RUNS], axis=1)[:, None])
+        self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
+        return np.asarray(least.round(DECIMALS), np.float64)
+
+    def body(self, each: Mapping[str, int], **numbers: Any) -> Body:
+        """The body of a finding whose copies become the opcodes `each`; ProbeError if there is no number."""
+        opcodes = {opcode: float(n) for opcode, n in each.items()}
+        return Body(**{"opcodes": opcodes, "spread": self.spread, "mhz": self.mhz, "refused": self.refused, **numbers})
+
+    def refusal(self) -> ProbeError:
+        """Why the first loop gave no number."""
+        return ProbeError(next(iter(self.refused.values()), "no loop gave a number."))
+
+    @property
+    def spread(self) -> float:
+        """The largest distance of a number's median run to the next run, relative to the number, beyond TICK.
+
+        ProbeError if there is no number.
+        """
+        if not self._spreads:
+            raise self.refusal()
+        return round(max(self._spreads), 4)
+
+    @property
+    def mhz(self) -> float:
+        """The median SM clock of all loops, in MHz."""
+        rates = np.concatenate([cycles[:, RUNS + 1] for name, cycles in self.reading.items() if name != "code"])
+        return round(float(np.median(rates)) * 1000, 0)

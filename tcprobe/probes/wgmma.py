@@ -9,6 +9,19 @@ Each form has two launches. Factors in shared memory are packed without a swizzl
 
 Rows, columns and k are numbered by address as in the packed descriptor (`layout.descriptor`). That the hardware numbers
 elements like this is what the PTX ISA says of canonical layouts; the slots that meet show that it fits.
+
+Which slots of a warpgroup's multiply meet: every A slot with elements of B in slots of D.
+
+A launch stores a word for every D slot that an A slot reaches: the D slot, and the element of B met there. The words
+have no order, and there are millions of them: they are decoded a few A slots at a time.
+
+Fragments of a sparse warpgroup multiply: A, D and the metadata, numbered by addresses of the factors.
+
+As for dense forms, one A slot at a time is one while B encodes its elements' numbers. This is done once for all D
+slots, then for a few slots of each thread under every image of metadata (`probes.sparse`) and every documented
+selector. The k that an A slot meets under each index gives its chunk and its place in it; the images encode the field
+that it obeys. Finally A in shared memory encodes its own numbers while the metadata picks the first elements of each
+chunk: that gives the rows.
 """
 
 from __future__ import annotations
@@ -23,20 +36,89 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Operand
-from tcprobe.layout.arrays import Bytes, Ints, Words
+from tcprobe.isa.operand import OF_WARPGROUP, Operand
+from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.layout.arrays import Array, Bytes, Ints, Words
 from tcprobe.layout.descriptor import offsets, packed_descriptor
-from tcprobe.layout.predicted import NIBBLE, WholeProduct, picked_k
+from tcprobe.layout.predicted import NIBBLE, WholeProduct, chunks, picked_k
 from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import codes, pack
-from tcprobe.probes.wgmma_kernels import kernel, shared_bytes
-from tcprobe.probes.wgmma_meetings import product
-from tcprobe.probes.wgmma_op import FEW, IMAGES_SHIFT, ODD, SHARED_A, KernelKind, behind
+from tcprobe.probes.sparse_decode import indices_and_fields, metadata_images
+from tcprobe.probes.wgmma_kernels import (
+    BAD,
+    FEW,
+    FEW_MEETINGS,
+    IMAGES_SHIFT,
+    ODD,
+    SHARED_A,
+    SLOT_SHIFT,
+    KernelKind,
+    behind,
+    kernel,
+    shared_bytes,
+)
 from tcprobe.store.measurement import ADDRESSES
 from tcprobe.values import Json
+
+
+def meetings(instruction: Instruction, raw: Bytes, n: int) -> Words:
+    """The `n` words of each A slot; ProbeError if one has more or fewer."""
+    words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, 1 + n)
+    counts = words[:, 0]
+    if (counts != n).any():
+        slot = int(np.argmax(counts != n))
+        raise ProbeError(
+            f"{instruction.name}: A slot {slot % instruction.fragment('a').slots} reaches {counts[slot]} D slots, "
+            f"not {n}."
+        )
+    return words[:, 1:]
+
+
+def split(instruction: Instruction, words: Words) -> tuple[Array, Array]:
+    """(D slot, element of B) of every word.
+
+    ProbeError if a word is not an answer, or has a slot or element that does not exist.
+    """
+    if (words & (ODD | BAD)).any():
+        raise ProbeError(f"{instruction.name}: D answers where A or B is zero, or where all ones gave nothing.")
+    d, b = (words >> SLOT_SHIFT).astype(np.int32), (words & BAD - 1).astype(np.int32)
+    if d.max() >= instruction.fragment("d").slots or b.max() >= instruction.shape.k * instruction.shape.n:
+        raise ProbeError(f"{instruction.name}: D slot {d.max()} or element {b.max()} of B, which does not exist.")
+    return d, b
+
+
+def product(instruction: Instruction, raw: Bytes, cols_and_ks: tuple[Ints, Ints]) -> WholeProduct:
+    """What the words show; ProbeError if it is not a matrix product. `cols_and_ks`: (column, k) of B's elements."""
+    words, slots = meetings(instruction, raw, instruction.shape.n), instruction.fragment("d").slots
+    reached, k = np.empty(words.shape, np.uint16), np.empty(len(words), np.int64)
+    for part in chunks(len(words)):
+        reached[part], k[part] = _by_column(instruction, words[part], cols_and_ks)
+    _, first_slots, line = np.unique(reached[:, 0], return_index=True, return_inverse=True)
+    lines = reached[first_slots].astype(np.int64)
+    same = all((reached[part] == lines[line[part]]).all() for part in chunks(len(words)))
+    if not same or lines.size != slots or not np.bincount(lines.reshape(-1), minlength=slots).all():
+        raise _no_product(instruction)
+    col = np.empty(slots, np.int64)
+    col[lines] = np.arange(instruction.shape.n)
+    return WholeProduct(k, line.reshape(-1), lines, col)
+
+
+def _by_column(instruction: Instruction, words: Words, cols_and_ks: tuple[Ints, Ints]) -> tuple[Array, Array]:
+    """(D slot that each A slot reaches in each column, k of each A slot), for some A slots."""
+    (d, b), (cols, ks) = split(instruction, words), cols_and_ks
+    reached, k = np.full(words.shape, -1, np.int32), ks[b]
+    np.put_along_axis(reached, cols[b], d, axis=1)
+    if (k != k[:, :1]).any() or reached.min() < 0:
+        raise _no_product(instruction)
+    return reached, k[:, 0]
+
+
+def _no_product(instruction: Instruction) -> ProbeError:
+    return ProbeError(f"{instruction.name}: not a matrix product: the slots that meet have no rows, columns and k.")
+
 
 LAST = 0xE  # metadata that picks the last elements of each chunk; NIBBLE picks the first
 
@@ -65,11 +147,6 @@ class WarpgroupExperiment(OfInstruction):
         """Tables, numbered by addresses in shared memory."""
         tables = {f.operand: element_table(f.cols, f.elements, reading[f.operand].tobytes()) for f in self.fragments}
         return Conclusion(tables, ADDRESSES, StructureHash(self.instruction.triples, reading["sha256"].tobytes().hex()))
-
-
-def experiments() -> list[WarpgroupExperiment]:
-    """One experiment for each dense wgmma."""
-    return [WarpgroupExperiment(row) for row in inventory.of_family("wgmma")]
 
 
 @dataclass(frozen=True)
@@ -217,3 +294,117 @@ def element_table(cols: int, elements: int, number_bytes: bytes) -> Table:
     rows, columns = np.divmod(np.frombuffer(number_bytes, np.int32), cols)
     values: Json = {"row": tuple(rows.tolist()), "col": tuple(columns.tolist())}
     return slot_table(WARPGROUP, elements, values)
+
+
+HALF = 16  # bits of each of two packed numbers: k and column of an element of B, row and column of a D slot
+IMAGES = 8  # of metadata whose words are decoded at a time
+
+
+@dataclass(frozen=True)
+class SparseWarpgroupExperiment(OfInstruction):
+    """A wgmma.sp. A reading has "a" and "d", elements by slot; "e": by selector, the field that each A slot obeys."""
+
+    def launches(self) -> list[Launch]:
+        """All D slots under one metadata; for each selector, a few under all of it; A in shared memory."""
+        row, images = self.instruction, _metadata(self._rule)
+        slots, n = row.fragment("a").slots, row.shape.n
+        few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
+        return [
+            registers_launch(CodedRun(row, metadata=images), (slots, 1), 4 * slots * (1 + n)),
+            *(
+                registers_launch(
+                    CodedRun(row, selector=selector, flags=FEW, metadata=images), (slots, len(images)), few
+                )
+                for selector in row.fragment("e").selectors
+            ),
+            shared_launch(row),
+        ]
+
+    @property
+    def _rule(self) -> Sparsity:
+        return sparsity(self.instruction.fragment("e"))
+
+    def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
+        """Elements and fields; ProbeError if the answers are not those of a sparse matrix product."""
+        row = self.instruction
+        whole = product(row, outputs[0], places(*packed_b(row)))
+        by_selector = [self._stored_and_field(raw, whole, selector) for selector, raw in enumerate(outputs[1:-1])]
+        stored = by_selector[0][0]
+        if any((other != stored).any() for other, _ in by_selector):
+            raise ProbeError(f"{row.name}: a selector changes which elements of A the slots are.")
+        lines = d_rows(row, outputs[-1], whole)
+        fields = np.stack([field for _, field in by_selector])
+        slots = slot_elements(row, lines[whole.least] * row.stored + stored, lines * row.shape.n + whole.col)
+        return {**slots, "e": fields.astype(np.int32), "sha256": whole.digest()}
+
+    def _stored_and_field(self, raw: Bytes, whole: WholeProduct, selector: int) -> tuple[Ints, Ints]:
+        """(stored column of every A slot, field that it obeys) under a selector."""
+        row, rule, name = self.instruction, self._rule, f"{self.instruction.name}, selector {selector}"
+        by_index, field = indices_and_fields(
+            rule, self._k_met(meetings(row, raw, FEW_MEETINGS), whole, name), WARPGROUP, name
+        )
+        index = np.arange(rule.positions)[None, :, None]
+        chunk = by_index.max(axis=(1, 2)) // rule.positions
+        if ((by_index >= 0) & (by_index != chunk[:, None, None] * rule.positions + index)).any():
+            raise ProbeError(f"{name}: an index is not the place in a chunk that it should be.")
+        return chunk * rule.fields + field % rule.fields, field
+
+    def _k_met(self, words: Words, whole: WholeProduct, name: str) -> Ints:
+        """By image and A slot, the k that it meets in the few D slots that it reaches.
+
+        ProbeError unless that is one k, and the row and the columns are those of `whole`.
+        """
+        cols, ks = places(*packed_b(self.instruction))
+        element, slot = ks << HALF | cols, (whole.first << HALF | whole.col).astype(np.int32)
+        images, row = words.reshape(-1, len(whole.k), FEW_MEETINGS), whole.least[:, None]
+        ks_met, bit = np.empty((*images.shape[:2], 1), np.int64), self._few(images[0])
+        for start in range(0, len(images), IMAGES):
+            d, b = split(self.instruction, images[start : start + IMAGES])
+            b_element, d_slot = element[b], slot[d]
+            k = b_element >> HALF
+            ks_met[start : start + IMAGES] = k[:, :, :1]
+            same = ((b_element ^ d_slot) & (1 << HALF) - 1 == 0) & (d_slot >> HALF == row)
+            all_few = (np.bitwise_or.reduce(bit[d], axis=2) == (1 << FEW_MEETINGS) - 1).all()
+            if not same.all() or not all_few or (k != k[:, :, :1]).any():
+                raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
+        return ks_met
+
+    def _few(self, words: Words) -> Bytes:
+        """By D slot, its bit among those of its row that are used: the few that the first image has."""
+        d, _ = split(self.instruction, words)
+        bits = np.zeros(self.instruction.fragment("d").slots, np.uint8)
+        bits[np.sort(d, axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
+        return bits
+
+    def conclude(self, reading: Readout, context: Context) -> Conclusion:
+        """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""
+        row = self.instruction
+        tables = {
+            o: element_table(row.fragment(o).cols, row.fragment(o).elements, reading[o].tobytes()) for o in OF_WARPGROUP
+        }
+        e = selected([self._metadata_table(reading["a"], field) for field in reading["e"]])
+        hashed = StructureHash(row.triples, reading["sha256"].tobytes().hex())
+        return Conclusion({**tables, "e": e}, ADDRESSES, hashed)
+
+    def _metadata_table(self, element_of_slot: Ints, field: Ints) -> Table:
+        """The table of the metadata: by field, the element of A that it governs."""
+        e = self.instruction.fragment("e")
+        governed = np.full(e.slots, -1)
+        governed[field] = element_of_slot
+        if (governed[field] != element_of_slot).any():
+            raise ProbeError(f"{self.instruction.name}: a field of the metadata governs two elements of A.")
+        cells = [None if x < 0 else divmod(x, e.cols) for x in governed.tolist()]
+        values = {n: tuple(None if cell is None else cell[j] for cell in cells) for j, n in enumerate(("row", "col"))}
+        return slot_table(e.threads, e.elements, values)
+
+
+@cache
+def _metadata(sparsity: Sparsity) -> Bytes:
+    """Images of metadata for all lanes of a warpgroup."""
+    return pack(metadata_images(sparsity, WARPGROUP), 4)
+
+
+def experiments() -> list[WarpgroupExperiment | SparseWarpgroupExperiment]:
+    """One experiment for each warpgroup multiply."""
+    sparse = [SparseWarpgroupExperiment(row) for row in inventory.of_family("wgmma.sp")]
+    return [*map(WarpgroupExperiment, inventory.of_family("wgmma")), *sparse]

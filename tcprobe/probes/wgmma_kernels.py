@@ -12,30 +12,265 @@ is all zeros. There are three kinds of kernel:
 If A is sparse, image y of the metadata is used. Shared memory has, from a base aligned to 1024: the coded matrix, the
 other one, the answers. Start addresses in descriptors count from their own matrix. Every thread that writes shared
 memory fences its writes towards the asynchronous proxy.
+
+What the emulator does in place of the kernels of warpgroup multiplies, for any layouts and address maps.
+
+PTX that loads the inputs of a warpgroup multiply: descriptors, metadata, A in registers, B in shared memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import FACTORS
-from tcprobe.layout.descriptor import PERIOD
+from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
+from tcprobe.layout.descriptor import PERIOD, decode
 from tcprobe.probes import ptx
-from tcprobe.probes import wgmma_input_kernels as inputs
-from tcprobe.probes.ptx import Kernel
-from tcprobe.probes.wgmma_op import (
-    BAD,
-    FEW_MEETINGS,
-    FEW_SLOTS,
-    IMAGES_SHIFT,
-    SLOT_SHIFT,
-    KernelKind,
-    Warpgroup,
-    behind,
-)
+from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
+from tcprobe.probes.slots import encode, from_slots, into_slots, unpack
+from tcprobe.probes.sparse import columns
+
+KernelKind = Literal["registers", "codes", "raw"]
+# fields of a launch's leading dimension: bytes of an image, number of images, flags of a kernel of kind registers
+IMAGES_SHIFT, FEW, SHARED_A = 20, 1 << 30, 1 << 31
+FEW_SLOTS = 4  # of each thread
+FEW_MEETINGS = 8  # words of each A slot: 4 threads hold a row, each in 2 of these slots
+BAD = 1 << 16  # in a word of meetings: a product of zeros and ones cannot give these answers
+SLOT_SHIFT = 17
+ODD = 1 << 31  # in a word of codes: an answer was neither zero nor one
+VALUES = range(-8, 9)  # factors that occur in products
+UNTOUCHED = int.from_bytes(bytes([POISON] * 4), "little")
+
+
+@dataclass(frozen=True)
+class Warpgroup:
+    """The op of a kernel: `coded` is the operand whose image changes, `majors` are those of A and B."""
+
+    instruction: Instruction
+    kind: KernelKind
+    coded: str
+    majors: tuple[str, str]
+    selector: int = 0
+    from_code: bool = False
+
+    def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
+        """The output of the launch."""
+        answers = _Run(self, launch, tables).answers()
+        raw: Bytes = answers.reshape(-1).view(np.uint8)
+        return raw
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A launch on a tensor core with these layouts."""
+
+    op: Warpgroup
+    launch: Launch
+    tables: EmulatedCore
+
+    @property
+    def instruction(self) -> Instruction:
+        return self.op.instruction
+
+    @property
+    def coded(self) -> str:
+        """The operand whose image changes in this launch."""
+        return "a_smem" if self.op.kind == "registers" and self.launch.ldm & SHARED_A else self.op.coded
+
+    def answers(self) -> Bits:
+        """By block, what a kernel of this kind stores."""
+        if self.op.kind == "registers" and not self.launch.ldm & SHARED_A:
+            return self._meetings()
+        return self._raw() if self.op.kind == "raw" else self._codes()
+
+    def _meetings(self) -> Bits:
+        row, few = self.instruction, bool(self.launch.ldm & FEW)
+        a, d, n = row.fragment("a"), row.fragment("d"), row.shape.n
+        acc = np.zeros((row.shape.k, n), np.int64)
+        for number, image in enumerate(self.launch.inputs[0]):
+            acc |= self._matrix_behind("b_smem", image, _descriptors(self.launch)[0, 0]) << number
+        bad = (acc & (1 | 1 << len(self.launch.inputs[0]) - 1)) != 1
+        words = (acc >> 1 & BAD - 1) | np.where(bad, BAD, 0)
+        holder = np.array([[self.tables.table(d).inverse[m, c][0] for c in range(n)] for m in range(row.shape.m)])
+        out = np.full((self.launch.grid[1], a.slots, 1 + (FEW_MEETINGS if few else n)), UNTOUCHED, np.uint32)
+        for y in range(self.launch.grid[1]):
+            columns = self._columns(y)
+            for slot, (m, s) in enumerate(self.tables.table(a).cells):  # type: ignore[misc]
+                words_met = holder[m] << SLOT_SHIFT | words[columns[m, s]]
+                if few:
+                    words_met = words_met[holder[m] % d.elements < FEW_SLOTS]
+                out[y, slot, 0] = len(words_met)
+                out[y, slot, 1 : 1 + len(words_met)] = words_met[: out.shape[2] - 1]
+        return out
+
+    def _codes(self) -> Bits:
+        images, others, descriptors = self.launch.inputs[0], self.launch.inputs[1], _descriptors(self.launch)
+        descriptors = descriptors[1:] if self.op.kind == "registers" else descriptors
+        out = np.zeros((self.launch.grid[1], self.launch.grid[0], self.instruction.fragment("d").slots), np.uint32)
+        for y, other in enumerate(others):
+            columns = self._columns(y)
+            for x, (first, second) in enumerate(descriptors):
+                still = self._still(other, second)
+                for number, image in enumerate(images):
+                    product = self._product(self._matrix_behind(self.coded, image, first), still, columns)
+                    slots = self._slots(product)
+                    out[y, x] |= np.where(slots == 1, np.uint32(1) << np.uint32(number), 0).astype(np.uint32)
+                    out[y, x] |= np.where((slots != 0) & (slots != 1), ODD, 0).astype(np.uint32)
+        return out
+
+    def _raw(self) -> Bits:
+        d, out = self.instruction.fragment("d"), []
+        for x, (image, other, (first, second)) in enumerate(
+            zip(*self.launch.inputs[:2], _descriptors(self.launch), strict=True)
+        ):
+            still = self._still(other, second)
+            matrix = self._matrix_behind(self.coded, image, first)
+            slots = self._slots(self._product(matrix, still, self._columns(x)))
+            out.append(encode(slots[None], d.type, d.slot_bits)[0])
+        return np.stack(out)
+
+    def _product(self, matrix: Ints, still: Ints, columns: Ints) -> Ints:
+        """D of the coded matrix and the other; `columns` are the columns of A of its stored elements."""
+        a, b = (matrix, still) if self.coded == "a_smem" else (still, matrix)
+        d: Ints = np.einsum("ms,msn->mn", a, b[columns])
+        return d
+
+    def _columns(self, image: int) -> Ints:
+        """The column of A of each stored element: (rows, stored columns)."""
+        row, e = self.instruction, self.instruction.metadata
+        if e is None:
+            return np.broadcast_to(np.arange(row.shape.k), (row.shape.m, row.shape.k))
+        table = self.tables.table(e).selection(self.op.selector)
+        of_image: Ints = columns(e, table, self.launch.inputs[3][image][None])[0]
+        return of_image
+
+    def _still(self, memory_image: Bytes, descriptor: int) -> Ints:
+        """The matrix that is not coded."""
+        if self.coded == "a_smem":
+            return self._matrix_behind("b_smem", memory_image, descriptor)
+        a = self.instruction.fragment("a")
+        slots = values(a.type, unpack(memory_image[None], a.slot_bits)[0])
+        return from_slots(self.tables.table(a), a, slots).reshape(a.rows, a.cols)
+
+    def _matrix_behind(self, name: str, memory_image: Bytes, descriptor: int) -> Ints:
+        """The matrix behind a descriptor."""
+        operand = behind(self.instruction, name)
+        major = self.op.majors[name == "b_smem"]
+        bits = self.tables.behind(operand, decode(int(descriptor)), major)
+        return values(operand.held.type, unpack(memory_image[None], operand.held.slot_bits)[0])[
+            bits // operand.held.slot_bits
+        ]
+
+    def _slots(self, matrix: Ints) -> Ints:
+        d = self.instruction.fragment("d")
+        return into_slots(self.tables.table(d), d, matrix.reshape(-1))
+
+
+def behind(instruction: Instruction, name: str) -> SharedOperand:
+    """The operand `name`, "a_smem" or "b_smem"."""
+    return next(operand for operand in instruction.described if operand.held.name == name)
+
+
+def values(kind: str, raw: Array) -> Ints:
+    """Bit patterns as whole numbers; 99 if the number is not in VALUES."""
+    row = dtype(kind)
+    held = (0, 1) if kind == "b1" else [v for v in VALUES if v >= 0 or not kind.startswith("u")]
+    value_of_bits = {row.pattern(v, row.bits): v for v in held}
+    patterns = np.array(sorted(value_of_bits))
+    places = np.searchsorted(patterns, raw).clip(max=len(patterns) - 1)
+    numbers = np.array([value_of_bits[p] for p in patterns.tolist()])
+    return np.where(patterns[places] == raw, numbers[places], 99)
+
+
+def _descriptors(launch: Launch) -> NDArray[np.uint64]:
+    """By x: (descriptor of the coded matrix, descriptor of the other)."""
+    return launch.inputs[2].view(np.uint64).reshape(-1, 2)
+
+
+def descriptors(coded_matrix: str, other_matrix: str, offset: str) -> list[str]:
+    """Load two descriptors; their start addresses count from the coded matrix, and from the other one."""
+    return [
+        f"ld.global.v2.b64 {{{coded_matrix}, {other_matrix}}}, [%desc+{offset}];",
+        *(
+            line
+            for name, where in ((coded_matrix, "%base"), (other_matrix, "%there"))
+            for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")
+        ),
+    ]
+
+
+def metadata(image: str) -> list[str]:
+    """Load the register of metadata from an image."""
+    return [
+        f"mov.u32 %image, {image};",
+        f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
+        "mad.wide.u32 %e, %image, 4, %e;",
+        "ld.global.b32 %meta, [%e];",
+    ]
+
+
+def one_slot(instruction: Instruction) -> list[str]:
+    """Set A in registers: the slot with the block's number is one, all others are zero."""
+    a = instruction.fragment("a")
+    each = 32 // a.slot_bits
+    return [
+        f"div.u32 %t, %x, {a.elements};",
+        f"rem.u32 %i, %x, {a.elements};",
+        f"rem.u32 %at, %i, {each};",
+        f"mul.lo.u32 %at, %at, {a.slot_bits};",
+        f"mov.b32 %w, {a.one:#x};",
+        "shl.b32 %w, %w, %at;",
+        f"div.u32 %i, %i, {each};",
+        "setp.eq.u32 %q, %t, %lane;",
+        *(line for r in range(4) for line in (f"setp.eq.and.u32 %p, %i, {r}, %q;", f"selp.b32 %a{r}, %w, 0, %p;")),
+    ]
+
+
+def a_image(image: str) -> list[str]:
+    """Load A's registers from an image."""
+    return [
+        f"mad.lo.u32 %image, {image}, {WARPGROUP}, %lane;",
+        "mad.wide.u32 %other, %image, 16, %other;",
+        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%other];",
+    ]
+
+
+def b_image(image: str, size: str) -> list[str]:
+    """Copy B to shared memory, where it stays as it is."""
+    return [
+        f"mov.u32 %size, {size};",
+        f"mad.wide.u32 %other, {image}, %size, %other;",
+        *copy_to_shared("%other", "%there", "%size", "OTHER"),
+    ]
+
+
+def copy_to_shared(source: str, target: str, size: str, begin: str, end: str = "") -> list[str]:
+    """All threads copy `size` bytes, a multiple of 16, into shared memory; `begin` and `end` label the loop."""
+    end = end or f"{begin}_DONE"
+    return [
+        "mul.lo.u32 %at, %lane, 16;",
+        f"{begin}:",
+        f"setp.ge.u32 %p, %at, {size};",
+        f"@%p bra {end};",
+        "cvt.u64.u32 %low, %at;",
+        f"add.u64 %place, {source}, %low;",
+        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
+        f"add.u32 %to, {target}, %at;",
+        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
+        f"add.u32 %at, %at, {16 * WARPGROUP};",
+        f"bra {begin};",
+        f"{end}:",
+    ]
+
 
 POINTERS = ("coded", "other", "desc", "out")
 ANSWER_BYTES = 4 * WARPGROUP
@@ -88,54 +323,48 @@ def _registers(instruction: Instruction) -> list[str]:
 
 
 def _body(warpgroup_op: Warpgroup) -> list[str]:
-    instruction, by_descriptor, raw = (
-        warpgroup_op.instruction,
-        warpgroup_op.coded == "a_smem",
-        warpgroup_op.kind == "raw",
-    )
+    instruction, by_descriptor = warpgroup_op.instruction, warpgroup_op.coded == "a_smem"
+    raw, still = warpgroup_op.kind == "raw", str(other_bytes(instruction))
     image = "%x" if raw else "%y"
     both = {False: multiply(warpgroup_op, by_descriptor=False), True: multiply(warpgroup_op, by_descriptor=True)}
     if warpgroup_op.kind == "registers":
         brought = [
-            *inputs.descriptors("%db", "%da", "0"),
+            *descriptors("%db", "%da", "0"),
             "@!%shared bra.uni HOT;",
-            *inputs.descriptors("%da", "%db", "16"),
-            *inputs.b_image(instruction, "%y", str(other_bytes(instruction))),
+            *descriptors("%da", "%db", "16"),
+            *b_image("%y", still),
             "HOT:",
-            *inputs.one_slot(instruction),
+            *one_slot(instruction),
         ]
         work = ["@%shared bra.uni BEHIND;", *both[False], "bra.uni DONE;", "BEHIND:", *both[True], "DONE:"]
         output = ["@%shared bra.uni TELL;", *_meetings(instruction), "TELL:", *_codes(instruction)]
     else:
-        size = "%bytes" if raw else str(other_bytes(instruction))
-        other = inputs.b_image(instruction, image, size) if by_descriptor else inputs.a_image(image)
+        other = b_image(image, "%bytes" if raw else still) if by_descriptor else a_image(image)
         pair = ("%da", "%db") if by_descriptor else ("%db", "%da")
-        brought = ["mad.wide.u32 %desc, %x, 16, %desc;", *inputs.descriptors(*pair, "0"), *other]
+        brought = ["mad.wide.u32 %desc, %x, 16, %desc;", *descriptors(*pair, "0"), *other]
         work, output = both[by_descriptor], _raw(instruction) if raw else _codes(instruction)
+    clear = ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;"]
+    clear += _each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"])
+    next_image = [
+        "add.u32 %n, %n, 1;",
+        "cvt.u64.u32 %low, %bytes;",
+        "add.u64 %coded, %coded, %low;",
+        "setp.lt.u32 %p, %n, %images;",
+        "@%p bra.uni NEXT;",
+    ]
     return [
         *brought,
-        *(inputs.metadata(image) if instruction.metadata else []),
-        *([] if raw else _clear()),
+        *(metadata(image) if instruction.metadata else []),
+        *([] if raw else clear),
         "mov.u32 %n, 0;",
         *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
         "setp.ne.u32 %never, %n, 0;",
         "NEXT:",
-        *inputs.copy_to_shared("%coded", "%base", "%bytes", "CODED"),
+        *copy_to_shared("%coded", "%base", "%bytes", "CODED"),
         "fence.proxy.async;",
         "bar.sync 0;",
         *work,
-        *([] if raw else _answers(instruction)),
-        *(
-            []
-            if raw
-            else [
-                "add.u32 %n, %n, 1;",
-                "cvt.u64.u32 %low, %bytes;",
-                "add.u64 %coded, %coded, %low;",
-                "setp.lt.u32 %p, %n, %images;",
-                "@%p bra.uni NEXT;",
-            ]
-        ),
+        *([] if raw else [*_answers(instruction), *next_image]),
         *output,
     ]
 
@@ -190,15 +419,6 @@ def _layout(instruction: Instruction, kind: KernelKind, name: str) -> list[str]:
         "mad.lo.u32 %answers, %lane, 4, %answers;",
         f"selp.u32 %t, {_image(instruction, FEW_SLOTS)}, {_image(instruction, slots)}, %few;",
         "add.u32 %found, %answers, %t;",
-    ]
-
-
-def _clear() -> list[str]:
-    return [
-        "mov.u32 %s, 0;",
-        "mov.u32 %at, %found;",
-        "mov.b32 %w, 0;",
-        *_each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"]),
     ]
 
 

@@ -21,10 +21,9 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.emulation import InMemory, positions
 from tcprobe.probes.experiment import Conclusion, Context, Readout
 from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
-from tcprobe.probes.slots import bit_length, pack, unpack
+from tcprobe.probes.slots import InMemory, bit_length, pack, positions, unpack
 from tcprobe.store.measurement import MEMORY
 
 PAD_BITS = 256  # keeps every leading dimension a multiple of 16 bytes (PTX ISA 9.7.14.4.3)
@@ -203,9 +202,9 @@ def decode_load(launch: Launch, raw: Bytes) -> Ints:
 
     ProbeError if a slot holds padding, or a position outside the image.
     """
-    fragment, lying = _fragment_and_memory(launch)
+    fragment, memory = _fragment_and_memory(launch)
     positions, loaded = _join(raw, launch.grid[0], fragment)
-    elements = element_of(fragment, lying, positions)
+    elements = element_of(fragment, memory, positions)
     wrong = np.flatnonzero(loaded & (elements < 0))
     if len(wrong):
         lane, i = divmod(int(wrong[0]), fragment.elements)
@@ -219,9 +218,9 @@ def decode_store(launch: Launch, raw: Bytes) -> Ints:
 
     ProbeError if an element was not written, if anything else was, or if memory holds a number that is not a slot's.
     """
-    fragment, lying = _fragment_and_memory(launch)
+    fragment, memory = _fragment_and_memory(launch)
     numbers, written = _join(raw, launch.grid[0], fragment)
-    elements = element_of(fragment, lying, np.arange(len(numbers)))
+    elements = element_of(fragment, memory, np.arange(len(numbers)))
     inside = elements >= 0
     outside = unpack(raw.reshape(launch.grid[0], -1), fragment.slot_bits)[:, ~inside]
     poison = unpack(np.full((1, fragment.slot_bits // 8), POISON, np.uint8), fragment.slot_bits)[0, 0]
@@ -244,10 +243,10 @@ def _fragment_and_memory(launch: Launch) -> tuple[Fragment, InMemory]:
     return op.fragment, InMemory(op.layout, launch.ldm)
 
 
-def element_of(fragment: Fragment, lying: InMemory, positions: Array) -> Ints:
+def element_of(fragment: Fragment, memory: InMemory, positions: Array) -> Ints:
     """row * cols + col for positions in memory; -1 for padding and beyond."""
-    line, place = np.divmod(positions.astype(np.int64), lying.ldm)
-    row, col = (line, place) if lying.layout == "row" else (place, line)
+    line, place = np.divmod(positions.astype(np.int64), memory.ldm)
+    row, col = (line, place) if memory.layout == "row" else (place, line)
     return np.where((row < fragment.rows) & (col < fragment.cols), row * fragment.cols + col, -1)
 
 

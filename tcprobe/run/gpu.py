@@ -18,9 +18,8 @@ from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.target import version
 from tcprobe.layout.arrays import Array, Bytes
-from tcprobe.probes.compiler_log import blame
 from tcprobe.probes.experiment import TimedCode
-from tcprobe.probes.ptx import POISON, Kernel, Launch, module
+from tcprobe.probes.ptx import POISON, Kernel, Launch, blame, module
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device

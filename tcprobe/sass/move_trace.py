@@ -19,7 +19,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.arrays import Words
 from tcprobe.probes import ptx
-from tcprobe.probes.move_kernels import ExchangeMatrix, LoadMatrices
+from tcprobe.probes.moves import ExchangeMatrix, LoadMatrices
 from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.wmma import Load, image_bytes
 from tcprobe.sass.cubin import Code

@@ -26,8 +26,8 @@ from tcprobe.isa.rows.moves import ROW_BYTES
 from tcprobe.layout.arrays import Bools, Ints, Words
 from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes import experiments
-from tcprobe.probes.emulation import InMemory, positions
 from tcprobe.probes.experiment import Context, KnownTable, ptx_hash
+from tcprobe.probes.slots import InMemory, positions
 from tcprobe.probes.wmma import Load, leading_dimensions
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError

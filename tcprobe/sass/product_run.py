@@ -21,7 +21,7 @@ from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import holder
 from tcprobe.layout.table import Tables
-from tcprobe.probes.numbers import decode, encode
+from tcprobe.probes.slots import decode, encode
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.emulation import EMULATION

@@ -14,8 +14,7 @@ from subprocess import CompletedProcess
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch, own
 from tcprobe.isa.target import version
-from tcprobe.probes.compiler_log import blame
-from tcprobe.probes.ptx import Kernel, module
+from tcprobe.probes.ptx import Kernel, blame, module
 from tcprobe.sass.toolchain import Toolchain, attempt, known_targets
 from tcprobe.sass.toolchain import version as release
 from tcprobe.system.children import Scratch, one_line

@@ -19,7 +19,7 @@ from tcprobe.isa.native import TENSOR
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.structure import elements, holder
 from tcprobe.layout.table import Table, Tables
-from tcprobe.probes.numbers import FLOATS, decode, encode
+from tcprobe.probes.slots import FLOATS, decode, encode
 from tcprobe.sass.decode import Argument, CodeLine, UnreadError
 from tcprobe.sass.emulation import whole
 from tcprobe.sass.machine import ZERO, Machine

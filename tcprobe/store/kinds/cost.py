@@ -48,7 +48,7 @@ PassCount = Annotated[int, msgspec.Meta(ge=1, le=1024)]  # of the banks
 CostPlace = Literal["shared", "registers"]
 Held = Literal["shared", "registers", "tensor"]  # where A of a multiply is
 Data = Literal["zeros", "random"]
-_SIZED = re.compile(r"\.m\d{1,3}n(?P<n>\d{1,3})k\d{1,3}\.")  # of a form of tcgen05
+_SIZED = re.compile(r"\.m[0-9]{1,3}n(?P<n>[0-9]{1,3})k[0-9]{1,3}\.")  # of a form of tcgen05
 FULL_LOAD = "full-load"  # what the subject of a finding on the clock begins with
 
 

@@ -1,0 +1,496 @@
+"""Loops of tcgen05 instructions that one thread issues and an mbarrier completes: multiplies, copies, shifts.
+
+- iN: N in a round, in two groups; while one group is in flight, the loop waits for the other
+- tN: round trips of groups of N; the loop waits for each group
+
+One thread of a warp issues; the whole warp waits at an mbarrier. With `group` 2, two CTAs of a cluster share the
+instruction: the first issues it and is timed, the second waits at the end. Shared memory is zeroed, tensor memory is
+not.
+
+Loops of tcgen05.mma: the interval between two, and round trips from issue to the end of the wait.
+
+All kinds, dense, sparse and block-scaled, and .ws, for one CTA and for two, by N, with the largest M; A is in shared
+memory (s) or in tensor memory (t). All add to one accumulator. The loops are assembled and their machine code is read;
+nobody has run them on a GPU yet.
+
+Loops of tcgen05.cp and tcgen05.shift: interval and round trips. One thread issues, an mbarrier completes.
+
+Every shape and multicast, plain and with decompression of 4 and 6 bits, for one CTA and for two. The loops are
+assembled and their machine code is read; nobody has run them on a GPU yet.
+
+Loops of tcgen05.ld, ld.red and st, which move data between a warp's registers and its lanes of tensor memory.
+
+- many: independent moves in every warp, then one wait for all; by warps, each in the lanes that it may access
+- trip: each move is waited for
+
+Each copy has an address register of its own, to which a zero from memory is added. Of a load only the first and the
+last register are consumed: one opcode loads them all. Every shape with every number of repetitions. The loops are
+assembled and their machine code is read; nobody has run them on a GPU yet.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from tcprobe.isa import instruction_descriptor, inventory
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.operand import Role
+from tcprobe.isa.target import Target
+from tcprobe.layout import tcgen05_descriptor
+from tcprobe.probes import tensor_memory
+from tcprobe.probes.cost_multiplies import interval
+from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
+from tcprobe.probes.experiment import Context, FormDialogue, Readout
+from tcprobe.probes.timing import (
+    DECIMALS,
+    IMAGE_WORDS,
+    KIND,
+    Costs,
+    Counts,
+    ProvedNumbers,
+    Run,
+    TimedBlock,
+    TimedLoop,
+    mbarrier_wait,
+    threads_for,
+)
+from tcprobe.store.kinds.cost import Body, Flight, Held, Point, Trip
+
+__all__ = ("KIND", "experiments")
+COPIES = 16
+FLIGHTS = (1, 2, 4, 8)  # instructions in a round trip
+COLUMNS = 512  # of tensor memory: all are allocated
+PLACES = {"%ta": 256, "%meta": 320, "%sa": 384, "%sb": 448}  # first columns of A, metadata and scales; D is at 0
+ZEROED, SLOT, BARRIERS = 48 << 10, 56 << 10, (56 << 10) + 16  # bytes zeroed, then offsets in shared memory
+CLUSTER = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
+
+
+@dataclass(frozen=True)
+class IssuedLoop:
+    """A loop of `line`, which may use %taddr, %ta, %meta, %sa, %sb, the descriptors %da and %db, %word4 and %p.
+
+    `trip`: wait for each group of `count`. The variant's name starts with `begins`.
+    """
+
+    subject: str
+    target: Target
+    line: str
+    group: int = 1
+    count: int = COPIES
+    trip: bool = False
+    begins: str = ""
+
+    @property
+    def variant(self) -> str:
+        """The loop's name: `begins`, i or t, `count`."""
+        return f"{self.begins}{'t' if self.trip else 'i'}{self.count}"
+
+    def loop(self) -> TimedLoop:
+        """The loop to be timed."""
+        places = ", ".join(PLACES)
+        return TimedLoop(
+            self.subject,
+            self.variant,
+            self.target,
+            COPIES,
+            self._body(),
+            [],
+            ["%parity"],
+            [".reg .b64 %da, %db, %wide;", ".reg .pred %p, %one, %done;", f".reg .b32 %taddr, %other, %to, {places};"],
+            self._before(),
+            _wait(1, "%other", "END"),
+            threads=WARP,
+            shared=True,
+            ended=self._epilogue(),
+            ctas=self.group,
+        )
+
+    def _before(self) -> list[str]:
+        """Zero shared memory, allocate all of tensor memory, initialize two mbarriers.
+
+        Start addresses in descriptors count from the start of shared memory. Of two CTAs the second goes to the end.
+        """
+        form = f"cta_group::{self.group}.sync.aligned"
+        both_meet = [*CLUSTER, "mov.u32 %to, %cluster_ctarank;", "setp.ne.u32 %more, %to, 0;", "@%more bra ENDED;"]
+        return [
+            "elect.sync _|%one, 0xffffffff;",
+            "shl.b32 %to, %lane, 2;",
+            "FILL:",
+            "add.u32 %sum, %memory, %to;",
+            "st.shared.u32 [%sum], %zero;",
+            f"add.u32 %to, %to, {4 * WARP};",
+            f"setp.lt.u32 %more, %to, {ZEROED};",
+            "@%more bra FILL;",
+            f"tcgen05.alloc.{form}.shared::cta.b32 [%memory+{SLOT}], {COLUMNS};",
+            f"tcgen05.relinquish_alloc_permit.{form};",
+            *(f"@%one mbarrier.init.shared::cta.b64 [%memory+{BARRIERS + 8 * n}], 1;" for n in (0, 1)),
+            "fence.mbarrier_init.release.cluster;",
+            "fence.proxy.async;",
+            "bar.sync 0, %warps;",
+            f"ld.shared.u32 %taddr, [%memory+{SLOT}];",
+            *(f"add.u32 {name}, %taddr, {column};" for name, column in PLACES.items()),
+            "mov.u32 %parity, %zero;",
+            "xor.b32 %other, %parity, 1;",
+            "shr.u32 %to, %memory, 4;",
+            "cvt.u64.u32 %wide, %to;",
+            "mov.b64 %da, {%word0, %word1};",
+            "mov.b64 %db, {%word2, %word3};",
+            "add.u64 %da, %da, %wide;",
+            "add.u64 %db, %db, %wide;",
+            "setp.eq.u32 %p, %zero, 0;",
+            *(both_meet if self.group == 2 else []),
+        ]
+
+    def _epilogue(self) -> list[str]:
+        """Deallocate tensor memory, after both CTAs are done."""
+        end = f"tcgen05.dealloc.cta_group::{self.group}.sync.aligned.b32 %taddr, {COLUMNS};"
+        return ["bar.sync 0, %warps;", end] if self.group == 1 else ["ENDED:", *CLUSTER, end]
+
+    def _body(self) -> list[str]:
+        line_of_one = f"@%one {self.line}"
+        toggles = ["xor.b32 %parity, %parity, 1;", "xor.b32 %other, %other, 1;"]
+        if self.trip:
+            group = [*[line_of_one] * self.count, self._commit(1), *_wait(1, "%parity", "{group}"), *toggles]
+            return [line.replace("{group}", str(n)) for n in range(COPIES // self.count) for line in group]
+        half = [line_of_one] * (COPIES // 2)
+        first = [*half, self._commit(0), *_wait(1, "%other", "0")]
+        return [*first, *half, self._commit(1), *_wait(0, "%parity", "1"), *toggles]
+
+    def _commit(self, barrier: int) -> str:
+        barrier_address = f"[%memory+{BARRIERS + 8 * barrier}]"
+        return (
+            f"@%one tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64 {barrier_address};"
+        )
+
+
+def _wait(barrier: int, parity: str, label: str) -> list[str]:
+    return mbarrier_wait(f"%memory+{BARRIERS + 8 * barrier}", parity, label)
+
+
+def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str = "") -> Sequence[IssuedLoop]:
+    """The loop that gives the interval, then those of round trips."""
+    trips = (IssuedLoop(subject, needed, line, group, count, True, begins) for count in FLIGHTS)
+    return [IssuedLoop(subject, needed, line, group, begins=begins), *trips]
+
+
+SIZES = (64, 128, 256)  # N
+TYPES = {"f16": "bf16", "tf32": "tf32", "f8f6f4": "e4m3", "i8": "s8", "mxf8f6f4": "e4m3"}  # of A and B by kind
+NARROWEST = "e2m1"  # of the other kinds
+B_BYTES = 16 << 10  # offset of B in shared memory
+A_PLACES: tuple[Held, ...] = ("shared", "tensor")
+SIXTEENTHS = ("4X", "6X")  # scale_vec sizes whose scales are for 16 elements
+MMA, COPY = re.compile("UTC.*MMA"), re.compile("UTC.*(CP|SHIFT)")  # stems of opcodes
+
+
+@dataclass(frozen=True)
+class TensorMemoryCosts(FormDialogue, Costs):
+    """Interval and round trips of a tcgen05.mma by where A is; `scale` is as "ue4m3 4X", or empty."""
+
+    n: int = 0
+    scale: str = ""
+
+    @property
+    def id(self) -> str:
+        """The form's id with its shape, types and scales."""
+        m, _, k = self.row.shape
+        scaled = f".{self.scale.replace(' ', '.')}" if self.scale else ""
+        return f"{self.row.id}.m{m}n{self.n}k{k}.{result_type(self.row)}.{self._type}.{self._type}{scaled}"
+
+    @property
+    def target(self) -> Target:
+        """The instruction's target, with the PTX version that names block sizes for all targets."""
+        return self.row.target.at_least(tensor_memory.SINCE) if self.scale else self.row.target
+
+    @property
+    def group(self) -> int:
+        """CTAs that multiply together."""
+        return 2 if ".cta_group::2" in self.row.id else 1
+
+    @property
+    def _type(self) -> str:
+        return TYPES.get(self.row.kind or "", NARROWEST)
+
+    def _line(self, a_place: Held) -> str:
+        """PTX of the instruction; a scale is for 32 elements, or for 16."""
+        name = tensor_memory.instruction_name(self.row)
+        if self.scale.endswith(SIXTEENTHS):
+            name = name.replace(tensor_memory.BLOCK, ".block16")
+        operands = tensor_memory.operands(self.row).replace("%bdesc", "%db").replace("%idesc", "%word4")
+        return f"{name} {operands.replace('%adesc', '%da' if a_place == 'shared' else '[%ta]')};"
+
+    @property
+    def loops(self) -> Sequence[tuple[Held, IssuedLoop]]:
+        """All loops, each with where A is."""
+        return [
+            (a_place, issued)
+            for a_place in A_PLACES
+            for issued in issues(self.id, self.target, self._line(a_place), self.group, begins=a_place[0])
+        ]
+
+    def block(self) -> TimedBlock:
+        """One warp, with the descriptors of A, of B, and of the instruction."""
+        matrices = (tcgen05_descriptor.encode(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
+        words = [value >> shift & 0xFFFFFFFF for value in matrices for shift in (0, 32)]
+        fields: dict[str, int | str] = {"m": self.row.shape.m, "n": self.n, "a_type": self._type, "b_type": self._type}
+        if any(operand.role is Role.METADATA for operand in self.row.operands):
+            fields["sparse"] = 1
+        if self.row.id.endswith(".k96"):
+            fields["k"] = 96
+        fields |= {"scale_type": self.scale.split()[0]} if self.scale else {"d_type": result_type(self.row)}
+        return TimedBlock(WARP, 0, (*words, instruction_descriptor.encode(self.row.kind or "", fields)))
+
+    def runs(self) -> dict[str, Run]:
+        """Every loop by its name."""
+        return {issued.variant: issued.loop().run([self.block()]) for _, issued in self.loops}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The body; ProbeError if no loop of an interval has the expected machine code."""
+        proved = ProvedNumbers(reading)
+        intervals: list[Flight] = []
+        trips: list[Trip] = []
+        each: Counts = {}
+        for a_place, issued in self.loops:
+            each, around = proved.split(issued.variant, MMA.fullmatch)
+            cycles = proved.cycles_of_copy(issued.variant, COPIES, each, around)
+            if cycles is not None and issued.trip:
+                trips.append(Trip(float(cycles[0]) * issued.count, None, a_place, 1, issued.count))
+            elif cycles is not None:
+                intervals.append(Flight(float(cycles[0]), a_place, 1, issued.count))
+        if not intervals:
+            raise proved.refusal()
+        macs = self.row.shape.m * self.n * self.row.shape.k // self.group
+        best = round(macs / min(flight.cycles for flight in intervals), 1)
+        return proved.body(each, interval=intervals, round_trip=trips, macs_per_cycle=best)
+
+
+def result_type(instruction: Instruction) -> str:
+    """The widest type that D may have."""
+    types = [str(type_) for type_ in instruction.stated["d_types"]]
+    return max(types, key=lambda type_: int(type_[1:]))
+
+
+def multiplies() -> list[TensorMemoryCosts]:
+    """One experiment for each multiply, type of scales, and N of SIZES."""
+    rows = [row for row in inventory.of_family("tcgen05") if row.multiplies]
+    return [
+        TensorMemoryCosts(row, n, str(scale))
+        for row in rows
+        for scale in row.stated.get("scales", ("",))
+        for n in SIZES
+        if n in row.stated["n_values"]
+    ]
+
+
+UNPACKED = ("", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64")
+GROUPS = (1, 2)
+WORD = 4  # bytes of a cell of tensor memory
+
+
+@dataclass(frozen=True)
+class TensorCopyCosts(FormDialogue, Costs):
+    """Interval and round trips of a copy into tensor memory, or of a shift in it."""
+
+    group: int
+    multicast: str = ""
+    unpacked: str = ""
+
+    @property
+    def id(self) -> str:
+        """The instruction's name in PTX."""
+        family, op, *rest = self.row.id.split(".")
+        multicast = f".{self.multicast}" if self.multicast else ""
+        return f"{family}.{op}.cta_group::{self.group}.{'.'.join(rest)}{multicast}{self.unpacked}"
+
+    @property
+    def loops(self) -> Sequence[IssuedLoop]:
+        """The loop of the interval, then those of round trips."""
+        operands = "[%taddr]" if self.row.id.startswith("tcgen05.shift") else "[%taddr], %da"
+        return issues(self.id, self.target, f"{self.id} {operands};", self.group)
+
+    def runs(self) -> dict[str, Run]:
+        """Every loop by its name. The source is a matrix without a swizzle."""
+        source = tcgen05_descriptor.encode(canonical("k", 0, 0))
+        block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
+        return {issued.variant: issued.loop().run([block]) for issued in self.loops}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The body; ProbeError unless the loop of the interval has the expected machine code."""
+        proved, trips, (first, *others) = ProvedNumbers(reading), [], self.loops
+        each, around = proved.split(first.variant, COPY.fullmatch)
+        cycles = proved.cycles_of_copy(first.variant, COPIES, each, around)
+        if cycles is None:
+            raise proved.refusal()
+        point, (rows, columns, *_) = Point(float(cycles[0]), 1), self.row.shape
+        for issued in others:
+            cycles = proved.cycles_of_copy(issued.variant, COPIES, *proved.split(issued.variant, COPY.fullmatch))
+            if cycles is not None:
+                trips.append(Trip(float(cycles[0]) * issued.count, issued.count * rows * columns * WORD))
+        return proved.body(each, interval=point, one_warp=point.cycles, round_trip=trips)
+
+
+def copies() -> list[TensorCopyCosts]:
+    """One experiment for each combination of shape, CTAs, multicast and decompression."""
+    rows = [row for row in inventory.of_family("tcgen05") if row.id.startswith(("tcgen05.cp", "tcgen05.shift"))]
+    return [
+        TensorCopyCosts(row, group, str(multicast), unpacked)
+        for row in rows
+        for group, multicast, unpacked in product(GROUPS, row.stated.get("multicast", ("",)), UNPACKED)
+        if not unpacked or row.id.startswith("tcgen05.cp")
+    ]
+
+
+MOST_COPIES, MOST_REGISTERS = 8, 128  # of a round
+WARPS = (1, 2, 4, 8, 16)
+LANE_BIT, QUARTER = 16, 3  # lowest lane bit of an address; warp w accesses the lanes of quarter w % 4
+OPS = {"ld": "LDTM", "ld.red": "LDTM", "st": "STTM"}
+
+
+@dataclass(frozen=True)
+class TensorMoveCosts(FormDialogue, Costs):
+    """Interval by warps, and round trips, of a load or store with its number of repetitions."""
+
+    @property
+    def _op(self) -> str:
+        return "ld.red" if ".ld.red" in self.row.id else self.row.id.split(".")[1]
+
+    @property
+    def _wait(self) -> str:
+        return f"tcgen05.wait::{self._op[:2]}.sync.aligned;"
+
+    @property
+    def registers(self) -> int:
+        """Registers of one copy, with the reduced value."""
+        return sum(fragment.registers for fragment in self.row.fragments)
+
+    @property
+    def copies(self) -> int:
+        """Copies in a round, each with registers of its own."""
+        return max(1, min(MOST_COPIES, MOST_REGISTERS // self.registers))
+
+    def _names(self, copy: int) -> list[str]:
+        return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
+
+    def _line(self, copy: int) -> str:
+        """PTX of one copy, with its registers and its address."""
+        registers = [f"%{f.operand}{j}" for f in self.row.fragments for j in range(f.registers)]
+        names = {**dict(zip(registers, self._names(copy), strict=True)), "%taddr": f"%at{copy}"}
+        text = f"{tensor_memory.instruction_name(self.row)} {tensor_memory.operands(self.row)};"
+        return re.sub(r"%\w+", lambda found: names[found[0]], text)
+
+    def _loop(self, variant: str, ptx_lines: Sequence[str]) -> TimedLoop:
+        registers = [name for copy in range(self.copies) for name in self._names(copy)]
+        changed = [f"add.u32 %at{copy}, %at{copy}, %zero;" for copy in range(self.copies)]
+        return TimedLoop(
+            self.id,
+            variant,
+            self.target,
+            self.copies,
+            [*ptx_lines, *changed],
+            ["%joined"] if self._loads else registers,
+            ["%joined"] if self._loads else [],
+            [
+                f".reg .b32 %base, %lanes, %at<{self.copies}>;",
+                ".reg .pred %one;",
+                *([f".reg .b32 {', '.join(registers)};"] if self._loads else []),
+            ],
+            self._before(),
+            [self._wait],
+            threads=threads_for(len(registers)),
+            shared=True,
+            ended=self._epilogue(),
+        )
+
+    def many(self) -> TimedLoop:
+        """Independent copies and one wait."""
+        copies = range(self.copies)
+        return self._loop(
+            "many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._consume(c))]
+        )
+
+    def trip(self) -> TimedLoop:
+        """A wait after each copy."""
+        copies = range(self.copies)
+        return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._consume(c))])
+
+    @property
+    def _loads(self) -> bool:
+        return self._op != "st"
+
+    def _consume(self, copy: int) -> list[str]:
+        """Consume the first and the last register that a copy loads."""
+        names = self._names(copy)
+        parts = dict.fromkeys((names[0], names[-1]))
+        return [f"xor.b32 %joined, %joined, {name};" for name in parts] if self._loads else []
+
+    def _before(self) -> list[str]:
+        """The first warp allocates tensor memory; each warp gets the address of its own lanes.
+
+        All registers of a store must differ: an image has fewer words than a store has registers, and the compiler
+        would copy equal ones inside the loop.
+        """
+        form = "cta_group::1.sync.aligned"
+        stored = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
+        return [
+            f"setp.ge.u32 %one, %lane, {WARP};",
+            "@%one bra ALLOCATED;",
+            f"tcgen05.alloc.{form}.shared::cta.b32 [%memory+{SLOT}], {COLUMNS};",
+            f"tcgen05.relinquish_alloc_permit.{form};",
+            "ALLOCATED:",
+            "bar.sync 0, %warps;",
+            f"ld.shared.u32 %base, [%memory+{SLOT}];",
+            f"shr.u32 %lanes, %lane, {WARP.bit_length() - 1};",
+            f"and.b32 %lanes, %lanes, {QUARTER};",
+            f"mad.lo.u32 %at0, %lanes, {WARP << LANE_BIT}, %base;",
+            *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, self.copies)),
+            *(f"add.u32 {name}, {name}, {j};" for j, name in enumerate(stored) if j >= IMAGE_WORDS // WARP),
+        ]
+
+    def _epilogue(self) -> list[str]:
+        return [
+            "bar.sync 0, %warps;",
+            f"setp.ge.u32 %one, %lane, {WARP};",
+            "@%one ret;",
+            f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %base, {COLUMNS};",
+        ]
+
+    @property
+    def warps(self) -> Sequence[int]:
+        """Numbers of warps for which the registers suffice."""
+        most = threads_for(self.copies * self.registers) // WARP
+        return [warps for warps in WARPS if warps <= most]
+
+    def runs(self) -> dict[str, Run]:
+        """Independent moves by warps, round trips in one warp."""
+        blocks = [TimedBlock(warps * WARP) for warps in self.warps]
+        return {"many": self.many().run(blocks), "trip": self.trip().run([TimedBlock(WARP)])}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The body; ProbeError unless the loop of the interval has the expected machine code."""
+        proved = ProvedNumbers(reading)
+        each, around = proved.split("many", OPS[self._op].__eq__)
+        cycles = proved.cycles_of_copy("many", self.copies, each, around)
+        if cycles is None:
+            raise proved.refusal()
+        trip = proved.cycles_of_copy("trip", self.copies, *proved.split("trip", OPS[self._op].__eq__))
+        points = [
+            Point(round(value / warps, DECIMALS), warps)
+            for warps, value in zip(self.warps, cycles.tolist(), strict=True)
+        ]
+        trips = [] if trip is None else [Trip(float(trip[0]), 4 * WARP * self.row.fragments[0].registers)]
+        return proved.body(each, interval=interval(points), one_warp=points[0].cycles, curve=points, round_trip=trips)
+
+
+def moves() -> list[TensorMoveCosts]:
+    """One experiment for each load and store with each number of repetitions."""
+    rows = [row for row in inventory.of_family("tcgen05") if row.fragments]
+    forms = inventory.instructions()
+    return [TensorMoveCosts(forms[f"{row.id}.x{number}"]) for row in rows for number in row.stated["num"]]
+
+
+def experiments() -> list[Costs]:
+    """Multiplies, then copies and shifts, then loads and stores."""
+    return [*multiplies(), *copies(), *moves()]
