@@ -26,10 +26,10 @@ if TYPE_CHECKING:
         read,
         reduce,
         repack,
-        scales,
     )
     from .api.shared_memory import banks, descriptor, path, swizzle, tensormap
     from .ask.cost import cost
+    from .ask.scales import scales
 
 __version__ = "0.1.0"
 __all__ = [

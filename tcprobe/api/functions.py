@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from tcprobe.ask.reduce import Reduction
     from tcprobe.ask.reduce.mask import Masked
     from tcprobe.ask.repack import Repacking
-    from tcprobe.ask.scales import CopiedScales, LoadedScales
     from tcprobe.kernel.gemm import GemmKernel
 
 
@@ -240,37 +239,6 @@ def kernel(arch: ArchName, kind: TypeName, **options: Unpack[KernelOptions]) -> 
     if "out" in plain:
         plain["out"] = element_type(plain["out"])
     return gemm(GemmOptions(named(arch_name(arch) or "").name, element_type(kind), **plain), layers(None))
-
-
-@checked
-def scales(
-    name: str | Cell,
-    m: int | None = None,
-    n: int | None = None,
-    vector: int | None = None,
-    arch: ArchName | None = None,
-) -> LoadedScales | CopiedScales:
-    """How scales of block-scaled multiplies are stored and loaded: those of mma in registers, of tcgen05.mma copied.
-
-    `m`, `n` and `vector`, the scales of a row, are for operands in tensor memory.
-
-    >>> import tcprobe
-    >>> form = "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
-    >>> tcprobe.scales(f"{form}.scale_a").vector
-    2
-    """
-    from tcprobe.ask.scales import scales_in_registers, scales_in_tensor_memory
-    from tcprobe.ask.tensor_memory import OperandVariant, operand
-
-    placed = operand(name) if isinstance(name, str) and "tcgen05" in name.lower() else None
-    if placed is None:
-        if (m, n, vector) != (None, None, None):
-            raise UsageError("`m`, `n` and `vector` are for operands in tensor memory.")
-        return scales_in_registers(cell_of(name, arch))
-    on = arch_name(arch)
-    if on is not None and not placed.form.target.on(named(on)):
-        raise UsageError(f"{named(on).name} does not have {placed.form.id}.")
-    return scales_in_tensor_memory(placed, OperandVariant(m, n, 0, vector or 0, layers=layers(None), name=on))
 
 
 @checked

@@ -22,6 +22,7 @@ from tcprobe.errors import AmbiguousError, UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve, wrong
 from tcprobe.isa.names.search import short
@@ -313,3 +314,27 @@ def _copy_placement(in_memory: MemoryOperand, variant: OperandVariant) -> Placem
     )
     documented = Placement(in_memory, statement.rows, statement.cols, None, (statement,))
     return _measured_first(documented, Subject(in_memory.form.id, "memory", multicast=multicast), variant)
+
+
+def check_arch(instruction: Instruction, name: str | None) -> None:
+    """UsageError for an arch that does not have the instruction."""
+    for arch_name in (name or "all").split(","):
+        if arch_name != "all" and not instruction.target.on(arch_row(arch_name)):
+            raise UsageError(f"{arch_name} does not have {instruction.id}: `tcprobe why-not` says why.")
+
+
+def vector_of(in_memory: MemoryOperand, vector: int | None) -> int:
+    """How many scales a row has; UsageError where neither the form nor the user says it."""
+    if not in_memory.name.startswith("scale_"):
+        if vector is not None:
+            raise UsageError(f"`vector` applies to scale_a and scale_b, not to {in_memory.id}.")
+        return 0
+    vectors, said = memory_operand.vectors(in_memory.form), in_memory.vector
+    if vector is None:
+        vector = vectors[0] if said is None and len(vectors) == 1 else said
+    elif said not in (None, vector):
+        raise UsageError(f"the name says {said} scales per row, and `vector` {vector}: remove one of them.")
+    if vector not in vectors:
+        counts = " or ".join(map(str, vectors))
+        raise UsageError(f"{in_memory.id} has {counts} scales per row: give `vector` {vectors[-1]}.")
+    return vector

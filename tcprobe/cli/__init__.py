@@ -46,7 +46,6 @@ for module, commands in {
     "path": ("path",),
     "kernel": ("kernel",),
     "descriptor": ("descriptor",),
-    "scales": ("scales",),
     "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

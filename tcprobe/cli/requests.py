@@ -60,15 +60,6 @@ class ShowRequest(DescriptorRequest, MemoryRequest):
     why: bool
 
 
-class ScalesRequest(MemoryRequest):
-    """Of `scales`."""
-
-    lines: list[int] | None
-    scaled: list[int] | None
-    blocks: int | None
-    called: str | None
-
-
 class WhereRequest(DescriptorRequest, MemoryRequest):
     """Of `where`: elements, slots, bytes or cells."""
 

@@ -218,7 +218,6 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "Sizes": lambda name, value: value if isinstance(value, str) else sizes(name, value),
     "TypeName": lambda _, value: element_type(value),
     "str | Sequence[str]": lambda name, value: value if isinstance(value, str) else words(name, value),
-    "str | collections.abc.Sequence[str]": lambda name, value: value if isinstance(value, str) else words(name, value),
     "str | Sequence[SupportsIndex | None]": lambda name, value: (
         value if isinstance(value, str) else addresses(name, value)
     ),
@@ -233,4 +232,5 @@ NAMES_OF_TYPES: dict[Any, str] = {
     PlaceName: "PlaceName",
     Sizes: "Sizes",
     object: "TypeName",
+    str | Sequence[str]: "str | Sequence[str]",
 }

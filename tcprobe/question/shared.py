@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import click
 
 from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch as named
 from tcprobe.question import options, wrapping
 from tcprobe.question.arguments import ArchName, arch_name, word
 from tcprobe.question.declare import Option, note
@@ -43,6 +44,8 @@ def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
     from tcprobe.store import names
 
     if isinstance(name, Cell):
+        if arch is not None and named(arch_name(arch) or "").name != name.arch:
+            raise UsageError(f"the table is that of {name.arch}: give `arch` with a name, or not at all.")
         return name
     cell, remark = names.find_cell(word("name", name), arch_name(arch), folders)
     note(remark)
