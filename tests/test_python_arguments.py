@@ -203,9 +203,7 @@ def parameters_of(name):
     """A function's, with the options of a kernel."""
     from tcprobe.api.functions import KernelOptions
 
-    names = list(
-        inspect.signature(getattr(tcprobe, name).__call__ if name in MODULES else getattr(tcprobe, name)).parameters
-    )
+    names = list(inspect.signature(getattr(tcprobe, name)).parameters)
     return [*(n for n in names if n != "options"), *(KernelOptions.__annotations__ if name == "kernel" else ())]
 
 
@@ -273,12 +271,13 @@ def test_kernel_and_tensormap_have_the_parameters_of_their_options():
 
     from tcprobe.api import shared_memory
     from tcprobe.api.functions import KernelOptions
-    from tcprobe.ask.tensor_map import MapOptions
+    from tcprobe.ask.tensormap import MapOptions
     from tcprobe.kernel.gemm import GemmOptions
 
     assert set(KernelOptions.__annotations__) == set(GemmOptions._field_defaults)
     named = {p.name: p.default for p in signature(shared_memory.tensormap).parameters.values() if p.default != p.empty}
-    assert named == {**MapOptions._field_defaults, "arch": None}
+    others = {"swizzle": "none", "arch": None, "results": None, "only": False}
+    assert named == MapOptions._field_defaults | others
     with pytest.raises(UsageError, match="`tiles` is not an option of a kernel"):
         tcprobe.kernel("sm_80", "f16", tiles=(128, 128, 64))
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, SupportsIndex
 
-from tcprobe.api.functions import cell_of
+from tcprobe.api.functions import (
+    __getattr__,  # noqa: F401  # questions have their own files
+    cell_of,
+)
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import arch as named
 from tcprobe.question.arguments import (
     ArchName,
     PlaceName,
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     from tcprobe.ask.path.operand import OperandPlan
     from tcprobe.ask.swizzle import Answer
     from tcprobe.ask.tcgen05_descriptor import Tcgen05Tile
-    from tcprobe.ask.tensor_map import MapPlan
     from tcprobe.ask.tile_answer import TileAnswer
     from tcprobe.isa.bit_fields import DecodedWord
     from tcprobe.layout.banks import Cost
@@ -178,53 +179,6 @@ def descriptor(
         return tcgen05_descriptor.Tcgen05Tile(tcgen05_descriptor.tile((lines, k), of_type or "bf16", major, span))
     block = ask.block_of(instruction, of_type) if instruction else (of_type or "bf16", min(64, lines), 32)
     return ask.tile((lines, k), block[0], major, span, block[1:])
-
-
-@checked
-def tensormap(
-    kind: TypeName,
-    *,
-    tile: Sizes | None = None,
-    box: Sizes | None = None,
-    dims: Sizes | None = None,
-    strides: Sizes | None = None,
-    steps: Sizes | None = None,
-    interleave: str = "NONE",
-    swizzle: PlaceName = "NONE",
-    promotion: str = "NONE",
-    fill: str = "NONE",
-    address: int = 16,
-    arch: ArchName | None = None,
-) -> MapPlan:
-    """The arguments of cuTensorMapEncodeTiled for a `tile`, which may take several boxes, or for one `box`.
-
-    A `tile` is (rows, columns) or "128x64", outer sides before them; all else has the inner side first. `dims` of the
-    tensor are those of the tile without any, `strides` in bytes those without gaps, `steps` all 1; `address` is what
-    the tensor's address is a multiple of. UsageError where the driver would refuse the map, by every rule it breaks.
-
-    >>> import tcprobe
-    >>> tcprobe.tensormap("bf16", tile=(128, 64), swizzle="128B").map.box
-    (64, 128)
-    """
-    from tcprobe.ask import tensor_map as ask
-    from tcprobe.layout import spelling
-    from tcprobe.store import tensor_maps
-    from tcprobe.store.kinds.tensor_maps import ENCODINGS
-
-    sides = {"box": box, "dims": dims, "strides": strides, "steps": steps}
-    options = ask.MapOptions(
-        element_type(kind),
-        tile=spelling.map_tile(tile) if isinstance(tile, str) else None if tile is None else sizes("tile", tile),
-        **{name: None if side is None else sizes(name, side) for name, side in sides.items()},
-        interleave=interleave,
-        swizzle=spelling.map_mode(place(swizzle)),
-        promotion=promotion,
-        fill=fill,
-        address=whole("address", address),
-    )
-    on, folders = ask.check_arch(arch_name(arch)), layers(None)
-    findings = tensor_maps.newest(folders, on) or tensor_maps.newest(folders, tensor_maps.BORROWED)
-    return ask.plan(options, findings.get(ENCODINGS), named(on).number)
 
 
 @checked

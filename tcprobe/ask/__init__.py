@@ -3,7 +3,7 @@
 trace, describe, why, saved                         a table: who holds what, and what it rests on
 compare, against, diagnose, diagnosis,
 confidence, table_confidence, undocumented          what others state, and how sure a table is
-tile, bank_*, propose, swizzle, behind, tensor_map  shared memory
+tile, bank_*, propose, swizzle, behind, tensormap  shared memory
 descriptor, tcgen05_descriptor, cute_types          descriptors
 tensor_memory*, scales, trace_shared,
 trace_tensor_memory                                 operands that are in no register

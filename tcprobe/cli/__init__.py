@@ -41,7 +41,6 @@ for module, commands in {
     "converting": ("convert",),
     "reduce": ("reduce",),
     "swizzle": ("swizzle",),
-    "tensor_map": ("tensormap",),
     "banks": ("banks",),
     "path": ("path",),
     "kernel": ("kernel",),

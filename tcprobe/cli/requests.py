@@ -209,22 +209,6 @@ class LayoutRequest(TypedDict):
     arch: str | None
 
 
-class MapRequest(TypedDict):
-    """Of `tensormap`: sides from the inner one on, those of `tile` from the outer one on."""
-
-    type: str
-    tile: tuple[int, ...] | None
-    box: tuple[int, ...] | None
-    dims: tuple[int, ...] | None
-    strides: tuple[int, ...] | None
-    steps: tuple[int, ...] | None
-    interleave: str
-    swizzle: str
-    promotion: str
-    fill: str
-    address: int
-
-
 class GemmRequest(TypedDict):
     """Of `kernel gemm`."""
 
