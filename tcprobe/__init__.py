@@ -27,9 +27,10 @@ if TYPE_CHECKING:
         reduce,
         repack,
     )
-    from .api.shared_memory import banks, descriptor, path, swizzle
+    from .api.shared_memory import banks, descriptor, path
     from .ask.cost import cost
     from .ask.scales import scales
+    from .ask.swizzle import swizzle
     from .ask.tensormap import tensormap
 
 __version__ = "0.1.0"

@@ -33,19 +33,14 @@ from tcprobe.store.cell import Cell
 from tcprobe.store.folders import layers
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tcprobe.ask.descriptor import SharedTile
     from tcprobe.ask.path import PathPlan
     from tcprobe.ask.path.operand import OperandPlan
-    from tcprobe.ask.swizzle import Answer
     from tcprobe.ask.tcgen05_descriptor import Tcgen05Tile
     from tcprobe.ask.tile_answer import TileAnswer
     from tcprobe.isa.bit_fields import DecodedWord
     from tcprobe.layout.banks import Cost
     from tcprobe.layout.descriptor import Descriptor
-    from tcprobe.layout.swizzle import Swizzle
 
 
 @checked
@@ -179,33 +174,6 @@ def descriptor(
         return tcgen05_descriptor.Tcgen05Tile(tcgen05_descriptor.tile((lines, k), of_type or "bf16", major, span))
     block = ask.block_of(instruction, of_type) if instruction else (of_type or "bf16", min(64, lines), 32)
     return ask.tile((lines, k), block[0], major, span, block[1:])
-
-
-@checked
-def swizzle(what: str | NDArray[np.int64], bits: int | None = None) -> Swizzle | Answer:
-    """A swizzle by name, which maps offsets; of an array of offsets by [row, col] the layout behind it, proven.
-
-    >>> import tcprobe
-    >>> tcprobe.swizzle("3,4,3")(1024 + 16)
-    1040
-    """
-    from tcprobe.layout import spelling
-
-    if isinstance(what, str):
-        if bits is not None:
-            raise UsageError("`bits` are those of the elements of an array; a swizzle by name maps any offsets.")
-        return spelling.swizzle(what).swizzle
-    import numpy as np
-
-    from tcprobe.ask.swizzle import layout_of
-    from tcprobe.layout.address import AddressMap
-
-    if not isinstance(what, np.ndarray) or what.ndim != 2 or not what.size or what.dtype.kind not in "iu":
-        raise UsageError("offsets are a NumPy array of whole numbers by [row, col].")
-    if what.min() < 0 or (bits is not None and (bits < 1 or bits & (bits - 1) or bits > 128)):
-        raise UsageError("offsets are 0 or more, in elements of 1, 2, 4 to 128 bits.")
-    rows, cols = np.indices(what.shape)
-    return layout_of(AddressMap.of(rows.ravel().tolist(), cols.ravel().tolist(), what.ravel().tolist()), bits)
 
 
 def _by(name: str, tile: Sizes) -> str:

@@ -40,7 +40,6 @@ for module, commands in {
     "emitting": ("emit",),
     "converting": ("convert",),
     "reduce": ("reduce",),
-    "swizzle": ("swizzle",),
     "banks": ("banks",),
     "path": ("path",),
     "kernel": ("kernel",),

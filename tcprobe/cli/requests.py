@@ -200,15 +200,6 @@ class ReduceRequest(TypedDict):
     as_json: bool
 
 
-class LayoutRequest(TypedDict):
-    """Of a layout that `swizzle` has by name."""
-
-    stride: int | None
-    bits: int | None
-    base: int | None
-    arch: str | None
-
-
 class GemmRequest(TypedDict):
     """Of `kernel gemm`."""
 

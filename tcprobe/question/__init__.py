@@ -46,7 +46,5 @@ def load(name: str) -> click.Command:
 
 def function(name: str) -> Callable[..., Any]:
     """The Python function of a question."""
-    from tcprobe.question.declare import QUESTIONS
-
-    load(name)
-    return QUESTIONS[name]
+    found: Callable[..., Any] = getattr(importlib.import_module(f"tcprobe.ask.{name.replace('-', '_')}"), name)
+    return found

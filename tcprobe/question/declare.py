@@ -58,7 +58,7 @@ class Option(NamedTuple):
     letter: str = ""  # as in -o
 
 
-class Argument(NamedTuple):
+class PlainArgument(NamedTuple):
     """The parameter that takes a word beside options which is no name: a file; all words if `multiple`, or `joined`."""
 
     metavar: str
@@ -155,14 +155,14 @@ def _declared(function: Answering) -> list[tuple[inspect.Parameter, Any, Any]]:
     rows = []
     for parameter in inspect.signature(function).parameters.values():
         hint, *extras = get_args(parameter.annotation) if hasattr(parameter.annotation, "__metadata__") else (None,)
-        option = next((extra for extra in extras if isinstance(extra, Option | NameWords | Argument)), None)
+        option = next((extra for extra in extras if isinstance(extra, Option | NameWords | PlainArgument)), None)
         if option is not None:
             rows.append((parameter, option, hint))
     return rows
 
 
 def _click_parameter(
-    parameter: inspect.Parameter, declared: Option | NameWords | Argument, hint: Any
+    parameter: inspect.Parameter, declared: Option | NameWords | PlainArgument, hint: Any
 ) -> click.Parameter:
     if isinstance(declared, NameWords):
         completes = fragment_names if declared.completes else None
@@ -170,7 +170,7 @@ def _click_parameter(
             [parameter.name], nargs=-1, required=declared.required, metavar=declared.metavar, shell_complete=completes
         )
     required = parameter.default is parameter.empty
-    if isinstance(declared, Argument):
+    if isinstance(declared, PlainArgument):
         joins = (lambda _ctx, _param, words: " ".join(words) or None) if declared.joined else None
         return click.Argument(
             [parameter.name],
@@ -211,7 +211,7 @@ def _reader(hint: Any) -> click.ParamType[Any]:
 
 def request_schema(question: Answering) -> dict[str, Any]:
     """The JSON Schema of what a question takes, by the names of its parameters; texts as at the command line."""
-    rows = [row for row in _declared(question) if isinstance(row[1], Option | NameWords | Argument)]
+    rows = [row for row in _declared(question) if isinstance(row[1], Option | NameWords | PlainArgument)]
     return {
         "type": "object",
         "description": (inspect.getdoc(question) or "").partition("\n\n")[0].replace("\n", " "),
@@ -221,10 +221,10 @@ def request_schema(question: Answering) -> dict[str, Any]:
     }
 
 
-def _value_schema(declared: Option | NameWords | Argument, hint: Any) -> dict[str, Any]:
-    if isinstance(declared, NameWords | Argument):
+def _value_schema(declared: Option | NameWords | PlainArgument, hint: Any) -> dict[str, Any]:
+    if isinstance(declared, NameWords | PlainArgument):
         plain: dict[str, Any] = {"type": "string", "minLength": 1, "description": declared.metavar}
-        return {"type": "array", "items": plain} if isinstance(declared, Argument) and declared.multiple else plain
+        return {"type": "array", "items": plain} if isinstance(declared, PlainArgument) and declared.multiple else plain
     kinds, described = _kinds(hint), {"description": declared.help}
     choices = next((list(get_args(kind)) for kind in kinds if get_origin(kind) is Literal), None)
     if choices:
