@@ -22,13 +22,13 @@ if TYPE_CHECKING:
         convert,
         fragment,
         instruction,
-        lower,
         read,
         reduce,
         repack,
     )
     from .api.shared_memory import banks, descriptor, path
     from .ask.cost import cost
+    from .ask.lower import lower
     from .ask.scales import scales
     from .ask.swizzle import swizzle
     from .ask.tensormap import tensormap

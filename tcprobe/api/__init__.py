@@ -101,7 +101,7 @@ LATER = {
     "in_namespace": ("tcprobe.code.scope", "in_namespace"),
     "instruction_descriptor": ("tcprobe.ask.tcgen05_descriptor", "instruction_json"),
     "instruction_descriptor_fields": ("tcprobe.ask.tcgen05_descriptor", "instruction_value_json"),
-    "lower": ("tcprobe.ask.lowered", "lower_multiplies"),
+    "lower": ("tcprobe.ask.lower", "lower_multiplies"),
     "memory_operand": ("tcprobe.ask.tensor_memory", "operand"),
     "merge": ("tcprobe.run.merge", "merge"),
     "numerics_diff": ("tcprobe.ask.diff", "differences"),

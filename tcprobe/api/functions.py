@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from tcprobe.ask.compare import Verdict
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StorePlan
-    from tcprobe.ask.lowered import Lowered
     from tcprobe.ask.read_file import FunctionReading
     from tcprobe.ask.reduce import Reduction
     from tcprobe.ask.reduce.mask import Masked
@@ -264,18 +263,6 @@ def repack(
     target = None if target_type is None else element_type(target_type)
     weights = repacked(cell_of(name, arch), element_type(stored_type), target, group, layers(None))
     return with_zeros(weights) if zeros else weights
-
-
-@checked
-def lower(name: str, arch: ArchName | None = None, cuda: Path | None = None) -> list[Lowered]:
-    """Which machine instructions a multiply or a matrix move becomes, on each arch or on one; needs no GPU.
-
-    `cuda` is the folder of a toolkit whose ptxas is asked, instead of the first found.
-    """
-    from tcprobe.ask.lowered import lower_multiplies
-
-    rows = names.resolve(name, layers(None)).some_instructions
-    return list(lower_multiplies(list(rows), arch_name(arch), cuda))
 
 
 @checked

@@ -8,7 +8,7 @@ descriptor, tcgen05_descriptor, cute_types          descriptors
 tensor_memory*, scales, trace_shared,
 trace_tensor_memory                                 operands that are in no register
 numeric*                                            arithmetic
-cost, cost_names, lowered, plan_cost, tile_*        cost
+cost, lower, plan_cost, tile_*        cost
 absent, diff, code_tables, opcode_origins,
 read_file                                           archs, and code in files
 path, load*, convert, reduce, repack                plans and code between layouts

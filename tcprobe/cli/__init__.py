@@ -44,6 +44,6 @@ for module, commands in {
     "path": ("path",),
     "kernel": ("kernel",),
     "descriptor": ("descriptor",),
-    "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
+    "tools": ("diff", "merge", "doctor", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")
