@@ -42,8 +42,7 @@ from tcprobe.store.cell import Cell, selection
 from tcprobe.store.folders import layers
 
 if TYPE_CHECKING:
-    from tcprobe.ask.against import Against
-    from tcprobe.ask.compare import Verdict
+    from tcprobe.ask.compare import Against, Verdict
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.read_file import FunctionReading
@@ -183,8 +182,7 @@ def compare(
     >>> [(one.reference, one.verdict) for one in tcprobe.compare("mma m16n8k16 bf16 a")][:2]
     [('PTX ISA', 'confirmed'), ('CuTe', 'confirmed')]
     """
-    from tcprobe.ask.against import against
-    from tcprobe.ask.compare import verdicts
+    from tcprobe.ask.compare import against, verdicts
     from tcprobe.layout.csv import read_csv
 
     cell = cell_of(name, arch)
@@ -274,8 +272,7 @@ def read(
     `with_tables` runs functions that only load and store fragments, and shows what each lane holds. DataError where
     part of a file cannot be read; `api.Reader` reads the rest.
     """
-    from tcprobe.ask.opcode_origins import Origins
-    from tcprobe.ask.read_file import Reader, code_files
+    from tcprobe.ask.read_file import Origins, Reader, code_files
     from tcprobe.sass import toolchain
 
     tools, folders = toolchain.find(cuda), layers(None)

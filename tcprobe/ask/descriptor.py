@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tcprobe.ask.cute_types import CUTE_TYPES
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import BY_NAME
 from tcprobe.isa.dtypes import dtype
@@ -30,10 +29,24 @@ from tcprobe.values import Json
 if TYPE_CHECKING:
     from tcprobe.layout.arrays import Offset
 
+
 K_BYTES = 32  # of one wgmma, dense
 BLOCK = 64  # lines of A that one wgmma takes
 MOST_SHARED = BY_NAME["sm_90"].shared_kib << 10  # bytes that a block can have
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")
+# what CuTe calls PTX's types in C++; CUTLASS has the same names in its own namespace
+CUTE_TYPES = {
+    "f16": "cute::half_t",
+    "bf16": "cute::bfloat16_t",
+    "tf32": "cute::tfloat32_t",
+    "f32": "float",
+    "f64": "double",
+    "e4m3": "cute::float_e4m3_t",
+    "e5m2": "cute::float_e5m2_t",
+    "s8": "int8_t",
+    "u8": "uint8_t",
+    "s32": "int32_t",
+}
 CPP = {kind: CUTE_TYPES[kind].replace("cute::", "cutlass::") for kind in TYPES if kind in CUTE_TYPES}
 
 

@@ -218,7 +218,7 @@ def arch_by_arch(both_layers: tuple[Layers, Layers], name: str | None, patterns:
         yield difference(first, second, patterns)
 
 
-# DOC(numeric_diff): The arithmetic of two archs compared, parameter by parameter, of all forms that both have.
+# the arithmetic of two archs, parameter by parameter
 COMPARED = tuple(name for name in (*FACTS, "emulated") if name != "alignment")
 
 

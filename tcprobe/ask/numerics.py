@@ -55,7 +55,7 @@ class FormNumerics(Described):
     sourced: Sourced | None
     published: Published | None
     lowering: Lowering | None
-    layers: Layers | None = None  # where it was looked for; without any the published results
+    layers: Layers  # where it was looked for
 
     @cached_property
     def model(self) -> Arithmetic | Integers:

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from tcprobe.ask.against import same_but_renumbered
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, conventional
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, conventional, same_but_renumbered
 from tcprobe.ask.diagnosis import FIRST
 from tcprobe.audit.no_form import refusal
 from tcprobe.audit.statement import Statement

@@ -11,7 +11,7 @@ from tcprobe.question import wrapping
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.against import Against
+    from tcprobe.ask.compare import Against
     from tcprobe.ask.convert import Conversion
     from tcprobe.ask.convert.stmatrix import StorePlan
     from tcprobe.ask.trace import Holder

@@ -23,7 +23,7 @@ from tcprobe.store.results import Results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:  # brings NumPy along
-    from tcprobe.ask.against import Repetition
+    from tcprobe.ask.compare import Repetition
     from tcprobe.ask.diff import Absent, Difference
     from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from tcprobe import __version__
-from tcprobe.ask.cute_types import CUTE_TYPES
+from tcprobe.ask.descriptor import CUTE_TYPES
 from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep
