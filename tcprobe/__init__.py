@@ -26,8 +26,9 @@ if TYPE_CHECKING:
         reduce,
         repack,
     )
-    from .api.shared_memory import banks, descriptor, path
+    from .api.shared_memory import banks, path
     from .ask.cost import cost
+    from .ask.descriptor import descriptor
     from .ask.lower import lower
     from .ask.scales import scales
     from .ask.swizzle import swizzle

@@ -33,14 +33,10 @@ from tcprobe.store.cell import Cell
 from tcprobe.store.folders import layers
 
 if TYPE_CHECKING:
-    from tcprobe.ask.descriptor import SharedTile
     from tcprobe.ask.path import PathPlan
     from tcprobe.ask.path.operand import OperandPlan
-    from tcprobe.ask.tcgen05_descriptor import Tcgen05Tile
     from tcprobe.ask.tile_answer import TileAnswer
-    from tcprobe.isa.bit_fields import DecodedWord
     from tcprobe.layout.banks import Cost
-    from tcprobe.layout.descriptor import Descriptor
 
 
 @checked
@@ -127,53 +123,6 @@ def path(
 
         return operand_path(meaning.shared_operand, layers(None), options, arch_name(arch))
     return planned(request(cell_of(name, arch), options))
-
-
-@checked
-def descriptor(
-    value: int | None = None,
-    *,
-    tile: Sizes | None = None,
-    kind: TypeName | None = None,
-    major: str = "k",
-    swizzle: PlaceName = "128",
-    instruction: str | None = None,
-    tcgen05: bool = False,
-) -> SharedTile | Tcgen05Tile | Descriptor | DecodedWord:
-    """The shared memory descriptor of a `tile` of (lines, k) elements for wgmma, or tcgen05; of 64 bits the fields.
-
-    The type is `kind`, or that of a wgmma or its operand, `instruction`; bf16 without both. What a `value` of 64 bits
-    is for, its version bits say.
-
-    >>> import tcprobe
-    >>> hex(tcprobe.descriptor(tile=(128, 64), kind="bf16").descriptor.encode())
-    '0x4000004000010000'
-    >>> tcprobe.descriptor(0x4000004000010000).sbo
-    1024
-    """
-    from tcprobe.ask import descriptor as ask
-    from tcprobe.layout import spelling
-    from tcprobe.layout import tcgen05_descriptor as tcgen05_word
-    from tcprobe.layout.descriptor import decode
-
-    if value is not None:
-        bits = whole("value", value)
-        if (tile, kind, major, swizzle, instruction, tcgen05) != (None, None, "k", "128", None, False):
-            raise UsageError("a descriptor's value holds every field: give the value alone, or a tile.")
-        return tcgen05_word.read(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
-    sides = sizes("tile", tile, 2) if tile is not None else ()
-    if len(sides) != 2:
-        raise UsageError("give a value of 64 bits, or a tile of (lines, k) and its kind.")
-    lines, k = sides
-    of_type, span = None if kind is None else element_type(kind), spelling.swizzle(place(swizzle)).span
-    if tcgen05:
-        from tcprobe.ask import tcgen05_descriptor
-
-        if instruction is not None:
-            raise UsageError("`instruction` is for wgmma: give `kind` with `tcgen05`.")
-        return tcgen05_descriptor.Tcgen05Tile(tcgen05_descriptor.tile((lines, k), of_type or "bf16", major, span))
-    block = ask.block_of(instruction, of_type) if instruction else (of_type or "bf16", min(64, lines), 32)
-    return ask.tile((lines, k), block[0], major, span, block[1:])
 
 
 def _by(name: str, tile: Sizes) -> str:

@@ -43,7 +43,6 @@ for module, commands in {
     "banks": ("banks",),
     "path": ("path",),
     "kernel": ("kernel",),
-    "descriptor": ("descriptor",),
     "tools": ("diff", "merge", "doctor", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

@@ -94,27 +94,6 @@ class TraceRequest(DescriptorRequest, SizesRequest):
     selector: int | None
 
 
-class TileDescriptorRequest(TypedDict):
-    """Of `descriptor`: a tile, or with `idesc` an instruction of tcgen05."""
-
-    size: tuple[int, int] | None
-    kind: str | None
-    instruction: str | None
-    major: str
-    swizzle: SwizzleName
-    tcgen05: bool
-    idesc: bool
-    zero_mask: bool
-    mma_kind: str | None
-    m: int | None
-    n: int | None
-    a_type: str | None
-    b_type: str | None
-    d_type: str | None
-    scale_type: str | None
-    others: tuple[str, ...]
-
-
 class ConvertRequest(PlaceRequest):
     """Of `convert`."""
 

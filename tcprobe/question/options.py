@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, TypeVar
 
 import click
 
@@ -245,6 +245,14 @@ class SwizzleType(click.ParamType["SwizzleName"]):
             return value if isinstance(value, spelling.SwizzleName) else spelling.swizzle(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
+
+
+class SwizzleText(SwizzleType):
+    """A swizzle in any spelling, as the text of its one spelling."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The text."""
+        return str(super().convert(value, param, ctx))
 
 
 class MapSwizzle(click.ParamType[str]):
