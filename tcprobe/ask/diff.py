@@ -5,11 +5,14 @@ Absent is not different: a table that is missing says nothing of a layout, so `D
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import click
 
 from tcprobe.arithmetic.forms import together
 from tcprobe.ask import absent
@@ -20,12 +23,17 @@ from tcprobe.isa.arch import ARCHS, arch, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.names import select
 from tcprobe.layout.table import Table
+from tcprobe.question.wrapping import BAD
 from tcprobe.store.choose import Found, Layers, alone
+from tcprobe.store.lookup import some
 from tcprobe.store.results import Results
 from tcprobe.system.files import is_folder
+from tcprobe.text import Whole
 from tcprobe.values import Json
 
 FIRST = 3  # differing slots that are shown
+FEW = 2  # names that a count is shown with
+MANY = 12  # names, above which a count stands for them
 SIDES = ("first", "second")
 
 
@@ -137,6 +145,44 @@ class Difference:
                 for a in self.absent
             ],
         }
+
+    def in_words(self, everything: bool = False, changed_only: bool = False) -> Iterator[str]:
+        """Counts, what changed and how, and which cells have no table, by reason; `everything` lists all of them."""
+        first, second = (side.name for side in self.sides)
+        only = {side: [a for a in self.absent if a.elsewhere and a.side == side] for side in (0, 1)}
+        neither = [a for a in self.absent if not a.elsewhere]
+        missing = f"{len(only[0])} on {first}, {len(only[1])} on {second}, {len(neither) // 2} on both"
+        yield f"{self.title}: {len(self.same)} same, {len(self.changed)} changed; absent: {missing}"
+        yield f"tables: {'; '.join(dict.fromkeys(self.sources))}"
+        for change in self.changed:
+            yield Whole(click.style("  changed ", **BAD) + change.id)
+            yield from (f"    {words}" for words in change.lines())
+        if changed_only:
+            return
+        for side, name in enumerate((first, second)):
+            yield from _absent_words(f"absent on {name}, there on {(second, first)[side]}", only[side], everything)
+        if everything:
+            yield from _absent_words("absent on both", neither, everything)
+        elif neither:
+            yield Whole(f"  absent on both: {len(neither) // 2} (--all lists them, and why)")
+
+    @property
+    def title(self) -> str:
+        """Which two sides."""
+        return " to ".join(side.name for side in self.sides)
+
+
+def _absent_words(title: str, absences: Sequence[Absent], everything: bool) -> Iterator[str]:
+    """Cells without a table by reason: how many, and the first few; every one where they are few or all are wanted."""
+    everything = everything or len(absences) <= MANY
+    by_reason: dict[str, list[str]] = {}
+    for cell in absences:
+        reason = cell.reason if everything else re.split(r" \(|: what was", cell.reason)[0]
+        by_reason.setdefault(reason, []).append(cell.id)
+    if absences:
+        yield f"  {title}:"
+    for reason, ids in by_reason.items():
+        yield f"    {len(ids)}: {reason}: {', '.join(ids) if everything else some(ids, FEW)}"
 
 
 def difference(first_side: Side, second_side: Side, patterns: Sequence[str] = ()) -> Difference:

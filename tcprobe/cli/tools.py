@@ -49,7 +49,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     if request["numerics"]:
         _diff_numerics(names, layers, request["as_json"], request["changed"])
     from tcprobe.ask.diff import compare_named
-    from tcprobe.cli import printing
+    from tcprobe.question import wrapping
     from tcprobe.run.compilers import compilers
 
     same, sides = True, names[: 0 if folders else 2]
@@ -60,7 +60,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
         if request["as_json"]:
             click.echo(json.dumps(difference.to_json(request["changed"])))
         else:
-            printing.difference(difference, request["everything"], request["changed"])
+            wrapping.lines(difference.in_words(request["everything"], request["changed"]), difference.title)
     sys.exit(0 if same else 1)
 
 
