@@ -107,20 +107,6 @@ class ConvertRequest(PlaceRequest):
     as_json: bool
 
 
-class LoadRequest(CodeRequest):
-    """Of `load`."""
-
-    source: str
-    ld: int | None
-    contiguous: str
-    repacked: bool
-    stored: str | None
-    wanted: str | None
-    group: int | None
-    zeros: bool
-    packer: str | None
-
-
 class PathPlanRequest(CodeRequest, PlaceRequest):
     """Of `path`."""
 
