@@ -377,7 +377,7 @@ def field_lines(descriptor: Descriptor) -> list[str]:
 
 # the question
 
-WITH_TILE = "; a tile needs --tile LINESxK and --type or --instruction"
+WITH_TILE = "; a tile needs `tile` LINESxK and `kind` or `instruction`"
 
 
 @checked
@@ -496,7 +496,7 @@ def _decoded(value: int | str, instruction: str | None, beside: Sequence[str]) -
     from tcprobe.ask.tcgen05_descriptor import bits_of
     from tcprobe.layout import tcgen05_descriptor as tcgen05_word
 
-    quoting = "; a name of several words after --instruction needs quotes" if instruction else WITH_TILE
+    quoting = "; a name of several words after `instruction` needs quotes" if instruction else WITH_TILE
     bits = value if isinstance(value, int) else bits_of(value, 64, quoting)
     if beside:
         raise UsageError(

@@ -189,7 +189,7 @@ def fit(
     try:
         return layout_of(source.address if partial else whole(source.address), bits)
     except DataError as error:
-        raise DataError(f"{file}: {error} --partial fits what is there.") from None
+        raise DataError(f"{file}: {error} `partial` fits what is there.") from None
 
 
 @command(fit, of=GROUP, short="The layout behind a table of offsets.")
@@ -285,7 +285,7 @@ def table(
     if name == "help":
         return LayoutNames(list(catalogue.names()))
     if extent is None:
-        raise UsageError("a table needs --extent E0,E1.")
+        raise UsageError("a table needs `extent` E0,E1.")
     options = _options(stride, bits, base, arch)
     tabulated = catalogue.tabulate(name, extent, options)
     if mode := tma.resolve(name):
@@ -355,7 +355,7 @@ def draw(
             raise UsageError("`stride`, `base` and `arch` apply to a layout's name, not to a file.")
         offsets, width = read(Path(what), table).address.grid, bits
     if not width:
-        raise UsageError("banks depend on the width of an element: give --bits N.")
+        raise UsageError("banks depend on the width of an element: give `bits` N.")
     if offsets.size > MOST_CELLS_DRAWN:
         raise UsageError(f"{offsets.size} elements; at most {MOST_CELLS_DRAWN} are drawn.")
     return BankDrawing(what, offsets, width)
