@@ -131,7 +131,7 @@ def timed_cycles(gpu: Gpu, move: TimedMove, kernel: Kernel) -> float:
 def check() -> None:
     """Every loop holds as many loads as were written."""
     from tcprobe.sass import toolchain
-    from tcprobe.sass.loops import timed_code
+    from tcprobe.sass.cubin import timed_code
 
     for name in MOVES:
         move = dialogues("cost")[name].move

@@ -15,7 +15,7 @@ import sys
 import time
 
 from tcprobe.audit.adapters import adapters
-from tcprobe.audit.ask_package import version
+from tcprobe.audit.package_audit import version
 
 
 def used() -> float:

@@ -150,8 +150,7 @@ def slowed(gpu: Gpu, loop: TimedLoop) -> None:
 def check() -> None:
     """Every loop holds the copies that were written."""
     from tcprobe.sass import toolchain
-    from tcprobe.sass.cubin import assemble
-    from tcprobe.sass.loops import timed_code
+    from tcprobe.sass.cubin import assemble, timed_code
 
     for name, loop in ways().items():
         codes, refused = assemble(toolchain.find(), [loop.kernel()], arch("sm_90"))

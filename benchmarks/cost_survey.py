@@ -22,10 +22,9 @@ from tcprobe.isa.target import version
 from tcprobe.probes import dialogues
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.run import driver
-from tcprobe.sass import loops
+from tcprobe.sass import cubin as sass_cubin
 from tcprobe.sass.elf import code_by_kernel
-from tcprobe.sass.ptxas import Ptxas
-from tcprobe.sass.toolchain import LIMIT, compiler
+from tcprobe.sass.toolchain import LIMIT, Ptxas, compiler
 
 READ = 1 << 20
 
@@ -90,7 +89,9 @@ def read(codes: dict[str, bytes], threads: int) -> int:
             batches.append({})
         batches[-1][name] = raw
     with ThreadPoolExecutor(threads) as pool:
-        return sum(len(found) for found in pool.map(lambda batch: loops.timed_codes(batch, arch("sm_90")), batches))
+        return sum(
+            len(found) for found in pool.map(lambda batch: sass_cubin.timed_codes(batch, arch("sm_90")), batches)
+        )
 
 
 def run(gpu: Any, cubins: list[bytes], experiments: list[Any], names: set[str]) -> int:
@@ -99,7 +100,7 @@ def run(gpu: Any, cubins: list[bytes], experiments: list[Any], names: set[str]) 
         loaded = gpu.cupy.cuda.function.Module()
         loaded.load(cubin)
         gpu._functions |= {name: loaded.get_function(name) for name in code_by_kernel(cubin)}
-    gpu.timed_code = lambda kernel: loops.TimedCode((), ())
+    gpu.timed_code = lambda kernel: sass_cubin.TimedCode((), ())
     for experiment in experiments:
         if {kernel.name for kernel in experiment.kernels()} <= names:
             experiment.measure(gpu)

@@ -20,7 +20,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.probes import timing
-from tcprobe.probes.cost_multiplies import Chained
+from tcprobe.probes.cost_multiplies import ChainLoop
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.probes.timing import TimedBlock
 from tcprobe.run import driver
@@ -79,7 +79,7 @@ def printed_lines(raw: bytes) -> list[str]:
 
 def kernel_of(row: Instruction, chains: int) -> Kernel:
     """The loop of the survey."""
-    return Chained(row, chains=chains).loop().kernel()
+    return ChainLoop(row, chains=chains).loop().kernel()
 
 
 def cycles(gpu: Gpu, kernel: Kernel) -> float:

@@ -28,8 +28,7 @@ from tcprobe.run.machine_code import run
 from tcprobe.sass import tensor, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.elf import contents
-from tcprobe.sass.move_trace import form_kernel, input_fragment, load_kernel
-from tcprobe.sass.moves import _loads
+from tcprobe.sass.moves import _loads, form_kernel, input_fragment, load_kernel
 
 ROW = arch("sm_90")
 TCPROBE = [sys.executable, "-m", "tcprobe"]

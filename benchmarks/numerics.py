@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tcprobe import numerics
 from tcprobe.arithmetic.formats import FORMATS
-from tcprobe.arithmetic.forms import types
+from tcprobe.arithmetic.parameters import types_of
 from tcprobe.isa import names
 
 SPEED = (
@@ -40,7 +40,7 @@ Matrix = NDArray[Any]
 
 def drawn(form: str, shape: tuple[int, int], seed: int) -> Matrix:
     """Normally distributed numbers of a form's A; small whole ones of integers."""
-    kind, rng = types(names.resolve(form).instruction).a, np.random.default_rng(seed)
+    kind, rng = types_of(names.resolve(form).instruction).a, np.random.default_rng(seed)
     if kind not in FORMATS:
         return rng.integers(-9, 10, shape)
     return rng.normal(size=shape).astype(FORMATS[kind].numpy)
@@ -48,7 +48,7 @@ def drawn(form: str, shape: tuple[int, int], seed: int) -> Matrix:
 
 def zeros(form: str, shape: tuple[int, int]) -> Matrix:
     """A C of zeros."""
-    kind = types(names.resolve(form).instruction).c
+    kind = types_of(names.resolve(form).instruction).c
     return np.zeros(shape, FORMATS[kind].numpy if kind in FORMATS else np.int32)
 
 

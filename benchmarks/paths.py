@@ -128,12 +128,12 @@ def clocked(device):
 
 def timed(device, found):
     """Cycles of all issues of each step together."""
-    from tcprobe.run.worker import Desk
+    from tcprobe.run.worker import WorkerBench
 
     gpu = opened(device)
     names = sorted({name for _, name, *_ in found})
     assert gpu.load([banks.kernel(accesses()[name]) for name in names]) == {}
-    desk, rows = Desk(gpu, gpu.devices()[device], None), {}
+    desk, rows = WorkerBench(gpu, gpu.devices()[device], None), {}
     for name in names:
         chosen = [n for n, (_, access, *_) in enumerate(found) if access == name]
         address = np.concatenate([found[n][2] for n in chosen])

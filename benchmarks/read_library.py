@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from tcprobe.sass import toolchain
-from tcprobe.sass.fatbin import ENTRY, HEADER
+from tcprobe.sass.image import ENTRY, HEADER
 
 TOGETHER = 20  # kernels of a cubin
 NAME, CONSTANT = "kernel_0000_", 0x5EED0000

@@ -17,10 +17,9 @@ import numpy as np
 
 from tcprobe.fit.swizzle import fit_address
 from tcprobe.layout.address import AddressMap
-from tcprobe.layout.addressfile import read
+from tcprobe.layout.address_files import read_address_map
 from tcprobe.layout.swizzle import Swizzle
-from tcprobe.references.shared_memory.catalogue import Options, tabulate
-from tcprobe.references.shared_memory.names import names_of
+from tcprobe.references.shared_memory.catalogue import Options, names_of, tabulate
 
 TARGET = 20.0  # ms
 
@@ -70,7 +69,8 @@ def main(repeats: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "printed"
         path.write_text("\n".join("|".join(cells[start : start + 16]) for start in range(0, 4096, 16)))
-        print(f"{'reading a print-out':<24}{4096:>6} elements{milliseconds(lambda: read(path), repeats):>24.2f} ms")
+        taken = milliseconds(lambda: read_address_map(path), repeats)
+        print(f"{'reading a print-out':<24}{4096:>6} elements{taken:>24.2f} ms")
     print(f"target of a fit: {TARGET:g} ms")
 
 

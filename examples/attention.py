@@ -27,8 +27,8 @@ from tcprobe.ask.reduce.mask import mask_fragment
 from tcprobe.emit import emit
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve
-from tcprobe.kernel import pieces
-from tcprobe.kernel.request import swizzle
+from tcprobe.kernel import staged
+from tcprobe.kernel.mma_sync import swizzle
 from tcprobe.store.cell import Cell, operands
 from tcprobe.store.folders import layers
 
@@ -102,7 +102,7 @@ def parts(asked: Attention, multiplies: tuple[str, str], rows: int) -> Parts:
         f"__device__ inline void multiply_rows({by_row}) {{",
         *(f"  {of_o.tile.place(i)} *= by[{row}];" for row, group in enumerate(of_o.plan.groups) for i in group),
         "}",
-        pieces.store(o, TYPE, arch(asked.arch)),
+        staged.store(o, TYPE, arch(asked.arch)),
     ]
     return Parts(s, o, "\n".join(text))
 

@@ -29,8 +29,7 @@ from tcprobe import emit
 from tcprobe.ask.path import PathOptions, path, request
 from tcprobe.ask.path.cuda import source as path_source
 from tcprobe.ask.repack import Repacking, cuda, python, repack, with_zeros
-from tcprobe.code.names import identifier
-from tcprobe.code.scope import in_namespace, rename
+from tcprobe.code.names import identifier, in_namespace, rename
 from tcprobe.errors import TcprobeError
 from tcprobe.isa.names import resolve
 from tcprobe.store.cell import emittable, load

@@ -22,10 +22,10 @@ def main() -> None:
     try:
         import threading
 
-        from tcprobe.system import interrupts, memory
+        from tcprobe.system import interrupts
 
         interrupts.prepare()
-        memory.prepare()
+        interrupts.reserve_numpy_room()
         threading.excepthook = in_thread
         from tcprobe.cli import main as command
 

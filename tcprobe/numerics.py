@@ -13,12 +13,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tcprobe.arithmetic import integers
 from tcprobe.arithmetic.formats import FORMATS, bits_of, check_numbers, values_of
-from tcprobe.arithmetic.forms import subject, types
-from tcprobe.arithmetic.gemm import gemm
+from tcprobe.arithmetic.gemm import gemm, integers_of, multiplied_integers
 from tcprobe.arithmetic.model import dot as dot_of_bits
-from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, subject, types_of
 from tcprobe.errors import NoMajorityError, TcprobeError, UsageError
 from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
@@ -95,7 +93,7 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
     row = names.resolve(form).instruction
     if row.metadata:
         raise UsageError(f"{row.id} is sparse, so every row meets other lines of B: use `numerics.dot`.")
-    rule, kinds = model(row, arch), types(row)
+    rule, kinds = model(row, arch), types_of(row)
     given = dict(zip(INPUTS, map(np.asarray, (a, b, c)), strict=True))
     if any(array.ndim != 2 for array in given.values()):
         raise UsageError("A, B and C are matrices.")
@@ -108,7 +106,7 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
 def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> Array:
     """D of dot products of one multiply: A and B of shape (..., k), of a sparse form those stored, C of shape (...)."""
     row = names.resolve(form).instruction
-    rule, kinds = model(row, arch), types(row)
+    rule, kinds = model(row, arch), types_of(row)
     given = dict(zip(INPUTS, map(np.asarray, (a, b, c)), strict=True))
     check_length(row, given["a"].shape[-1], given["b"].shape[-1])
     bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
@@ -128,8 +126,8 @@ def of_bits(kinds: ElementTypes, arithmetic: Arithmetic | Integers, bits_of_oper
     a, b, c = bits_of_operands
     if isinstance(arithmetic, Arithmetic):
         return dot_of_bits(kinds, arithmetic, (a, b, c))
-    numbers = [integers.numbers(getattr(kinds, o), part) for o, part in zip(INPUTS, bits_of_operands, strict=True)]
-    d = integers.multiplied(
+    numbers = [integers_of(getattr(kinds, o), part) for o, part in zip(INPUTS, bits_of_operands, strict=True)]
+    d = multiplied_integers(
         kinds, arithmetic, (numbers[0][..., None, :], numbers[1][..., None, :], numbers[2][..., None, None])
     )
     return (d[..., 0, 0] & 0xFFFFFFFF).astype(np.uint32)
@@ -160,4 +158,4 @@ def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, Array]) -> A
     a, b, c = (array.astype(np.int64) for array in given.values())
     if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
         raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are not a product.")
-    return integers.multiplied(kinds, rule, (a, b.T, c)).astype(np.int32)
+    return multiplied_integers(kinds, rule, (a, b.T, c)).astype(np.int32)

@@ -10,8 +10,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access
 from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout import banks as model
-from tcprobe.layout.banks import designed_rules
-from tcprobe.layout.source_tags import access_cycles, is_spread, lookups
+from tcprobe.layout.banks import access_cycles, designed_rules, is_spread, lookups
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.layout.table import selected
 from tcprobe.probes import banks, dialogues
@@ -20,10 +19,9 @@ from tcprobe.probes.experiment import Context, kernels, ptx_hash
 from tcprobe.probes.ptx import POISON
 from tcprobe.references.shared_memory.tensor_map import refusing_rules
 from tcprobe.run.backend import BackendFaultError, Device
-from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
-from tcprobe.run.origin import provenance
-from tcprobe.run.worker import Desk
+from tcprobe.run.runner import conclude, provenance
+from tcprobe.run.worker import WorkerBench
 from tcprobe.store import findings
 from tcprobe.store.documents import seal
 from tcprobe.store.evidence import PROVENANCE
@@ -47,7 +45,7 @@ def bench(dialogue, machine):
     """The worker's own, with the dialogue's kernels loaded."""
     machine.open(0)
     assert machine.load(kernels(dialogue)) == {}
-    return Desk(machine, machine.devices()[0], None)
+    return WorkerBench(machine, machine.devices()[0], None)
 
 
 def found(dialogue, machine):

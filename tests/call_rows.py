@@ -1,7 +1,7 @@
 """Rows that can be called, one of each kind, with the tables of their operands."""
 
 from tcprobe import emit
-from tcprobe.code import call
+from tcprobe.code.cuda import has_functions
 from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -12,7 +12,7 @@ from tcprobe.store.results import published
 
 RESULTS = published()
 NVRTC_PTX = "8.8"  # of NVRTC 12.9
-ROWS = [row for row in inventory.instructions().values() if call.callable_(row)]
+ROWS = [row for row in inventory.instructions().values() if has_functions(row)]
 
 
 def tables(row, name):

@@ -8,8 +8,7 @@ from tcprobe.probes import dialogues, timing
 from tcprobe.probes.experiment import Context
 from tcprobe.probes.timing import ROUNDS
 from tcprobe.sass import toolchain
-from tcprobe.sass.cubin import assemble
-from tcprobe.sass.loops import timed_code
+from tcprobe.sass.cubin import assemble, timed_code
 
 HOPPER = arch("sm_90")
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"

@@ -15,7 +15,7 @@ from mutations import Run
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import arch
 from tcprobe.sass import cubin, elf
-from tcprobe.sass.ptxas import Assembler
+from tcprobe.sass.toolchain import Assembler
 from tcprobe.system.children import Scratch
 
 KERNELS = 12  # in the cubin that is damaged

@@ -7,7 +7,7 @@ from machine_code import TOOLS
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.probes.ptx import module
-from tcprobe.sass.fatbin import ENTRY, HEADER
+from tcprobe.sass.image import ENTRY, HEADER
 from tcprobe.sass.lowering import probe
 
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import emulation
 
-from tcprobe.run import process
+from tcprobe.run import backend
 from tcprobe.run.emulator import Emulator
 
 
@@ -29,7 +29,7 @@ class Card(Emulator):
 
 def use(name):
     """Have this process's workers on GPUs be this one."""
-    process.COMMAND = (sys.executable, str(Path(__file__)), "worker", name)
+    backend.COMMAND = (sys.executable, str(Path(__file__)), "worker", name)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 import fleet_gpu
 from distributed import Scheduler, Worker
 
-from tcprobe.run import fleet_worker, report
+from tcprobe.run import fleet, merge
 from tcprobe.store import documents
 
-single_run = fleet_worker.single_run
+single_run = fleet.single_run
 
 
 def dying(*given):
@@ -42,7 +42,7 @@ def lying(*given):
             plain["arch"] = "sm_70"
             body["files"][name] = json.loads(documents.seal(inner["kind"], plain, inner["schema"]))
     plain = {key: value for key, value in body.items() if key not in ("kind", "schema", "sha256")}
-    return json.dumps(answer | {"report": documents.seal(report.KIND, plain)})
+    return json.dumps(answer | {"report": documents.seal(merge.KIND, plain)})
 
 
 async def serve():
@@ -53,8 +53,8 @@ async def serve():
         return
     address, name, mode = sys.argv[1:]
     fleet_gpu.use(name)
-    fleet_worker.PROGRAM = (sys.executable, fleet_gpu.__file__, "program", name)
-    fleet_worker.single_run = globals().get(mode, single_run)
+    fleet.PROGRAM = (sys.executable, fleet_gpu.__file__, "program", name)
+    fleet.single_run = globals().get(mode, single_run)
     async with Worker(address, nthreads=1, name=f"{name} {mode}", dashboard=False) as worker:
         print(worker.address, flush=True)
         await worker.finished()

@@ -17,7 +17,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.probes import ptx
 from tcprobe.probes.wmma import memory_table
 from tcprobe.run.machine_code import run
-from tcprobe.sass import derive, evidence, product_run, tensor
+from tcprobe.sass import derive, evidence, tensor, tensor_product
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError, instruction
 from tcprobe.sass.opcodes import OPCODES
@@ -253,9 +253,10 @@ class Run:
         row, instruction_ = arch(self.name), self.emulated[id_][0]
         try:
             evidence.by_code(instruction_, code, row, self.layouts)
-            others = product_run.trials(instruction_, seed=1).images
+            others = tensor_product.trials(instruction_, seed=1).images
             ours, theirs = (
-                product_run.run(c, instruction_, others, self.layouts) for c in (code, self.emulated[id_][1])
+                tensor_product.run_multiply(c, instruction_, others, self.layouts)
+                for c in (code, self.emulated[id_][1])
             )
         except UnreadError:
             return "refused", []

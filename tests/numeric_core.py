@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from tcprobe.arithmetic.forms import subject, types
-from tcprobe.arithmetic.parameters import Arithmetic, Integers, Subnormals, chained
+from tcprobe.arithmetic.parameters import Arithmetic, Integers, Subnormals, chained, subject, types_of
 from tcprobe.isa import arch, names
 from tcprobe.probes import dialogues
 from tcprobe.probes.numerics import Images, model_results
@@ -117,4 +116,4 @@ def finding(id_, rule, method="live"):
 
 def wide(kinds):
     """Whether products go below the floor."""
-    return types(names.resolve(kinds).instruction).a in ("bf16", "tf32")
+    return types_of(names.resolve(kinds).instruction).a in ("bf16", "tf32")

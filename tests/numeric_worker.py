@@ -7,8 +7,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import numeric_core as core
 
-from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.parameters import Integers, chained
+from tcprobe.arithmetic.parameters import types_of as types
 from tcprobe.probes.numerics import Images, model_results
 from tcprobe.run.emulator import Emulator
 from tcprobe.run.worker import main

@@ -13,7 +13,7 @@ GO_ON = {
     "errors.py": "answered: the one place that turns it into None",
     "ask/convert/stmatrix.py": "of two ways the first one's reason counts where neither is there",
     "ask/path/transfer.py": "of several widths the last one's reason counts where none is there",
-    "audit/judge.py": "what is wrong with a stated table is its ruling",
+    "audit/package_audit.py": "what is wrong with a stated table is its ruling",
     "run/campaign.py": "why no GPU is taken is said, and machine code takes its place",
 }
 

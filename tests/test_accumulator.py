@@ -9,7 +9,7 @@ from warpgroup import tcprobe
 from tcprobe.isa import inventory
 from tcprobe.references import cute_tensor_memory
 from tcprobe.references.accumulator import Landing, layout, place, slot_of_load
-from tcprobe.references.shape_stride import L, apply, modes
+from tcprobe.references.cute import L, apply, modes
 
 ROWS = {r.id: r for r in inventory.instructions().values() if r.id.startswith("tcgen05.mma")}
 F16 = "tcgen05.mma.cta_group::1.kind::f16"

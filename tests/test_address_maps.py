@@ -17,9 +17,8 @@ from tcprobe.isa.arch import arch
 from tcprobe.layout.address import AddressMap
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.references.shared_memory import cutlass
-from tcprobe.references.shared_memory.catalogue import Options, names, tabulate
+from tcprobe.references.shared_memory.catalogue import Options, names, names_of, tabulate
 from tcprobe.references.shared_memory.claims import CLAIMS
-from tcprobe.references.shared_memory.names import names_of
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
 

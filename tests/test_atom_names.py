@@ -8,8 +8,7 @@ from click.testing import CliRunner
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve
-from tcprobe.references import cute_copy, cute_tensor_memory
-from tcprobe.references.cute import ATOMS
+from tcprobe.references import cute, cute_copy, cute_tensor_memory
 from tcprobe.store import names
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
@@ -27,8 +26,8 @@ def tcprobe(*arguments, code=0):
 
 
 def test_atoms_of_cute_are_their_instructions():
-    for atom in ATOMS:
-        for name in atom.names.split():
+    for atom in cute.atoms():
+        for name in atom.names:
             if "SPARSE" not in name and not name.startswith(("SM90_64", "SM120")):
                 (row,) = resolve(name).some_instructions
                 shape = "x".join(map(str, row.shape))
@@ -99,7 +98,7 @@ def test_atoms_with_types_as_arguments_are_their_instructions(acc):
 
 
 def test_copy_atoms_of_cute_are_their_instructions():
-    for id_, atom in cute_copy.ATOMS.items():
+    for id_, atom in cute_copy.atoms().items():
         (row,) = resolve(atom.name).some_instructions
         assert row.id == id_
     for shape, atom in cute_tensor_memory.ATOMS.items():

@@ -9,19 +9,16 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.audit import ask_package
+from tcprobe.audit import package_audit
 from tcprobe.audit.adapters import adapters
-from tcprobe.audit.ask_package import _decode
-from tcprobe.audit.judge import judge_statements
-from tcprobe.audit.no_form import refusal
-from tcprobe.audit.package_audit import PackageAudit, report, reproduction
+from tcprobe.audit.package_audit import PackageAudit, _decode, judge_statements, refusal, report, reproduction
 from tcprobe.audit.statement import Statement
 from tcprobe.audit.statement import statement as tabulated_statement
 from tcprobe.cli import main
 from tcprobe.emit import emit
 from tcprobe.errors import DataError
 from tcprobe.pages import errata as errata_page
-from tcprobe.store import errata
+from tcprobe.store import surveys
 from tcprobe.store.cell import load
 from tcprobe.store.folders import layers
 
@@ -171,7 +168,7 @@ def package(tmp_path, monkeypatch):
     def put(text):
         (tmp_path / "tensor_layouts.py").write_text(text)
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-        monkeypatch.setattr(ask_package, "version", lambda name: "9" if name == "tensor-layouts" else None)
+        monkeypatch.setattr(package_audit, "version", lambda name: "9" if name == "tensor-layouts" else None)
 
     return put
 
@@ -196,7 +193,7 @@ def test_a_package_that_does_harm(package, text, code, words):
 
 
 def test_missing_packages(monkeypatch):
-    monkeypatch.setattr(ask_package, "version", lambda _: None)
+    monkeypatch.setattr(package_audit, "version", lambda _: None)
     assert "pip install tilus" in audit("tilus", code=3).stderr
     assert "pip install apache-tvm jax" in audit(code=3).stderr
     assert "there is no adapter for numpy; there are: apache-tvm" in audit("numpy", code=2).stderr
@@ -214,19 +211,19 @@ def test_tensor_layouts(tmp_path):
     slots = {f["name"].split(".")[0]: (f["differ"], f["of"]) for f in found["findings"]}
     assert slots["SM80_16x8x32_S32S4S4S32_TN"] == (192, 256)
     assert {name for name in slots if name.startswith("SM120_16x8x64")} == set(slots) - {"SM80_16x8x32_S32S4S4S32_TN"}
-    assert found["version"] == ask_package.version("tensor-layouts")
+    assert found["version"] == package_audit.version("tensor-layouts")
     assert {(f["since"], f["before"]) for f in found["findings"]} == {("0.1.0", None)}
     assert all("since 0.1.0, the first version that was audited." in f["report"] for f in found["findings"])
     assert found["of"] == found["agree"] + found["differ"] > 150
-    page = "\n".join(errata_page.page(errata.load(tmp_path)))
+    page = "\n".join(errata_page.page(surveys.load_audits(tmp_path)))
     assert "192 of 256 slots differ" in page
     audit(*words, code=1)
-    assert len(errata.load(tmp_path)) == 1  # a package once
+    assert len(surveys.load_audits(tmp_path)) == 1  # a package once
 
 
 def run_reproductions(package):
     """Each report's program, in a Python of its own, counts what the audit counts."""
-    given = ask_package.ask(package, 300)[1]
+    given = package_audit.ask(package, 300)[1]
     rulings = judge_statements(given, layers(None))
     for ruling in [r for r in rulings if r.verdict == "differs" and not r.refused]:
         text = report(PackageAudit(package, "1", tuple(rulings)), ruling)
@@ -253,14 +250,14 @@ def test_the_text_says_what_agrees(package):
 @pytest.mark.parametrize("name", sorted(adapters()))
 def test_packages(name, tmp_path):
     """All that are installed: nothing differs but what is known, and each program of a layout gives its table."""
-    if not ask_package.version(name):
+    if not package_audit.version(name):
         pytest.skip(f"pip install {name}")
     found = json.loads(audit(name, "--json", code=1 if name in DIFFER else 0).stdout)
     assert len(found["findings"]) == DIFFER.get(name, 0)
     assert found["agree"] > 4
     assert len(list(run_reproductions(name))) <= found["differ"]
     of_each = {}
-    for ruling in judge_statements(ask_package.ask(name, 300)[1], layers(None)):
+    for ruling in judge_statements(package_audit.ask(name, 300)[1], layers(None)):
         if ruling.verdict == "confirmed":
             of_each[ruling.statement.code.split("{")[0][:200], ruling.statement.fragment[-1]] = ruling
     for ruling in list(of_each.values())[:6]:
@@ -295,4 +292,4 @@ def test_errata_of_a_stranger_are_refused(tmp_path):
     for text in ("{", "[3]", '[{"package": "x"}]'):
         (tmp_path / "errata.json").write_text(text)
         with pytest.raises(DataError, match="no list of audits"):
-            errata.load(tmp_path)
+            surveys.load_audits(tmp_path)

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.audit import ask_package
+from tcprobe.audit import package_audit
 from tcprobe.cli import main
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.pages import errata as errata_page
-from tcprobe.store import errata
+from tcprobe.store import surveys
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the package's wheel is a Linux one")
 A, B = ("a", "f.a", 3, 8), ("b", "f.b", 4, 8)
@@ -52,12 +52,12 @@ def audited(version, *differences, package="p"):
 
 def sinces(folder):
     """(version, before) by the name of a difference of the newest version."""
-    (one,) = errata.load(folder)
-    return {found.name: tuple(errata.since(found, one.version, one.earlier)) for found in one.findings}
+    (one,) = surveys.load_audits(folder)
+    return {found.name: tuple(surveys.since(found, one.version, one.earlier)) for found in one.findings}
 
 
 def test_versions_are_ordered_as_the_index_orders_them():
-    keys = [errata.order(version) for version in ASCENDING]
+    keys = [surveys.order(version) for version in ASCENDING]
     assert keys == sorted(keys)
     assert len(set(keys)) == len(keys)
 
@@ -67,30 +67,30 @@ def test_a_difference_is_as_old_as_the_versions_that_have_it_without_a_gap(tmp_p
     """In whichever order they were audited; a difference that was gone in between counts anew, and so does another."""
     versions = {"0.8": [A], "0.9": [], "0.9.1": [A], "0.10": [A, B], "0.11": [A, ("b", "f.b", 5, 8)]}
     for version, found in reversed(versions.items()) if turned else versions.items():
-        errata.save(tmp_path, audited(version, *found))
+        surveys.save_audit(tmp_path, audited(version, *found))
     assert sinces(tmp_path) == {"a": ("0.9.1", "0.9"), "b": ("0.11", "0.10")}
     before = (tmp_path / "errata.json").read_bytes()
-    errata.save(tmp_path, audited("0.9", *versions["0.9"]))
+    surveys.save_audit(tmp_path, audited("0.9", *versions["0.9"]))
     assert (tmp_path / "errata.json").read_bytes() == before
-    errata.save(tmp_path, audited("0.9", A))  # looked at again
+    surveys.save_audit(tmp_path, audited("0.9", A))  # looked at again
     assert sinces(tmp_path)["a"] == ("0.8", None)
 
 
 def test_packages_have_versions_of_their_own(tmp_path):
-    errata.save(tmp_path, audited("2", A, package="q"))
-    errata.save(tmp_path, audited("1", A))
-    assert [(one.package, one.version, one.earlier) for one in errata.load(tmp_path)] == [
+    surveys.save_audit(tmp_path, audited("2", A, package="q"))
+    surveys.save_audit(tmp_path, audited("1", A))
+    assert [(one.package, one.version, one.earlier) for one in surveys.load_audits(tmp_path)] == [
         ("p", "1", []),
         ("q", "2", []),
     ]
-    text = "\n".join(errata_page.page(errata.load(tmp_path)))
+    text = "\n".join(errata_page.errata_page(surveys.load_audits(tmp_path)))
     assert "In the package: since 1, the first version that was audited." in text
 
 
 def test_the_page_names_the_version_before(tmp_path):
     for version, found in (("1.0", []), ("1.1", [A])):
-        errata.save(tmp_path, audited(version, *found))
-    text = "\n".join(errata_page.page(errata.load(tmp_path)))
+        surveys.save_audit(tmp_path, audited(version, *found))
+    text = "\n".join(errata_page.errata_page(surveys.load_audits(tmp_path)))
     assert "In the package: since 1.1; 1.0 does not have it." in text
     assert "| p | 1.1 | 5 | 1 | 0 | 1, since 1.0 |" in text
 
@@ -139,9 +139,9 @@ def test_an_answer_from_elsewhere_is_a_strangers(elsewhere):
     assert "gave no answer within 2 s" in audit("tensor-layouts", "--python", python, "--limit", 2, code=3).stderr
     put(packages, "import os; os._exit(0)")
     with pytest.raises(DataError, match="gave no answer"):
-        ask_package.ask("tensor-layouts", 60, python)
+        package_audit.ask("tensor-layouts", 60, python)
     put(packages, "class atoms_nv:\n    pass\n", version="9\x1b[2J")
-    version, _ = ask_package.ask("tensor-layouts", 60, python)
+    version, _ = package_audit.ask("tensor-layouts", 60, python)
     assert version.isprintable()
 
 
@@ -154,7 +154,7 @@ def test_what_is_no_environment_for_a_package(elsewhere, tmp_path):
     assert "does not exist" in audit("tilus", "--python", tmp_path / "none", code=2).stderr
     assert "--python needs a PACKAGE" in audit("--python", python, code=2).stderr
     with pytest.raises(EnvironmentUnfitError):
-        ask_package.ask("tilus", 60, Path("/bin/ls"))
+        package_audit.ask("tilus", 60, Path("/bin/ls"))
 
 
 # the tool
@@ -184,5 +184,5 @@ def test_the_tool_audits_versions_that_it_fetched(tmp_path, monkeypatch, capsys)
         "tensor-layouts 1.0: not audited",
         "tensor-layouts 0.9: audited",
     ]
-    (one,) = errata.load(tmp_path / "results")
+    (one,) = surveys.load_audits(tmp_path / "results")
     assert (one.version, [early.version for early in one.earlier]) == ("0.10", ["0.9"])

@@ -15,8 +15,7 @@ from tcprobe.errors import DataError, ProbeError, UnreadProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import access, accesses
 from tcprobe.layout import banks as model
-from tcprobe.layout.banks import BankRule, designed_rules
-from tcprobe.layout.source_tags import SourceTags, from_json, pattern_cost, tags_from_pairs
+from tcprobe.layout.banks import BankRule, SourceTags, designed_rules, from_json, pattern_cost, tags_from_pairs
 from tcprobe.probes import banks
 from tcprobe.probes import banks as live
 from tcprobe.probes.banks import BankExperiment, Timed, costly, tag_steps

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from tcprobe.system.beside import beside
+from tcprobe.system.children import in_second_process
 
 copies = pytest.mark.skipif(
     not hasattr(os, "fork") or (os.cpu_count() or 1) < 2, reason="no copy of a process is made here"
@@ -20,7 +20,7 @@ def alone(monkeypatch):
 
 @copies
 def test_texts_come_from_another_process(alone):
-    texts = beside(lambda: {"who": str(os.getpid()), "odd": "\udc80 ü \x00", "long": "a" * (1 << 20)})()
+    texts = in_second_process(lambda: {"who": str(os.getpid()), "odd": "\udc80 ü \x00", "long": "a" * (1 << 20)})()
     assert int(texts["who"]) != os.getpid()
     assert texts["odd"] == "\udc80 ü \x00"
     assert len(texts["long"]) == 1 << 20
@@ -31,7 +31,7 @@ def test_what_it_raises_is_raised_here(alone):
     def failing():
         raise ValueError("no such page")
 
-    waiting = beside(failing)
+    waiting = in_second_process(failing)
     with pytest.raises(ValueError, match="no such page"):
         waiting()
 
@@ -45,7 +45,7 @@ def test_a_copy_that_is_killed_is_done_again_here(alone):
             os.kill(os.getpid(), 9)
         return {"who": str(os.getpid())}
 
-    assert beside(dying)() == {"who": str(here)}
+    assert in_second_process(dying)() == {"who": str(here)}
 
 
 def test_other_threads_keep_it_in_this_process():
@@ -53,7 +53,7 @@ def test_other_threads_keep_it_in_this_process():
     thread = threading.Thread(target=done.wait)
     thread.start()
     try:
-        assert beside(lambda: {"who": str(os.getpid())})() == {"who": str(os.getpid())}
+        assert in_second_process(lambda: {"who": str(os.getpid())})() == {"who": str(os.getpid())}
     finally:
         done.set()
         thread.join()

@@ -22,8 +22,8 @@ from tcprobe.probes import experiments
 from tcprobe.probes.block_scale import choices, launch
 from tcprobe.probes.experiment import OWN_RULE, Context, kernels
 from tcprobe.references import Claim, cute, ptx_isa
-from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
+from tcprobe.run.runner import conclude
 from tcprobe.sass.cubin import assemble
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.results import Results

@@ -176,8 +176,8 @@ def test_a_worker_that_goes_wrong_otherwise_shows_it(tmp_path):
 
 STARTS = """
 import threading, _thread
-from tcprobe.system import memory
-memory.prepare()
+from tcprobe.system import interrupts
+interrupts.reserve_numpy_room()
 real = _thread.start_new_thread
 def stillborn(function, arguments):
     return real(lambda: None, ())

@@ -231,7 +231,7 @@ def test_help_and_version_of_every_command():
             "standalone_mode=False)",
             ("numpy", "sympy", "cupy"),
         ),
-        ("import tcprobe.run.process", ("numpy", "cupy")),
+        ("import tcprobe.run.backend", ("numpy", "cupy")),
     ],
 )
 def test_slow_imports_are_not_made_where_they_are_not_needed(code, banned):
@@ -243,7 +243,7 @@ EMULATED = (sys.executable, str(Path(__file__).parent / "emulated_worker.py"))
 
 
 def test_run_measures_saves_and_sums_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("tcprobe.run.process.COMMAND", (*EMULATED, "fine"))
+    monkeypatch.setattr("tcprobe.run.backend.COMMAND", (*EMULATED, "fine"))
     root = tmp_path / "r"
     kind = "mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32"
     text = tcprobe("run", "wmma.m8n8k4.*", kind, "--results", root, "--stages").stdout
@@ -259,7 +259,7 @@ def test_run_measures_saves_and_sums_up(tmp_path, monkeypatch):
 
 @pytest.mark.full
 def test_run_says_what_failed_and_exits_with_1(tmp_path, monkeypatch):
-    monkeypatch.setattr("tcprobe.run.process.COMMAND", (*EMULATED, "fault", "mma.m8n8k16.row.col.s32.u8.s8.s32"))
+    monkeypatch.setattr("tcprobe.run.backend.COMMAND", (*EMULATED, "fault", "mma.m8n8k16.row.col.s32.u8.s8.s32"))
     text = tcprobe("run", "mma.m8n8k16.*", "--results", tmp_path, code=1).stdout
     assert "measured    3  (3 mma)" in text
     assert "failed: mma.m8n8k16.row.col.s32.u8.s8.s32: CUDA_ERROR_ILLEGAL_ADDRESS" in text
@@ -272,7 +272,7 @@ HANGS = "mma.m8n8k16.row.col.s32.u8.s8.s32"  # comes after the fragments, so tha
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_ctrl_c_keeps_what_was_measured(tmp_path):
     code = (
-        f"from tcprobe.run import process; process.COMMAND = {(*EMULATED, 'hang', HANGS)!r}\n"
+        f"from tcprobe.run import backend; backend.COMMAND = {(*EMULATED, 'hang', HANGS)!r}\n"
         f"from tcprobe.cli import main; main(['run', 'mma.m8n8k16.*', 'wmma.m*', '--results', {str(tmp_path)!r}])"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

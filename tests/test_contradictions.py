@@ -13,8 +13,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.references import ptx_isa
 from tcprobe.run.backend import Device
-from tcprobe.run.campaign import ArchReading, Report, _derive_moves
-from tcprobe.run.drafts import Drafts
+from tcprobe.run.campaign import ArchReading, Drafts, Report, _derive_moves
 from tcprobe.store.results import Results, published
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="makes shell scripts")]

@@ -21,16 +21,15 @@ from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, arch
 from tcprobe.isa.peaks import peak
-from tcprobe.pages import costs
+from tcprobe.pages import numbers
 from tcprobe.probes import cost_warpgroups, dialogues
-from tcprobe.probes.cost_multiplies import BOX, FMA, Chained
+from tcprobe.probes.cost_multiplies import BOX, FMA, ChainLoop
 from tcprobe.probes.cost_warpgroups import COPIES, warpgroup_loops
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT, Seen, prove
 from tcprobe.references.cost import rows, rows_about
-from tcprobe.run.conclude import conclude
-from tcprobe.sass.cubin import assemble
-from tcprobe.sass.loops import timed_code
+from tcprobe.run.runner import conclude
+from tcprobe.sass.cubin import assemble, timed_code
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.folders import layers
@@ -347,7 +346,9 @@ def test_commands_answer_from_a_folder():
     assert answered("cost", "HMMA.16816.F32").count(" on sm_90: ") == 2
     assert "emulated" in answered("cost", "--table")
     assert "agrees" in answered("compare", "--cost")
-    assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(costs.page(Results(SIMULATED)))
+    assert "| `mma.m16n8k16.row.col.f32.f16.f16.f32` | 24, 24, 24 |" in "\n".join(
+        numbers.costs_page(Results(SIMULATED))
+    )
 
 
 @pytest.mark.full
@@ -395,7 +396,7 @@ LINK = ("mma.m16n8k8.row.col.f32.f16.f16.f32", "mma.sp.m16n8k32.row.col.s32.s8.s
 
 def _stated_cycles(id_, chains):
     """What the code states of a link: cycles of each of its instructions and NOPs, in the loop's middle."""
-    kernel = Chained(inventory.instructions()[id_], chains=chains).loop().kernel()
+    kernel = ChainLoop(inventory.instructions()[id_], chains=chains).loop().kernel()
     codes, refused = assemble(machine_code.TOOLS, [kernel], arch("sm_90"))
     assert not refused
     code = codes[kernel.name]

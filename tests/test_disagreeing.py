@@ -16,9 +16,10 @@ from tcprobe.ask.undocumented import beyond
 from tcprobe.errors import NoMajorityError
 from tcprobe.isa import inventory, names
 from tcprobe.isa.shared_memory import access
-from tcprobe.store import findings, kinds, tensor_maps
+from tcprobe.store import findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.folders import layers
+from tcprobe.store.kinds import tensor_maps
 from tcprobe.store.results import Results, published
 
 MMA = "mma.m16n8k16.row.col.f32.f16.f16.f32"

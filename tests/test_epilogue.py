@@ -16,7 +16,7 @@ from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.references import cute_tensor_memory
-from tcprobe.sass.ptxas import Ptxas
+from tcprobe.sass.toolchain import Ptxas
 from tcprobe.store.cell import load
 
 PAGE = Path(__file__).parent.parent / "docs" / "tensor_memory.md"

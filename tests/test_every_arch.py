@@ -11,7 +11,7 @@ from tcprobe.isa.arch import ARCHS, BY_NAME, is_target, runs
 from tcprobe.isa.peaks import PEAKS, peak
 from tcprobe.isa.sparsity import emulated
 from tcprobe.kernel.gemm import GemmOptions, gemm
-from tcprobe.kernel.request import MULTIPLIES
+from tcprobe.kernel.mma_sync import MULTIPLIES
 from tcprobe.sass import lowering
 from tcprobe.store.choose import default
 

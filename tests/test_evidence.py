@@ -18,12 +18,12 @@ from tcprobe.layout.table import slot_table
 from tcprobe.probes import multiply
 from tcprobe.probes.slots import decode, encode
 from tcprobe.references import ptx_isa
-from tcprobe.sass import derive, evidence, product_run, same_opcode, tensor
+from tcprobe.sass import derive, evidence, tensor, tensor_product
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.evidence import ContradictedError
-from tcprobe.store import encodings
 from tcprobe.store.choose import alone
+from tcprobe.store.kinds import encodings
 from tcprobe.store.results import Results, published
 
 # forms that ptxas is asked for on every arch from their least on
@@ -79,7 +79,7 @@ def exchanged(table, first, second):
 @pytest.mark.sampled(5)
 def test_the_trials_pin_every_slot(i):
     """Whichever two slots of an operand are exchanged, D is another: proven for all pairs of slots of all forms."""
-    tables, numbers = stated(i), product_run.trials(i).numbers
+    tables, numbers = stated(i), tensor_product.trials(i).numbers
     a, b, c, d = (structure.holder(tables[f.operand], (f.products, f.rows, f.cols)) for f in i.fragments)
     left, right, added = (numbers[o][:, h] for o, h in (("a", a), ("b", b), ("c", c)))
     if i.bit_op == "xor":  # popc(a ^ b) = a + b - 2ab = (1 - x y) / 2 with x, y of +1 and -1
@@ -96,7 +96,7 @@ def test_the_trials_pin_every_slot(i):
                 changed = (apart & meet).any(axis=0)
                 assert (changed.sum(axis=1) == k - 1).all()
     assert distinct(added)
-    assert distinct(product_run.predicted_d(i, numbers, tables)[:, d])
+    assert distinct(tensor_product.predicted_d(i, numbers, tables)[:, d])
 
 
 def distinct(numbers):
@@ -110,14 +110,14 @@ def distinct(numbers):
 @pytest.mark.sampled(3)
 def test_the_code_gives_the_product_and_with_two_slots_exchanged_it_does_not(id_, name):
     i, code, rng = inventory.instructions()[id_], code_of(id_, name), random.Random(0)
-    given, tables = product_run.trials(i), stated(i, name)
-    made = product_run.run(code, i, given.images, layouts(name))
+    given, tables = tensor_product.trials(i), stated(i, name)
+    made = tensor_product.run_multiply(code, i, given.images, layouts(name))
     d = i.fragment("d")
-    assert product_run.misfit(d, made, product_run.predicted_d(i, given.numbers, tables)) is None
+    assert tensor_product.misfit(d, made, tensor_product.predicted_d(i, given.numbers, tables)) is None
     for f in i.fragments:
         for _ in range(12):
             spoilt = tables | {f.operand: exchanged(tables[f.operand], *rng.sample(range(f.slots), 2))}
-            words = product_run.misfit(d, made, product_run.predicted_d(i, given.numbers, spoilt))
+            words = tensor_product.misfit(d, made, tensor_product.predicted_d(i, given.numbers, spoilt))
             assert words.startswith("D lane "), (f.id, words)
 
 
@@ -143,7 +143,9 @@ def structure_output(i, code, launch, known):
     places = dict(zip((*(f.operand for f in multiply.hot_and_coded(i)), "c"), (x, y, z), strict=True))
     blocks = {o: launch.inputs["abc".index(o)][place[order]] for o, place in places.items()}
     made = [
-        product_run.run(code, i, {o: np.ascontiguousarray(b[j : j + 500]) for o, b in blocks.items()}, known)
+        tensor_product.run_multiply(
+            code, i, {o: np.ascontiguousarray(b[j : j + 500]) for o, b in blocks.items()}, known
+        )
         for j in range(0, len(x), 500)
     ]
     d = i.fragment("d")
@@ -219,7 +221,7 @@ def test_a_contradiction_is_reported_withheld_and_takes_the_place_of_what_was_sa
 def encoded(name):
     return {
         o: derive.Encoded(tuple(d["bits"]), tuple(d["forms"]))
-        for o, d in encodings.read(published(), name)["opcodes"].items()
+        for o, d in encodings.read_document(published(), name)["opcodes"].items()
     }
 
 
@@ -244,23 +246,23 @@ def pending(id_, name, opcode):
 def test_what_another_arch_knows_counts_where_the_encoding_is_the_same(monkeypatch):
     id_, name, opcode = "mma.m16n8k8.row.col.f32.f16.f16.f32", "sm_80", "HMMA.1688.F32"
     form, row, layers = pending(id_, name, opcode), arch("sm_80"), alone(published())
-    (found,) = same_opcode.conclude([form], row, {}, encoded(name), layers)
+    (found,) = evidence.conclude_by_encoding([form], row, {}, encoded(name), layers)
     assert found.contents["tables"] == published().measurement("sm_90", "live", id_).tables
     assert found.contents["numbering"] == "PTX ISA; HMMA.1688.F32 as measured live on sm_90, encoded alike"
     other = encoded(name) | {opcode: derive.Encoded(("1",), ())}
-    (found,) = same_opcode.conclude([form], row, {}, other, layers)
+    (found,) = evidence.conclude_by_encoding([form], row, {}, other, layers)
     assert (found.contents, found.contradicted) == (None, False)
     assert found.words == f"no layout is known of a tensor-core opcode: {opcode}"
 
-    before = same_opcode._anchored_layouts
+    before = evidence._anchored_layouts
 
     def spoilt(layers, arch_name, wanted):
         for bits, layout in before(layers, arch_name, wanted):
             tables = dict(layout.tables) | {"a": exchanged(layout.tables["a"], 0, 9)}
             yield bits, layout._replace(tables=tables) if arch_name == "sm_75" else layout
 
-    monkeypatch.setattr(same_opcode, "_anchored_layouts", spoilt)
-    (found,) = same_opcode.conclude([form], row, {}, encoded(name), layers)
+    monkeypatch.setattr(evidence, "_anchored_layouts", spoilt)
+    (found,) = evidence.conclude_by_encoding([form], row, {}, encoded(name), layers)
     assert (found.contents, found.contradicted) == (None, True)
     assert found.words.startswith(
         "one encoding, two layouts: as measured live on sm_90, encoded alike, and as anchored"
@@ -270,7 +272,7 @@ def test_what_another_arch_knows_counts_where_the_encoding_is_the_same(monkeypat
 @needs_tools
 def test_emulated_code_takes_opcodes_of_other_archs():
     id_, name = "mma.m16n8k16.row.col.f16.e4m3.e4m3.f16", "sm_100"
-    (found,) = same_opcode.conclude(
+    (found,) = evidence.conclude_by_encoding(
         [pending(id_, name, "")], arch(name), layouts(name), encoded(name), alone(published())
     )
     i = inventory.instructions()[id_]

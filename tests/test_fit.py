@@ -12,11 +12,9 @@ from sampling import examples
 from tcprobe.errors import UsageError, VariableError
 from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit
 from tcprobe.fit.formula import Formula, Products, Term
-from tcprobe.fit.inverse import inverse
-from tcprobe.fit.linear import Layout, fit_layout
+from tcprobe.fit.linear import Layout, fit_layout, inverse
 from tcprobe.layout import gf2
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Axis, Space, Table, slot_table
 from tcprobe.references.claim import tabulate
 
 

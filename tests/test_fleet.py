@@ -14,11 +14,9 @@ from test_merge import MMA, WMMA, measured, tree
 from tcprobe import __version__
 from tcprobe.cli import main
 from tcprobe.errors import DataError, EnvironmentUnfitError
-from tcprobe.run import fleet_worker, merge, report
+from tcprobe.run import merge
 from tcprobe.run.campaign import Request
-from tcprobe.run.fleet import Fleet, LostMachineError
-from tcprobe.run.fleet_jobs import decode
-from tcprobe.run.fleet_worker import RunAnswer, offer, single_run
+from tcprobe.run.fleet import Fleet, LostMachineError, RunAnswer, decode, offer, single_run
 from tcprobe.store import documents
 from tcprobe.store.results import Results, published
 
@@ -60,7 +58,7 @@ class Broken(Machine):
 
 
 def answer(folder, *found):
-    report.write(folder / "r", found)
+    merge.write_report(folder / "r", found)
     return json.dumps({"report": (folder / "r").read_text(), "code": 0, "words": ""})
 
 
@@ -107,7 +105,7 @@ def fleet(tmp_path, request=None, patience=0.0, **machines):
 def single(tmp_path, *found):
     """The tree of single runs' reports, merged."""
     for number, one in enumerate(sorted(found, key=lambda f: f.provenance["device"])):
-        report.write(tmp_path / f"single{number}", [one])
+        merge.write_report(tmp_path / f"single{number}", [one])
         merge.merge([tmp_path / f"single{number}"], Results(tmp_path / "single"))
     return tree(tmp_path / "single")
 
@@ -131,7 +129,7 @@ def test_what_is_known_is_no_mistake(tmp_path):
 def opened(path, text):
     """The findings of a report."""
     path.write_text(text)
-    with report.open_report(path) as source:
+    with merge.open_report(path) as source:
         return merge.own(source)
 
 
@@ -155,7 +153,7 @@ def test_what_the_folder_has_of_the_very_gpu_goes_along(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="starts processes as POSIX does")
 def test_a_machine_continues_what_goes_along(tmp_path, monkeypatch):
     """What it is given comes back as it was, also what nobody asks for now; what is missing is measured."""
-    monkeypatch.setattr(fleet_worker, "PROGRAM", (sys.executable, str(HERE / "fleet_gpu.py"), "program", "sm_80"))
+    monkeypatch.setattr("tcprobe.run.fleet.PROGRAM", (sys.executable, str(HERE / "fleet_gpu.py"), "program", "sm_80"))
 
     def run(*patterns, before=""):
         words = ["--method", "live", "--", *patterns]
@@ -165,7 +163,7 @@ def test_a_machine_continues_what_goes_along(tmp_path, monkeypatch):
 
     first = run("wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.b.row.f16")
     earlier = {name: replace(one, provenance=one.provenance | {"tcprobe": "0.0.1"}) for name, one in first.items()}
-    both = run("wmma.m16n16k16.a.*.f16", before=report.text(list(earlier.values())))
+    both = run("wmma.m16n16k16.a.*.f16", before=merge.report_text(list(earlier.values())))
     assert set(both) == {*first, "wmma.m16n16k16.a.col.f16"}
     assert {name: both[name] for name in first} == earlier
     assert both["wmma.m16n16k16.a.col.f16"].provenance["tcprobe"] == __version__
@@ -211,7 +209,7 @@ def edited(folder):
     name = next(name for name in body["files"] if "live" in name)
     body["files"][name]["numbering"] = "mine"
     plain = {key: value for key, value in body.items() if key not in ("kind", "schema", "sha256")}
-    return json.dumps({"report": documents.seal(report.KIND, plain), "code": 0, "words": ""})
+    return json.dumps({"report": documents.seal(merge.KIND, plain), "code": 0, "words": ""})
 
 
 LIES = {

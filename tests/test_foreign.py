@@ -180,8 +180,8 @@ LIMITED = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_AS, (600 << 20, 600 << 20))
 resource.setrlimit(resource.RLIMIT_CPU, (20, 20))
-from tcprobe.system import memory
-memory.prepare()
+from tcprobe.system import interrupts
+interrupts.reserve_numpy_room()
 from tcprobe.cli import main
 for command in json.loads(sys.argv[1]):
     code = None

@@ -16,11 +16,11 @@ from tcprobe.isa.target import Target
 from tcprobe.probes.experiment import Dialogue, kernels
 from tcprobe.probes.ptx import Kernel, Launch, entry
 from tcprobe.probes.wmma import MemoryExperiment, memory_table
-from tcprobe.run import runner, selection
+from tcprobe.run import campaign, runner
+from tcprobe.run.backend import Worker
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.machine_code import Sass
 from tcprobe.run.machine_code import run as read_code
-from tcprobe.run.process import Worker
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.store.results import Results, published
@@ -69,7 +69,7 @@ def random_kernel(name):
 
 def tables(patterns=()):
     """The experiments that conclude tables."""
-    return [one for one in selection.select(patterns) if not isinstance(one, Dialogue)]
+    return [one for one in campaign.select(patterns) if not isinstance(one, Dialogue)]
 
 
 def run(root, worker=Worker(), patterns=()):  # noqa: B008

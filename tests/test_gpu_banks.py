@@ -6,8 +6,8 @@ from tcprobe.ask.bank_rules import rules_for
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.run import runner
-from tcprobe.run.process import Worker
-from tcprobe.run.selection import select
+from tcprobe.run.backend import Worker
+from tcprobe.run.campaign import select
 from tcprobe.store.results import Results
 
 pytestmark = pytest.mark.gpu

@@ -20,9 +20,9 @@ from tcprobe.probes.moves import FAMILIES, SIZE, in_registers, kernel
 from tcprobe.probes.ptx import Launch, thread_bytes
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.run import runner
+from tcprobe.run.backend import Worker
+from tcprobe.run.campaign import select
 from tcprobe.run.gpu import Gpu
-from tcprobe.run.process import Worker
-from tcprobe.run.selection import select
 from tcprobe.sass import toolchain
 from tcprobe.sass.moves import derive_moves
 from tcprobe.store.measurement import Measurement

@@ -4,16 +4,15 @@ import numeric_core as core
 import numpy as np
 import pytest
 
-from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.header import Entry, header
 from tcprobe.arithmetic.model import dot
-from tcprobe.arithmetic.parameters import Arithmetic
+from tcprobe.arithmetic.parameters import Arithmetic, types_of
 from tcprobe.isa import names
 from tcprobe.probes import dialogues
 from tcprobe.probes.numerics import Images, MultiplySize, _run, _tabled_form, floats
 from tcprobe.run.gpu import Gpu
-from tcprobe.run.worker import Desk
+from tcprobe.run.worker import WorkerBench
 
 pytestmark = pytest.mark.gpu
 FLOATS = [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic)]
@@ -24,7 +23,7 @@ def gpu():
     backend = Gpu()
     devices = backend.devices()
     backend.open(0)
-    return backend, Desk(backend, devices[0], None)
+    return backend, WorkerBench(backend, devices[0], None)
 
 
 @pytest.mark.parametrize("id_", [core.MMA, core.MMA_BF16, core.MMA_FP8, core.TF32, core.F64])
@@ -47,11 +46,11 @@ def test_the_header_gives_the_same_bits_on_the_device(gpu, id_):
     backend, _ = gpu
     row, rule = names.resolve(id_).instruction, core.RULES[id_]
     k, images = rule.products, 112
-    made = floats(types(row), MultiplySize(1, 8, 8, k), images, seed=5)
+    made = floats(types_of(row), MultiplySize(1, 8, 8, k), images, seed=5)
     a, b = (np.broadcast_to(x, (images, 1, 8, 8, k)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
-    expected = dot(types(row), rule, (a, b, made.c)).reshape(-1).astype(np.uint64)
+    expected = dot(types_of(row), rule, (a, b, made.c)).reshape(-1).astype(np.uint64)
     text = (
-        header([Entry("form", id_, types(row), rule)])
+        header([Entry("form", id_, types_of(row), rule)])
         + """
 extern "C" __global__ void run(const unsigned long long* a, const unsigned long long* b, const unsigned long long* c,
                                unsigned long long* d) {
@@ -74,11 +73,11 @@ def test_a_gemm_of_many_multiplies(gpu):
     row, rng = names.resolve(core.MMA_BF16).instruction, np.random.default_rng(9)
     form = _tabled_form(row, bench)
     assert backend.load([form.kernel]) == {}
-    a, b = (floats(types(row), MultiplySize(1, 16, 8, 64), 3, seed=9)[n][1, 0] for n in (0, 1))
+    a, b = (floats(types_of(row), MultiplySize(1, 16, 8, 64), 3, seed=9)[n][1, 0] for n in (0, 1))
     c = rng.normal(size=(16, 8)).astype(np.float32).view(np.uint32)
     d = c
     for at in range(0, 64, 16):
         part = slice(at, at + 16)
         d = _run(bench, form, Images(a[None, None, :, part], b[None, None, :, part], d[None, None]))[0, 0]
     if bench.device.name == "sm_90":
-        assert (gemm(types(row), core.RULES[core.MMA_BF16], (a, b.T.copy(), c)) == d).all()
+        assert (gemm(types_of(row), core.RULES[core.MMA_BF16], (a, b.T.copy(), c)) == d).all()

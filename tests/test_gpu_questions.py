@@ -17,7 +17,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.names import resolve, select
-from tcprobe.run import multiplicands, verify, verify_case, verify_source
+from tcprobe.run import multiplicands, verify
 from tcprobe.run.gpu import Gpu
 from tcprobe.store.cell import for_emit, load, operands
 from tcprobe.store.results import published
@@ -55,7 +55,7 @@ def test_worked_examples_are_reproduced(gpu, example):
     tables = operands(instruction, row.name, RESULTS)
     a, b = (np.repeat(np.array(example[o])[None], instruction.products, axis=0) for o in "ab")
     c = np.zeros((instruction.products, instruction.shape.m, instruction.shape.n), np.int64)
-    (case,) = verify_case.cases(instruction, tables)
+    (case,) = verify.cases(instruction, tables)
     verify.compile_cases(device, [case])
     found = verify.check(device, case, multiplicands.Multiplicands(a, b, c))
     assert found.exact, found.first
@@ -225,7 +225,7 @@ def program(found, from_, to):
         count=count,
     )
     tables = {cell.fragment.id: cell for cell in (from_, to)}
-    return "\n".join([emit.emit("cuda", list(tables.values())), verify_source.HELPERS, found.code, kernel])
+    return "\n".join([emit.emit("cuda", list(tables.values())), verify.HELPERS, found.code, kernel])
 
 
 def test_every_cast_is_tried():

@@ -8,16 +8,15 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.sparsity import sparsity
-from tcprobe.layout.predicted import columns
-from tcprobe.layout.structure import elements
+from tcprobe.layout.structure import columns, elements
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.sparse import product_kernel
-from tcprobe.probes.sparse_decode import fields, random_metadata
+from tcprobe.probes.sparse_decode import index_table, random_metadata
 from tcprobe.run import runner
+from tcprobe.run.backend import Worker
+from tcprobe.run.campaign import select
 from tcprobe.run.gpu import Gpu
-from tcprobe.run.process import Worker
-from tcprobe.run.selection import select
 from tcprobe.run.verify import verify
 from tcprobe.store.cell import operands
 from tcprobe.store.results import Results, published
@@ -115,7 +114,8 @@ def test_random_products_are_those_that_the_tables_predict(whole, seed):
         a, b, c = (matrix(row.fragment(o), tables[o], n) for o, n in zip("abc", numbers, strict=True))
         index = np.zeros((IMAGES, e.rows, e.cols), np.int64)
         cells = np.array([(s, *cell) for s, cell in enumerate(tables["e"].selection(selector).cells) if cell])
-        index[:, cells[:, 1], cells[:, 2]] = fields(rule, metadata)[:, cells[:, 0]]
+        fields = index_table(rule)[unpack(metadata, 4)].reshape(len(metadata), -1)
+        index[:, cells[:, 1], cells[:, 2]] = fields[:, cells[:, 0]]
         stored = np.arange(e.cols)
         k = columns(rule, stored, index[:, :, stored - stored % e.span])
         dense = np.zeros((IMAGES, row.shape.m, row.shape.k), np.int64)

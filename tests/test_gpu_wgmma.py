@@ -7,10 +7,10 @@ from tcprobe.isa import inventory
 from tcprobe.probes import descriptors
 from tcprobe.probes.descriptors import DescriptorExperiment, ProductExperiment
 from tcprobe.run import runner, verify
+from tcprobe.run.backend import Worker
+from tcprobe.run.campaign import select
 from tcprobe.run.gpu import Gpu
-from tcprobe.run.process import Worker
-from tcprobe.run.selection import select
-from tcprobe.run.verify_case import verifiable
+from tcprobe.run.verify import verifiable
 from tcprobe.store.cell import operands
 from tcprobe.store.results import Results, published
 

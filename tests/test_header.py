@@ -12,7 +12,7 @@ import pytest
 
 from tcprobe import emit
 from tcprobe.code.names import identifier
-from tcprobe.fit.inverse import inverse
+from tcprobe.fit.linear import inverse
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.names import resolve, select

@@ -1,5 +1,8 @@
 """Rows: complete, consistent, and impossible to build when they contradict themselves."""
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,9 +12,10 @@ from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.multiply import MultiplyRow
 from tcprobe.isa.names import resolve, select, select_instructions
 from tcprobe.isa.operand import WHOLE, Place, Role
+from tcprobe.isa.rows import mma
+from tcprobe.isa.rows.mma import MultiplyRow
 from tcprobe.isa.target import Target
 
 ROWS = list(inventory.instructions().values())
@@ -19,15 +23,15 @@ MULTIPLIES = [row for row in ROWS if row.multiplies_registers]
 MOVES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
-def test_counts_of_ptx_isa_9_1():
+def test_no_form_of_ptx_isa_9_1_is_lost():
+    """Forms are added, and never fewer; each has an id of its own, and but for K = 96 a name of its own."""
     families = [row.family for row in ROWS]
-    assert families.count("wmma") == 96
-    assert families.count("mma") == 128
-    assert {f: families.count(f) for f in MOVES} == {"ldmatrix": 21, "stmatrix": 9, "movmatrix": 1}
+    counts = {"wmma": 96, "mma": 128, "ldmatrix": 21, "stmatrix": 9, "movmatrix": 1, "mma.sp": 110, "tcgen05": 56}
+    counts |= {"mma.block_scale": 29, "mma.sp.block_scale": 29, "wgmma": 474, "wgmma.sp": 456}
+    assert {family: families.count(family) for family in counts if families.count(family) < counts[family]} == {}
     wmma = [f for f in inventory.fragments().values() if f.family == "wmma"]
-    assert {op: sum(f.operand == op for f in wmma) for op in "abcd"} == {"a": 31, "b": 31, "c": 13, "d": 13}
-    new = {"mma.sp": 110, "mma.block_scale": 29, "mma.sp.block_scale": 29, "tcgen05": 56}
-    assert {f: families.count(f) for f in new} == new
+    of = {op: sum(f.operand == op for f in wmma) for op in "abcd"}
+    assert (of["a"], of["c"]) == (of["b"], of["d"]) >= (31, 13)
     assert len({row.id for row in ROWS}) == len(ROWS)
     shared = {
         name: ids for name in {row.name for row in ROWS} if len(ids := [row.id for row in ROWS if row.name == name]) > 1
@@ -38,6 +42,71 @@ def test_counts_of_ptx_isa_9_1():
         ]
         for kind in ("mxf4", "mxf4nvf4")
     }
+
+
+TEXT = Path(mma.__file__).with_suffix(".csv").read_text()
+LINES = len(TEXT.splitlines())
+NEW = "mma,m16n8k64,row.col,f16.f16,f32.f32,,,,1,,sm_90:7.8,nowhere"
+
+
+def with_text(monkeypatch, tmp_path, text):
+    """The forms by name where mma.csv holds another text."""
+    (tmp_path / "mma.csv").write_text(text)
+    monkeypatch.setattr(mma, "__file__", str(tmp_path / "mma.py"))
+    return dict(mma.forms())
+
+
+def test_a_form_is_a_line(monkeypatch, tmp_path):
+    line = "mma,m16n8k64,row.col,f16.f16,f16.f16 f32.f32,,,,1,,sm_90:7.8|stated:8.0,nowhere"
+    made = with_text(monkeypatch, tmp_path, f"{TEXT}{line}\n")
+    new = [made[name]() for name in list(made)[-2:]]
+    assert [row.name for row in new] == [f"mma.sync.aligned.m16n8k64.row.col.{t}.f16.f16.{t}" for t in ("f16", "f32")]
+    assert [(o.name, o.rows, o.cols, o.registers) for o in new[1].operands] == [
+        ("d", 16, 8, 4),
+        ("a", 16, 64, 16),
+        ("b", 64, 8, 8),
+        ("c", 16, 8, 4),
+    ]
+    assert (new[0].target.options, new[0].target.stated) == ((("sm_90", "7.8"),), "8.0")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "words"),
+    [
+        ("form", "mna", "'mna' is not one of 'mma', 'mma.sp', 'mma.sp::ordered_metadata'"),
+        ("shape", "16x8x16", "'16x8x16' is not a shape such as m16n8k16 or m8n8"),
+        ("layouts", "row", "'row' is not pairs such as f16.f16"),
+        ("layouts", "row.left", "'row.left' is not one of 'row', 'col'"),
+        ("ab", "f16|f17.f16", "'f16|f17.f16': unknown element type 'f17'; known: f64"),
+        ("kind", "f8", "'f8' is not one of 'f8f6f4', 'mxf8f6f4'"),
+        ("scale", "3X.ue8m0", "'3X.ue8m0' is not a number of scales and their type, such as 2X.ue8m0"),
+        ("bit_op", "or", "'or' is not one of 'xor', 'and'"),
+        ("products", "one", "'one' is not a whole number"),
+        ("target", "sm_81:7.0", "'sm_81:7.0': 'sm_81' is not a PTX target"),
+        ("target", "sm_90:7.0", "'sm_90:7.0': PTX 7.0 does not know sm_90, which came with PTX 7.8"),
+        ("target", "sm_90", "'sm_90': expected targets with PTX versions, such as sm_120a:8.7|sm_120f:8.8"),
+    ],
+)
+def test_a_wrong_cell_is_named_with_its_file_line_and_column(monkeypatch, tmp_path, column, cell, words):
+    cells = dict(zip(mma.MmaRow._fields, NEW.split(","), strict=True)) | {column: cell}
+    with pytest.raises(RowError) as raised:
+        with_text(monkeypatch, tmp_path, TEXT + ",".join(cells.values()) + "\n")
+    assert f"mma.csv, line {LINES + 1}, column {column}: {words}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("form,shape\n", "line 1: the columns are form,shape,layouts,ab,dc,"),
+        ("", "line 1: the columns are form,"),
+        (f"{TEXT}mma,m16n8k16\n", f"line {LINES + 1}: 2 cells; the columns are form,"),
+        (f"{TEXT}{TEXT.splitlines()[3]}\n", f"line {LINES + 1}: 'mma,m16n8k16,row.col,f16.f16,"),
+        (f'{TEXT}"mma\n', f"line {LINES + 1}: unexpected end of data."),
+    ],
+)
+def test_a_table_of_another_form_is_refused(monkeypatch, tmp_path, text, words):
+    with pytest.raises(RowError, match=re.escape(f"mma.csv, {words}")):
+        with_text(monkeypatch, tmp_path, text)
 
 
 def test_every_fragment_holds_its_matrix_a_whole_number_of_times():
@@ -240,7 +309,7 @@ def test_why_not():
 def test_select():
     ids = {f.id for row in ROWS for f in row.fragments}
     assert len(select()) == len(inventory.fragments()) == len(ids)
-    assert len(select(family="mma")) == 4 * 128
+    assert len(select(family="mma")) == 4 * len(inventory.of_family("mma"))
     assert {f for row in ROWS for f in [row.family]} == set(inventory.families())
     with pytest.raises(UsageError, match="no family is called 'mna'; known: wmma, mma"):
         select(family="mna")

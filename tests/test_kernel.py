@@ -18,7 +18,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.native import is_native
 from tcprobe.kernel.explain import explain
 from tcprobe.kernel.gemm import GemmOptions, gemm
-from tcprobe.kernel.request import MULTIPLIES
+from tcprobe.kernel.mma_sync import MULTIPLIES
 from tcprobe.store.results import published
 
 NUMBERS = [device.number for device in ARCHS]

@@ -15,10 +15,9 @@ from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.probes import dialogues
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.run import runner
-from tcprobe.run.origin import provenance
-from tcprobe.run.process import Worker
-from tcprobe.run.selection import select
-from tcprobe.store import earlier as earlier_documents
+from tcprobe.run.backend import Worker
+from tcprobe.run.campaign import select
+from tcprobe.run.runner import provenance
 from tcprobe.store import findings, kinds
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.results import Results, published
@@ -210,7 +209,7 @@ def of_tensor_maps(bodies):
 PARTS = {"undocumented": of_undocumented, "descriptors": of_descriptors}
 
 
-@pytest.mark.parametrize("kind", sorted(earlier_documents.DOCUMENTS))
+@pytest.mark.parametrize("kind", sorted(findings.EARLIER))
 def test_an_earlier_document_is_split_at_the_first_write_and_says_the_same(kind, tmp_path):
     path, before = earlier(tmp_path, kind)
     findings.write(Results(tmp_path), before[-1])
@@ -266,7 +265,7 @@ def test_a_document_that_cannot_be_trusted_stops_no_run(tmp_path):
 @pytest.fixture
 def tcprobe(monkeypatch, tmp_path):
     worker = (sys.executable, str(HERE / "emulated_worker.py"), "fine", "", "", "Clock")
-    monkeypatch.setattr("tcprobe.run.process.COMMAND", worker)
+    monkeypatch.setattr("tcprobe.run.backend.COMMAND", worker)
 
     def call(*arguments, code=0):
         done = CliRunner().invoke(main, ["run", *arguments, "--results", str(tmp_path)])

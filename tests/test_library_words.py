@@ -18,7 +18,6 @@ APART = {
     "layout/printout.py",
     "probes/numerics.py",
     "sass/cubin.py",
-    "sass/ptxas.py",
     "sass/toolchain.py",
     "store/documents.py",
     "store/results.py",

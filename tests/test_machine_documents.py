@@ -8,7 +8,8 @@ from crafted import MULTIPLY, rewrite
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError, NewerSchemaError
-from tcprobe.store import acceptance, encodings
+from tcprobe.store import acceptance
+from tcprobe.store.kinds import encodings
 from tcprobe.store.results import Results, published
 
 needs_tools = pytest.mark.skipif(machine_code.TOOLS is None, reason=machine_code.REASON)
@@ -203,31 +204,31 @@ def test_damaged_encodings_are_named_by_readers_and_healed_by_writers(tmp_path, 
     ours = encodings.path_of(results, "sm_90")
     ours.parent.mkdir()
     ours.write_bytes(theirs.read_bytes())
-    assert encodings.read(results, "sm_90") == encodings.read(published(), "sm_90")
+    assert encodings.read_document(results, "sm_90") == encodings.read_document(published(), "sm_90")
     rewrite(ours, change)
     with pytest.raises(DataError, match=r"encodings\.json"):
-        encodings.read(results, "sm_90")
-    (complaint,) = encodings.write(results, "sm_90", "d", {"DMMA.884": (("23f",), ())})
+        encodings.read_document(results, "sm_90")
+    (complaint,) = encodings.write_document(results, "sm_90", "d", {"DMMA.884": (("23f",), ())})
     assert "encodings.json" in complaint
-    assert list(encodings.read(results, "sm_90")["opcodes"]) == ["DMMA.884"]
+    assert list(encodings.read_document(results, "sm_90")["opcodes"]) == ["DMMA.884"]
 
 
 def test_encodings_of_other_opcodes_by_the_same_compiler_stay(tmp_path):
     results, form = Results(tmp_path), "mma.m8n8k4.row.col.f64.f64.f64.f64"
-    assert encodings.write(results, "sm_90", "d", {"DMMA.884": (("23f",), (form,))}) == []
-    encodings.write(results, "sm_90", "d", {"HMMA.1": (("1",), ()), "DMMA.884": (("23f",), ())})
-    assert encodings.read(results, "sm_90")["opcodes"] == {
+    assert encodings.write_document(results, "sm_90", "d", {"DMMA.884": (("23f",), (form,))}) == []
+    encodings.write_document(results, "sm_90", "d", {"HMMA.1": (("1",), ()), "DMMA.884": (("23f",), ())})
+    assert encodings.read_document(results, "sm_90")["opcodes"] == {
         "DMMA.884": {"bits": ["23f"], "forms": [form]},
         "HMMA.1": {"bits": ["1"], "forms": []},
     }
-    encodings.write(results, "sm_90", "d", {"DMMA.884": (("23e",), ())})
-    assert encodings.read(results, "sm_90")["opcodes"]["DMMA.884"] == {"bits": ["23e"], "forms": []}
-    encodings.write(results, "sm_90", "another", {"HMMA.2": (("2",), ())})
-    assert list(encodings.read(results, "sm_90")["opcodes"]) == ["HMMA.2"]
+    encodings.write_document(results, "sm_90", "d", {"DMMA.884": (("23e",), ())})
+    assert encodings.read_document(results, "sm_90")["opcodes"]["DMMA.884"] == {"bits": ["23e"], "forms": []}
+    encodings.write_document(results, "sm_90", "another", {"HMMA.2": (("2",), ())})
+    assert list(encodings.read_document(results, "sm_90")["opcodes"]) == ["HMMA.2"]
     path = encodings.path_of(results, "sm_90")
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 2'))
     with pytest.raises(NewerSchemaError):
-        encodings.write(results, "sm_90", "d", {})
+        encodings.write_document(results, "sm_90", "d", {})
 
 
 def test_routines_of_a_lowering_are_names(root):

@@ -15,7 +15,7 @@ from sampling import examples
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
-from tcprobe.layout.predicted import predict_hash
+from tcprobe.layout.structure import predict_hash
 from tcprobe.run.merge import merge
 from tcprobe.store import consistency, findings, kinds
 from tcprobe.store.cell import load

@@ -13,7 +13,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.layout.table import slot_table
 from tcprobe.references import ptx_isa
-from tcprobe.sass import move_trace, moves
+from tcprobe.sass import moves
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError, instruction
 from tcprobe.store.results import published
@@ -57,7 +57,7 @@ class Witnesses:
     def __init__(self, name):
         self.row, self.known = arch(name), known(name)
         self.loads = moves._loads(self.row)
-        kernels = {load: move_trace.load_kernel(load) for load in self.loads}
+        kernels = {load: moves.load_kernel(load) for load in self.loads}
         found, refused = assemble(TOOLS, list(kernels.values()), self.row)
         assert not refused
         self.codes = {load: found[kernel.name] for load, kernel in kernels.items()}
@@ -168,11 +168,11 @@ def outcome(witnesses, load, at, text):
 )
 def test_a_form_is_an_opcode_only_with_everything_in_order(before, after):
     form = inventory.instructions()["ldmatrix.m8n8.x4.shared.b16"]
-    kernel = move_trace.form_kernel(form)
+    kernel = moves.form_kernel(form)
     assert kernel.text.count(before) == 1 or not before
     text = kernel.text.replace(before, after) if before else kernel.text
     codes, _ = assemble(TOOLS, [dataclasses.replace(kernel, text=text)], arch("sm_80"))
-    assert move_trace.opcode_of(form, codes[kernel.name]) == (None if before else "LDSM.16.M88.4")
+    assert moves.single_opcode(form, codes[kernel.name]) == (None if before else "LDSM.16.M88.4")
 
 
 def test_halves_of_a_table():

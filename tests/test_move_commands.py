@@ -13,8 +13,8 @@ from tcprobe.isa.arch import WARP
 from tcprobe.probes import experiments
 from tcprobe.probes.moves import FAMILIES
 from tcprobe.run import runner
-from tcprobe.run.process import Worker
-from tcprobe.run.selection import select
+from tcprobe.run.backend import Worker
+from tcprobe.run.campaign import select
 from tcprobe.store.measurement import MEMORY, Measurement
 from tcprobe.store.results import Results
 
@@ -50,7 +50,7 @@ def root(tmp_path_factory):
     """The emulator's moves as `tcprobe run` saves them."""
     folder = tmp_path_factory.mktemp("moves")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tcprobe.run.process.COMMAND", (*EMULATED, "fine"))
+        patch.setattr("tcprobe.run.backend.COMMAND", (*EMULATED, "fine"))
         text = tcprobe("run", *(f"{family}.*" for family in FAMILIES), "--results", folder).stdout
     assert "measured   16  (9 ldmatrix, 1 movmatrix, 6 stmatrix)" in text
     assert "refused    15  (12 ldmatrix, 3 stmatrix)" in text

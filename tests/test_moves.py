@@ -20,8 +20,8 @@ from tcprobe.probes import experiments, moves
 from tcprobe.probes.experiment import OWN_RULE, Context
 from tcprobe.probes.moves import FAMILIES, MemoryMove, RegisterMove
 from tcprobe.references import Claim, cute, ptx_isa
-from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
+from tcprobe.run.runner import conclude
 from tcprobe.store.measurement import MEMORY, Measurement
 
 SEEDS = st.integers(0, 2**32)

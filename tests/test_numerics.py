@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tcprobe.arithmetic.bound import bound
-from tcprobe.arithmetic.forms import subject, together, types
-from tcprobe.arithmetic.gemm import gemm
+from tcprobe.arithmetic.gemm import error_bound, gemm
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import (
     AFTER,
@@ -23,6 +21,9 @@ from tcprobe.arithmetic.parameters import (
     ElementTypes,
     Subnormals,
     chained,
+    forms_alike,
+    subject,
+    types_of,
 )
 from tcprobe.errors import DataError, ProbeError, UsageError
 from tcprobe.isa import names
@@ -30,7 +31,7 @@ from tcprobe.probes.numerics import MultiplySize, floats
 from tcprobe.probes.numerics_directed import parameters
 from tcprobe.probes.numerics_dots import Directed
 from tcprobe.probes.numerics_kernels import kernel
-from tcprobe.run.process import Worker
+from tcprobe.run.backend import Worker
 from tcprobe.run.runner import Session, measure
 from tcprobe.store import findings, kinds
 from tcprobe.store.results import Results
@@ -109,12 +110,12 @@ def variants(rule):
 )
 def test_a_parameter_one_off_is_rejected_within_1000_cases(id_):
     row, rule = names.resolve(id_).instruction, core.RULES[id_]
-    made = floats(types(row), MultiplySize(1, 8, 8, row.stored), 15, seed=2)
+    made = floats(types_of(row), MultiplySize(1, 8, 8, row.stored), 15, seed=2)
     shape = (15, 1, 8, 8, row.stored)
     a, b = (np.broadcast_to(x, shape) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
-    right = dot(types(row), rule, (a, b, made.c))
+    right = dot(types_of(row), rule, (a, b, made.c))
     for wrong in variants(rule):
-        assert (dot(types(row), wrong, (a, b, made.c)) != right).any(), wrong
+        assert (dot(types_of(row), wrong, (a, b, made.c)) != right).any(), wrong
 
 
 def test_an_arithmetic_outside_the_model_is_no_finding():
@@ -155,11 +156,11 @@ def test_no_dot_product_is_beyond_its_bound(parts):
         assert 0 < found["measured"] <= found["factor"]
         assert (found["changed"] > 0) == (parts > 1)
     with pytest.raises(UsageError):
-        bound(types(names.resolve(core.MMA).instruction), core.RULES[core.MMA], 24)
+        error_bound(types_of(names.resolve(core.MMA).instruction), core.RULES[core.MMA], 24)
 
 
 def test_every_form_is_of_one_arithmetic_and_has_a_kernel():
-    for first, rows in together().items():
+    for first, rows in forms_alike().items():
         assert {subject(row) for row in rows} == {first}
         assert len({kernel(row).name for row in rows}) == len(rows)
 

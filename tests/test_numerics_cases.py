@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from tcprobe.arithmetic.formats import FORMATS, decode
-from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import (
     IN_GROUP,
     Arithmetic,
     ElementTypes,
     chained,
+    types_of,
 )
 from tcprobe.ask import numeric_steps
 from tcprobe.errors import DataError
@@ -32,7 +32,7 @@ HARD = [json.loads(line) for line in (Path(__file__).parent / "data/numerics_h20
 @pytest.mark.parametrize("found", HARD, ids=[row["form"] for row in HARD])
 def test_hard_cases_of_an_h200(found):
     """Sums that round to zero, and subnormals that a wider type takes in: what the chip gave."""
-    kinds_, rule = types(names.resolve(found["form"]).instruction), msgspec.convert(found["floats"], Arithmetic)
+    kinds_, rule = types_of(names.resolve(found["form"]).instruction), msgspec.convert(found["floats"], Arithmetic)
     a, b, c, d = (bits_of_cases(kinds_, name, found["cases"]) for name in "abcd")
     assert (dot(kinds_, rule, (a, b, c)) == d).all()
 
@@ -45,11 +45,11 @@ def bits_of_cases(kinds_, name, cases):
 @pytest.mark.parametrize("id_", [id_ for id_, rule in core.RULES.items() if isinstance(rule, Arithmetic)])
 def test_a_zero_is_positive_after_any_sum_in_the_group(id_):
     row, rule = names.resolve(id_).instruction, core.RULES[id_]
-    made = floats(types(row), MultiplySize(1, 8, 8, row.stored), 30, seed=3)
+    made = floats(types_of(row), MultiplySize(1, 8, 8, row.stored), 30, seed=3)
     a, b = (np.broadcast_to(x, (30, 1, 8, 8, row.stored)) for x in (made.a[..., :, None, :], made.b[..., None, :, :]))
-    d = dot(types(row), rule, (a, b, made.c))
+    d = dot(types_of(row), rule, (a, b, made.c))
     if not rule.negative_zero and rule.c == IN_GROUP and not rule.through_f32:  # which keeps the sign
-        assert not (d == 1 << FORMATS[types(row).d].bits - 1).any()
+        assert not (d == 1 << FORMATS[types_of(row).d].bits - 1).any()
 
 
 @pytest.mark.parametrize("kind", [ElementTypes(a, b, "f32", "f32") for a in FP8S for b in FP8S])

@@ -16,7 +16,7 @@ from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import names
 from tcprobe.isa.arch import arch as arch_row
-from tcprobe.pages import numerics as numerics_page
+from tcprobe.pages import tensor_memory
 from tcprobe.store import findings
 from tcprobe.store.choose import default
 from tcprobe.store.results import Results
@@ -258,7 +258,7 @@ def test_two_archs(folder):
 
 
 def test_the_page_has_every_arithmetic(folder):
-    text = "\n".join(numerics_page.page(Results(folder)))
+    text = "\n".join(tensor_memory.page(Results(folder)))
     assert f"| `{core.MMA_FP8}` | 16 + 16 | 25 | 23 bits, toward zero | after |" in text
     assert f"| `{core.WGMMA_FP8}` | 32 | 13 | 13 bits, toward zero | in the group | 0 of 1024 | K 32 F 13 |" in text
     assert f"| `{core.WGMMA_FP8}` |  | 0x7fffffff |  | +0 | ABCD |  |" in text

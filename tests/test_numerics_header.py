@@ -9,18 +9,18 @@ import numpy as np
 import nvrtc
 import pytest
 
-from tcprobe.arithmetic.forms import types
 from tcprobe.arithmetic.header import Entry, header
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import (
     Arithmetic,
+    types_of,
 )
 from tcprobe.isa import names
 from tcprobe.probes.numerics import MultiplySize, floats
 
 
 def entry(number, id_, rule):
-    return Entry(f"form{number}", id_, types(names.resolve(id_).instruction), rule)
+    return Entry(f"form{number}", id_, types_of(names.resolve(id_).instruction), rule)
 
 
 @pytest.mark.full
@@ -88,7 +88,7 @@ int main() {
 @pytest.mark.skipif(sys.platform != "linux", reason="the NVRTC wheel that the dev extra names is a Linux one")
 def test_the_header_compiles_by_nvrtc():
     entries = [
-        Entry("form", "a form", types(names.resolve(id_).instruction), core.RULES[id_]) for id_ in (core.MMA_FP8,)
+        Entry("form", "a form", types_of(names.resolve(id_).instruction), core.RULES[id_]) for id_ in (core.MMA_FP8,)
     ]
     lib = nvrtc.library()
     call_ = 'extern "C" __global__ void f(const unsigned* a, unsigned long long* d) { *d = tcprobe::numerics::dot<'

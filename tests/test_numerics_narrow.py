@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
-from tcprobe.arithmetic.formats import FORMATS, NAN, decode
-from tcprobe.arithmetic.forms import together
+from tcprobe.arithmetic.formats import FORMATS, NAN, decode, decoded_scale
 from tcprobe.arithmetic.model import dot
-from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, chained
-from tcprobe.arithmetic.scales import decoded_scale
+from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, chained, forms_alike
 from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import arch
@@ -218,7 +216,7 @@ def test_any_sums_of_neighbours_are_read_back(count, size, kept):
 @pytest.mark.full
 @machine_code.needs_tools
 def test_ptxas_takes_kernels_with_scales(sample):
-    rows = [row for rows in together().values() for row in rows[:1] if row.scales]
+    rows = [row for rows in forms_alike().values() for row in rows[:1] if row.scales]
     assert len(rows) == 58
     made = [kernel(row) for row in sample(rows, 9)]
     refused = assemble(machine_code.TOOLS, made, arch("sm_120"))[1]

@@ -24,7 +24,7 @@ from tcprobe.fit import fit
 from tcprobe.isa import inventory
 from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import Role
-from tcprobe.layout import draw
+from tcprobe.layout import grid
 from tcprobe.layout.table import slot_table
 from tcprobe.store import acceptance
 from tcprobe.store.cell import load, operands
@@ -251,8 +251,8 @@ def test_any_table_at_all_is_drawn_fitted_and_emitted_or_refused(data):
     cell = with_table(
         load(data.draw(st.sampled_from(["wmma.m16n16k16.d.f32", "mma.m8n8k16.row.col.s32.s8.s8.s32.a"]))), table
     )
-    assert list(draw.matrix(table, 80)) is not None
-    assert list(draw.lanes(table, cell.fragment, 80))
+    assert list(grid.matrix(table, 80)) is not None
+    assert list(grid.lanes(table, cell.fragment, 80))
     assert fit(table).verdict
     for name in emit.names():
         text = emitted(name, [cell])

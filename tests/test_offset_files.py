@@ -10,7 +10,7 @@ from printouts import DATA, fitted, tcprobe
 
 from tcprobe.errors import DataError
 from tcprobe.layout.address import AddressMap, runs
-from tcprobe.layout.addressfile import read
+from tcprobe.layout.address_files import read_address_map
 from tcprobe.layout.swizzle import Swizzle
 
 
@@ -42,7 +42,7 @@ def test_worked_example():
     ],
 )
 def test_ways_to_write_offsets(text, write):
-    address = read(write(text)).address
+    address = read_address_map(write(text)).address
     assert address.grid.tolist() == [[0, 1, 2], [4, 5, 6]]
     assert fitted(write(text)) == {
         "kind": "affine",

@@ -9,7 +9,7 @@ from sampling import examples
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.fit.swizzle import fit_address
-from tcprobe.layout.addressfile import read
+from tcprobe.layout.address_files import read_address_map
 
 ALPHABET = st.sampled_from(
     [*"0123456789(),.|- \n\t#/$\\[]{}x", "..", "--extent=", "03_visualize_layout ", "(0..7, 0)|"]
@@ -19,7 +19,7 @@ ALPHABET = st.sampled_from(
 def read_or_refusal(path):
     """(address map, "") of a file, or (None, the message)."""
     try:
-        return read(path).address, ""
+        return read_address_map(path).address, ""
     except (DataError, UsageError) as error:
         return None, str(error)
 
@@ -74,4 +74,4 @@ def test_hostile_sizes_end_soon(text, write):
 
 def test_a_file_of_any_size_is_bounded(write):
     with pytest.raises(DataError, match="at most"):
-        read(write("0 1\n" * 3_000_000))
+        read_address_map(write("0 1\n" * 3_000_000))

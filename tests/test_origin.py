@@ -13,9 +13,8 @@ from tcprobe.errors import DataError, InternalError, NewerSchemaError, UsageErro
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.run import runner
-from tcprobe.run.backend import Device
-from tcprobe.run.origin import provenance, same, saved_tables, up_to_date
-from tcprobe.run.process import Worker
+from tcprobe.run.backend import Device, Worker
+from tcprobe.run.runner import provenance, same, saved_tables, up_to_date
 from tcprobe.store.results import Results
 
 H200 = Device(0, "NVIDIA H200", "sm_90", "580.1", "13.0", "driver's PTX compiler, CUDA 13.0", "emulated")
@@ -106,7 +105,7 @@ def test_what_goes_wrong_stands_beside_a_table_never_over_it(tmp_path, mode, sta
 def test_another_compiler_s_refusal_leaves_the_table_and_is_no_failure(tmp_path, monkeypatch):
     run(tmp_path, worker("fine", "", "A"))
     before = files(tmp_path)
-    monkeypatch.setattr("tcprobe.run.process.COMMAND", worker("refuse", CULPRIT, "B").command)
+    monkeypatch.setattr("tcprobe.run.backend.COMMAND", worker("refuse", CULPRIT, "B").command)
     done = CliRunner().invoke(main, ["run", CULPRIT, "--results", str(tmp_path)])
     beside = Results(tmp_path).beside("sm_90", "emulated", CULPRIT)
     assert done.exit_code == 0, done.output
@@ -131,7 +130,7 @@ def test_force_does_not_write_over_a_later_version_s_file(tmp_path, monkeypatch)
     path = Results(tmp_path).path("sm_90", "emulated", CULPRIT)
     path.write_text(path.read_text().replace('"schema": 1', '"schema": 9'))
     before = files(tmp_path)
-    monkeypatch.setattr("tcprobe.run.process.COMMAND", worker("fine").command)
+    monkeypatch.setattr("tcprobe.run.backend.COMMAND", worker("fine").command)
     done = CliRunner().invoke(main, ["run", CULPRIT, "--force", "--results", str(tmp_path)])
     assert done.exit_code == NewerSchemaError.exit_code
     assert files(tmp_path) == before
@@ -142,7 +141,7 @@ def test_force_does_not_write_over_a_later_version_s_file(tmp_path, monkeypatch)
 def test_errors_of_the_worker_keep_their_class(tmp_path, mode, error, monkeypatch):
     with pytest.raises(error, match=r"this is so|ZeroDivisionError: nobody expects this"):
         run(tmp_path, worker(mode, CULPRIT))
-    monkeypatch.setattr("tcprobe.run.process.COMMAND", worker(mode, CULPRIT).command)
+    monkeypatch.setattr("tcprobe.run.backend.COMMAND", worker(mode, CULPRIT).command)
     done = CliRunner().invoke(main, ["run", CULPRIT, "--method", "live", "--results", str(tmp_path)])
     assert done.exit_code == error.exit_code
     assert not Results(tmp_path).path("sm_90", "emulated", CULPRIT).exists()

@@ -11,7 +11,7 @@ import pytest
 
 from tcprobe import emit
 from tcprobe.emit import svg
-from tcprobe.emit.svg_drawing import DARK, DARK_INK, INK, LIGHT
+from tcprobe.emit.svg import DARK, DARK_INK, INK, LIGHT
 from tcprobe.isa.names import resolve
 from tcprobe.store.cell import load, operands
 from tcprobe.store.results import published

@@ -8,8 +8,7 @@ from cost_model import LOAD, MMA
 
 from tcprobe.errors import ProbeError
 from tcprobe.probes import dialogues
-from tcprobe.run.plans import plan_of
-from tcprobe.run.worker import CHUNKS_KEPT, Job
+from tcprobe.run.worker import CHUNKS_KEPT, Job, plan_of
 
 KIND = "cost"
 MOVES = [id_ for id_ in dialogues(KIND) if id_.startswith(("ld.shared", "st.shared", "shfl"))]

@@ -10,7 +10,7 @@ from printouts import DATA, PLACE, PRINTED, fitted, tcprobe
 from sampling import examples
 
 from tcprobe.errors import DataError
-from tcprobe.layout.addressfile import read
+from tcprobe.layout.address_files import read_address_map
 from tcprobe.references.shared_memory.cutlass import resolve
 
 
@@ -21,7 +21,7 @@ def lines_of(name):
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_print_out_says_what_its_layout_is(name):
     """Every element stands where the definition of the layout named in the command line puts it."""
-    source = read(DATA / name)
+    source = read_address_map(DATA / name)
     layout = resolve(source.command.layout)
     stride = source.command.stride or layout.packed(source.command.extent)
     assert np.array_equal(layout(source.address.first, source.address.second, stride), source.address.offsets)
@@ -85,16 +85,16 @@ def test_what_the_example_prints(name, kind, swizzle, shape, stride):
     """Holes, ranges that start unaligned, single coordinates, a space per offset that holds nothing."""
     found = fitted(DATA / f"{name}.txt")
     assert (found["kind"], found["swizzle"], found["shape"], found["stride"]) == (kind, swizzle, shape, stride)
-    layout = read(DATA / f"{name}.txt").command.layout
+    layout = read_address_map(DATA / f"{name}.txt").command.layout
     assert layout in found["names"]
 
 
 @pytest.mark.parametrize("name", [name for name in PRINTED if name != "pitchlinear_one_cell_a_line.txt"])
 def test_without_its_command_line_and_with_trimmed_spaces(name, write):
     """The bounding box takes the place of the extent. (Where a line is one cell its spaces do count.)"""
-    expected = read(DATA / name).address
+    expected = read_address_map(DATA / name).address
     for text in (lines_of(name)[1:], [line.rstrip() for line in lines_of(name)[1:]]):
-        found = read(write("\n".join(["# printed by hand", "user@host:~$ cat printed", *text]))).address
+        found = read_address_map(write("\n".join(["# printed by hand", "user@host:~$ cat printed", *text]))).address
         assert np.array_equal(found.offsets, expected.offsets)
         assert (found.cells, found.low) == (expected.cells, (0, 0))
         assert found.high == (int(expected.first.max()), int(expected.second.max()))
@@ -103,7 +103,7 @@ def test_without_its_command_line_and_with_trimmed_spaces(name, write):
 def test_trimmed_lines_of_one_cell_are_refused(write):
     lines = [line.rstrip() for line in lines_of("pitchlinear_one_cell_a_line.txt")]
     with pytest.raises(DataError, match="line 3: empty inside a group"):
-        read(write("\n".join(lines)))
+        read_address_map(write("\n".join(lines)))
 
 
 def test_comments_prompts_and_continued_commands(write):
@@ -115,7 +115,7 @@ def test_comments_prompts_and_continued_commands(write):
         "   --vectorize 8 --output-shape=64,4",
         "// what it prints",
     ]
-    source = read(write("\r\n".join([*head, *body])))
+    source = read_address_map(write("\r\n".join([*head, *body])))
     assert source.command.extent == (32, 32)
     assert source.address.cells == 1024
 
@@ -124,7 +124,7 @@ def test_defaults_of_the_example(write):
     """Without --extent it prints 32 x 8, one element a cell, 16 a line."""
     offsets = [f"({k % 32}, {k // 32})" for k in range(256)]
     body = ["|".join(offsets[start : start + 16]) for start in range(0, 256, 16)]
-    assert read(write("\n".join(["$ 03_visualize_layout PitchLinear", *body]))).address.extent == (32, 8)
+    assert read_address_map(write("\n".join(["$ 03_visualize_layout PitchLinear", *body]))).address.extent == (32, 8)
 
 
 def _swap(lines, old, new):

@@ -18,8 +18,8 @@ from tcprobe.probes.experiment import OWN_RULE, Context
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.slots import codes, one_hot, pack, unpack
 from tcprobe.probes.wmma import MemoryExperiment, memory_table
-from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
+from tcprobe.run.runner import conclude
 
 SEEDS = st.integers(0, 2**32)
 MEMORY = [e for e in experiments().values() if isinstance(e, MemoryExperiment)]

@@ -12,7 +12,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, least_ptx
 from tcprobe.isa.target import version
 from tcprobe.probes import tensor_memory
-from tcprobe.probes.compiler_log import blame
+from tcprobe.probes.ptx import blame
 from tcprobe.sass.lowering import probe
 from tcprobe.store.cell import find_operands
 from tcprobe.store.results import published

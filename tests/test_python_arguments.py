@@ -11,7 +11,7 @@ import tcprobe
 from tcprobe.errors import InternalError, TcprobeError, UsageError
 from tcprobe.isa.dtypes import DTYPES, OTHER_NAMES, ptx_name
 from tcprobe.isa.names.words import read
-from tcprobe.layout import spelling
+from tcprobe.question import arguments
 from tcprobe.question.arguments import arch_name, element_type, place, sizes, whole
 
 A, D = "mma.m16n8k16.row.col.f32.f16.f16.f32.a", "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
@@ -25,9 +25,9 @@ def test_a_type_has_the_same_names_everywhere(name):
         assert ptx_name(f"cutlass::{other}") == name
         if "|" in name:
             with pytest.raises(UsageError, match="choose one"):
-                spelling.element_type(other)
+                arguments.element_type(other)
         else:
-            assert spelling.element_type(f" {other.upper()} ") == element_type(other) == name
+            assert arguments.element_type(f" {other.upper()} ") == element_type(other) == name
 
 
 def test_no_other_name_is_the_name_of_a_type_or_of_two():

@@ -19,10 +19,9 @@ from test_read import ZSTD, compressed, read
 from tcprobe.ask.read_file import code_files
 from tcprobe.cli import main
 from tcprobe.errors import DataError
-from tcprobe.sass import fatbin as fatbin_reader
+from tcprobe.sass import image as fatbin_reader
 from tcprobe.sass import matrix_code
-from tcprobe.sass.fatbin import images, lz4
-from tcprobe.sass.image import SECTION, cubin
+from tcprobe.sass.image import SECTION, cubin, images, lz4
 
 
 @pytest.fixture(scope="module")

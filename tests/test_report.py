@@ -13,7 +13,7 @@ from test_merge import MMA, WMMA, folder, measured, tree
 from tcprobe.cli import main
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
-from tcprobe.run import merge, report
+from tcprobe.run import merge
 from tcprobe.store import documents, findings
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results, published
@@ -30,7 +30,7 @@ def every_kind():
 
 
 def written(path, known):
-    report.write(path, known)
+    merge.write_report(path, known)
     return path
 
 
@@ -79,7 +79,7 @@ def resealed(path, change):
     change(body)
     for name in ("kind", "schema", "sha256"):
         body.pop(name)
-    path.write_text(documents.seal(report.KIND, body))
+    path.write_text(documents.seal(merge.KIND, body))
 
 
 def document(body, part):

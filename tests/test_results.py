@@ -13,8 +13,7 @@ from sampling import examples
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.isa import inventory
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import StructureHash, Table, slot_table
 from tcprobe.store.documents import canonical, seal
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 
 from tcprobe.errors import EnvironmentUnfitError, NewerSchemaError, StarvedError, UsageError
-from tcprobe.run import origin, runner
-from tcprobe.run.backend import Device
-from tcprobe.run.process import Worker
-from tcprobe.run.selection import select
+from tcprobe.run import runner
+from tcprobe.run.backend import Device, Worker
+from tcprobe.run.campaign import select
 from tcprobe.store.results import Results
 
 HERE = Path(__file__).parent
@@ -153,7 +152,7 @@ def test_damaged_files_are_measured_again_newer_ones_are_not_touched(tmp_path):
 @pytest.mark.full
 def test_a_changed_probe_is_measured_again(tmp_path, monkeypatch):
     run(tmp_path, worker("fine"))
-    monkeypatch.setattr(origin, "ptx_hash", lambda kernels: "another")
+    monkeypatch.setattr(runner, "ptx_hash", lambda kernels: "another")
     device = Device(0, "emulated tensor core", "sm_90", "none", "none", "none", "emulated")
     todo, _ = runner.missing(select(FEW), device, Results(tmp_path))
     assert todo == select(FEW)

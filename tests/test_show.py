@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.glance import glance
+from tcprobe.layout.grid import glance
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import load, selections
 

@@ -17,11 +17,11 @@ from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.layout.grid import blocks
-from tcprobe.layout.predicted import predict_hash
+from tcprobe.layout.structure import predict_hash
 from tcprobe.pages.site import addresses
 from tcprobe.pages.site.build import pictures, redirect
 from tcprobe.pages.site.facts import gather
-from tcprobe.pages.site.render import render
+from tcprobe.pages.site.markup import render
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.results import Results, published
 

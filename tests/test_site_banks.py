@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from site_pages import data_of, facts
 
 from tcprobe.cli import main
-from tcprobe.pages.site import play_view
+from tcprobe.pages.site import shared_memory_pages
 from tcprobe.pages.site.build import asset
-from tcprobe.pages.site.render import render
+from tcprobe.pages.site.markup import render
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 pytestmark = pytest.mark.skipif(not NODE, reason="no Node.js to run the script in; a browser test runs it too")
@@ -40,7 +40,7 @@ def run(tmp_path, states):
     """What the published script makes of addresses."""
     script = tmp_path / "banks.js"
     script.write_text(asset("banks.js"))
-    given = {"data": data_of(render(play_view.view(facts()))), "states": states}
+    given = {"data": data_of(render(shared_memory_pages.playground(facts()))), "states": states}
     done = subprocess.run(
         [NODE, "-e", RUN, str(script)], input=json.dumps(given), capture_output=True, text=True, check=False
     )
@@ -51,7 +51,7 @@ def run(tmp_path, states):
 def states(count):
     """(address, options of the command), most of them possible, some not."""
     pick = random.Random(27)
-    accesses = [one for one in play_view.view(facts()).shows["accesses"] if "source" not in one]
+    accesses = [one for one in shared_memory_pages.playground(facts()).shows["accesses"] if "source" not in one]
     for _ in range(count):
         type_ = pick.choice(["f16", "bf16", "f32", "f64", "e4m3", "s8", "b16", "tf32", "e2m1", "b64"])
         rows, cols = (pick.choice([1, 4, 8, 16, 24, 32, 64, 100, 128]) for _ in range(2))

@@ -14,16 +14,16 @@ from site_pages import data_of, facts, pages
 
 from tcprobe.cli import main
 from tcprobe.kernel.explain import explain
-from tcprobe.pages.site import kernels, path_views
-from tcprobe.pages.site.recipes import answers, recipes
-from tcprobe.pages.site.way import ways
-from tcprobe.store import compilers, errata
+from tcprobe.pages.site import kernel_pages
+from tcprobe.pages.site.kernel_pages import ways
+from tcprobe.pages.site.recipe_pages import answers, recipes
+from tcprobe.store import cell
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 ASKED = [(recipe, one) for recipe in recipes() for one in recipe.commands]
-MADE = kernels.kernels(alone(published()))
+MADE = kernel_pages.kernels(alone(published()))
 PRE = re.compile(r"<pre(?: class=\"code\")?>(.*?)</pre>", re.DOTALL)
 
 
@@ -79,10 +79,10 @@ def test_a_kernel_s_page_has_what_its_command_prints(made):
 
 
 def test_every_kernel_has_both_pages():
-    assert len(MADE) == sum(map(len, kernels.KERNELS.values()))
+    assert len(MADE) == sum(map(len, kernel_pages.KERNELS.values()))
     for made in MADE:
         assert {made.code, made.way} <= set(pages())
-        said = printed(f"{made.command} --explain {' '.join(map(str, path_views.SHOWN))}")
+        said = printed(f"{made.command} --explain {' '.join(map(str, kernel_pages.SHOWN))}")
         listed = [
             unescape(re.sub(r"<span.*?</span>", "", line)) for line in re.findall(r"<li>(.*?)</li>", pages()[made.way])
         ]
@@ -123,14 +123,14 @@ def test_ways_that_are_neither_sums_nor_xors_are_refused(monkeypatch):
     def crooked(_, at):
         return [{"element": "", "steps": [f"byte {at[0] * at[1] + at[0] // 3}"]} for _ in "abd"]
 
-    monkeypatch.setattr("tcprobe.pages.site.way.explain", crooked)
+    monkeypatch.setattr("tcprobe.pages.site.kernel_pages.explain", crooked)
     with pytest.raises(ValueError, match="neither a sum nor an XOR"):
         ways(kernel)
 
 
 def test_pages_of_audits_and_compilers_say_what_is_published():
     root = published().root
-    audits, survey = errata.load(root), compilers.load(root)
+    audits, survey = cell.load(root), cell.load(root)
     for page in ("errata.html", "audit.html"):
         text = unescape(pages()[page])
         assert all(found.words in text and found.name in text for one in audits for found in one.findings)

@@ -10,10 +10,9 @@ from site_pages import archs_of, data_of, facts, pages
 
 from tcprobe.isa import inventory
 from tcprobe.layout.grid import blocks
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Axis, Space, Table, slot_table
 from tcprobe.pages.site import addresses, markup
-from tcprobe.pages.site.payload import layout, sizes
+from tcprobe.pages.site.data_files import layout, sizes
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 pytestmark = pytest.mark.skipif(not NODE, reason="no Node.js to run the script in; the browser tests run it too")

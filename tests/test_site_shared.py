@@ -18,7 +18,7 @@ from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.layout.descriptor import decode
-from tcprobe.pages.site import tmem_view
+from tcprobe.pages.site import tensor_memory_pages
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 needs_node = pytest.mark.skipif(not NODE, reason="no Node.js to run the script in; a browser test runs it too")
@@ -139,10 +139,10 @@ def test_the_page_of_wgmma_has_what_its_command_says():
 
 def test_pictures_of_tensor_memory_are_the_documented_places(sample):
     """Every rectangle's cells hold the rows that it says, and no cell outside holds an element."""
-    for id_, vector in sample(tmem_view.FORMS, 3):
+    for id_, vector in sample(tensor_memory_pages.FORMS, 3):
         form = inventory.instructions()[id_]
         for m in map(int, form.stated["m_values"]):
-            n = max(n for n in map(int, form.stated["n_values"]) if n <= tmem_view.MOST_N)
+            n = max(n for n in map(int, form.stated["n_values"]) if n <= tensor_memory_pages.MOST_N)
             for operand in operands(form):
                 wanted = OperandVariant(m, n, 0, vector if operand.name.startswith("scale") else 0)
                 try:
@@ -151,7 +151,7 @@ def test_pictures_of_tensor_memory_are_the_documented_places(sample):
                     continue
                 drawn = {
                     (one.cta, one.lane + down, one.column + across): one.row + down
-                    for one in tmem_view._regions(found)
+                    for one in tensor_memory_pages._regions(found)
                     for down in range(one.lanes)
                     for across in range(one.columns)
                 }
@@ -169,5 +169,8 @@ def test_tensor_memory_is_marked_as_documented():
     text = pages()["tensor-memory.html"]
     assert "All of this is documented, none of it measured." in text
     heads = re.findall(r"<h3>(mma\.[^<]+)</h3>", text)
-    assert len(heads) == len(set(heads)) >= len(tmem_view.FORMS)
-    assert {row[0][0][0] for row in tmem_view.loads(facts())} >= {"tcgen05.ld.32x32b.d", "tcgen05.ld.16x256b.d"}
+    assert len(heads) == len(set(heads)) >= len(tensor_memory_pages.FORMS)
+    assert {row[0][0][0] for row in tensor_memory_pages.load_rows(facts())} >= {
+        "tcgen05.ld.32x32b.d",
+        "tcgen05.ld.16x256b.d",
+    }

@@ -24,8 +24,8 @@ from tcprobe.probes.slots import pack
 from tcprobe.probes.sparse import kernel, product_kernel
 from tcprobe.probes.sparse_decode import b_images, random_metadata
 from tcprobe.references import Claim, cute, ptx_isa
-from tcprobe.run.conclude import conclude
 from tcprobe.run.emulator import Emulator
+from tcprobe.run.runner import conclude
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.lowering import lower
 from tcprobe.store import findings

@@ -7,9 +7,9 @@ from click.testing import CliRunner
 from sparse_layouts import CONTEXT, KINDS, SPARSE, documented, outputs
 
 from tcprobe.cli import main
-from tcprobe.layout.predicted import predict_hash
+from tcprobe.layout.structure import predict_hash
 from tcprobe.probes import experiments
-from tcprobe.run.conclude import conclude
+from tcprobe.run.runner import conclude
 from tcprobe.store.results import Results
 
 

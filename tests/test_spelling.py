@@ -17,8 +17,7 @@ from tcprobe.ask.tile import parse_shared, parse_tile
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.tensor_map import SPANS
-from tcprobe.layout import spelling
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import Swizzle, swizzle_named
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.cell import load
 
@@ -156,17 +155,17 @@ def test_a_type_that_is_not_the_fragments_is_a_mistake():
 def test_spellings_go_there_and_back(b, m, s):
     if abs(s) < b:
         with pytest.raises(UsageError):
-            spelling.swizzle(f"{b},{m},{s}")
+            swizzle_named(f"{b},{m},{s}")
         return
-    named = [spelling.swizzle(text) for text in threes(b, m, s)]
+    named = [swizzle_named(text) for text in threes(b, m, s)]
     assert set(named) == {(Swizzle(b, m, s), False)}
-    assert spelling.swizzle(str(named[0])) == named[0]
+    assert swizzle_named(str(named[0])) == named[0]
 
 
 @given(st.text(max_size=30))
 def test_no_text_is_guessed(text):
     try:
-        named = spelling.swizzle(text)
+        named = swizzle_named(text)
     except UsageError:
         return
     assert any(text.strip().lower() == one.lower() for span in (0, *SPANS.values()) for one in modes(span)) or (

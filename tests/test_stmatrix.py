@@ -24,7 +24,7 @@ from tcprobe.layout.banks import IDLE
 from tcprobe.layout.expression import values
 from tcprobe.references.shared_memory.catalogue import Options, tabulate
 from tcprobe.run import multiplicands
-from tcprobe.run.verify_source import HELPERS
+from tcprobe.run.verify import HELPERS
 from tcprobe.store.cell import load
 
 BF16, S8, E4M3 = "wgmma.m64n64k16.f32.bf16.bf16.d", "wgmma.m64n64k32.s32.s8.s8.d", "wgmma.m64n64k32.f32.e4m3.e4m3.d"

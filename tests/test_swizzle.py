@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from tcprobe.errors import UsageError
 from tcprobe.fit.affine import Affine, Modes, fit_affine
 from tcprobe.fit.swizzle import fit_address
-from tcprobe.layout import spelling
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import Swizzle, swizzle_named
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
 IMAGES = json.loads((DATA / "swizzles.json").read_text())["tables"]["B,M,S"]
 
 
 def parse(text):
-    return spelling.swizzle(text).swizzle
+    return swizzle_named(text).swizzle
 
 
 # --- swizzles -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 import numpy as np
 from test_address_maps import DATA, tcprobe
 
-from tcprobe.layout.bankdraw import Picture, lines, svg
+from tcprobe.layout.banks import Picture, picture_lines, svg_of_picture
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.references.shared_memory.catalogue import Options, tabulate
 
@@ -128,10 +128,10 @@ def test_pictures_of_maps():
         first, last = map(int, picture.label(line, column // 8).split("-"))
         assert first <= offsets[line, column] * 2 // 4 % 32 <= last
     coloured = {}
-    for pieces in lines(picture, 60):
+    for pieces in picture_lines(picture, 60):
         for text, colour in pieces:
             if colour:
                 assert coloured.setdefault(colour, text.strip()) == text.strip()
     assert len(coloured) == 8
     assert Picture.of(np.array([[0, -1], [2, 3]]), 32).label(0, 1) == ""
-    assert "<b>" not in svg(picture, "<b>")
+    assert "<b>" not in svg_of_picture(picture, "<b>")

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from sampling import examples
 
 from tcprobe.fit import swizzle
-from tcprobe.fit.affine import Affine, Modes, fit_affine
-from tcprobe.fit.coordinate import CoordinateSwizzle
+from tcprobe.fit.affine import Affine, CoordinateSwizzle, Modes, fit_affine
 from tcprobe.fit.swizzle import fit_address, is_proven, offset_bits
 from tcprobe.layout.address import AddressMap
 from tcprobe.layout.swizzle import Swizzle

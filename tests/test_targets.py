@@ -16,7 +16,7 @@ from tcprobe.isa.rows.tcgen05 import VECTOR_SIZES, vector_sizes
 from tcprobe.isa.target import Target
 from tcprobe.probes.tensor_memory import BLOCK
 from tcprobe.sass.lowering import UNREADABLE, probe
-from tcprobe.sass.ptxas import Assembler
+from tcprobe.sass.toolchain import Assembler
 from tcprobe.store.choose import default
 from tcprobe.system.children import Scratch
 

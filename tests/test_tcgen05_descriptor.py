@@ -14,10 +14,10 @@ from tcprobe.isa import inventory
 from tcprobe.isa.bit_fields import decode, encode
 from tcprobe.isa.instruction_descriptor import KINDS, WIDTH, forms, read, refusals, word
 from tcprobe.isa.instruction_descriptor import encode as made
-from tcprobe.layout import tcgen05_descriptor as smem
+from tcprobe.layout import descriptor as smem
 from tcprobe.layout.descriptor import Descriptor
 
-WORDS = {**{kind: (word(kind), WIDTH) for kind in KINDS}, "shared memory": (smem.WORD, smem.WIDTH)}
+WORDS = {**{kind: (word(kind), WIDTH) for kind in KINDS}, "shared memory": (smem.TCGEN05_WORD, smem.WORD_BITS)}
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -140,9 +140,9 @@ def test_what_is_excluded_says_why(kind, said, words):
 )
 def test_a_tile_is_encoded_and_read(kind, major, swizzle):
     found = tile((128, 128), kind, major, swizzle)
-    reading = smem.read(smem.encode(found.descriptor))
-    assert reading == (smem.fields(found.descriptor), []) or set(reading.fields.items()) == set(
-        smem.fields(found.descriptor).items()
+    reading = smem.read_tcgen05(smem.encode_tcgen05(found.descriptor))
+    assert reading == (smem.tcgen05_fields(found.descriptor), []) or set(reading.fields.items()) == set(
+        smem.tcgen05_fields(found.descriptor).items()
     )
     assert found.reasons["lbo"]
     places = {found.offset(line, k) for line, k in product(range(128), range(128))}
@@ -161,7 +161,7 @@ def asked(*words, code=0):
 
 def test_the_command():
     made_ = json.loads(asked("--tcgen05", "--tile", "128x64", "--type", "bf16", "--swizzle", "128", "--json").stdout)
-    assert made_["value"] == "0x4000404000010000" == f"{smem.encode(Descriptor(16, 1024, 128)):#018x}"
+    assert made_["value"] == "0x4000404000010000" == f"{smem.encode_tcgen05(Descriptor(16, 1024, 128)):#018x}"
     again = json.loads(asked(made_["value"], "--json").stdout)
     assert (again["fields"], again["undocumented"], again["status"]) == (made_["fields"], [], "documented")
     bits = (
@@ -185,7 +185,7 @@ def test_the_command():
     assert [reading["kind"] for reading in back["readings"]] == list(KINDS)
     assert "b_major mn" in asked(*bits, "--set", "b_major=mn").stdout
     assert "bit 23 is 1: not documented" in asked("--idesc", "0x08c00490", "--kind", "f16").stdout
-    assert "bits 53-60 are 1" in asked(hex(smem.encode(Descriptor(16, 1024, 128)) | 1 << 53)).stdout
+    assert "bits 53-60 are 1" in asked(hex(smem.encode_tcgen05(Descriptor(16, 1024, 128)) | 1 << 53)).stdout
 
 
 @pytest.mark.parametrize(

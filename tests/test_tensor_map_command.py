@@ -18,9 +18,9 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, SPANS
 from tcprobe.probes import dialogues
 from tcprobe.references.shared_memory.tensor_map import broken_rules, refusing_rules, rules_on
-from tcprobe.store import findings, tensor_maps
+from tcprobe.store import findings
 from tcprobe.store.choose import alone
-from tcprobe.store.kinds import to_body
+from tcprobe.store.kinds import tensor_maps, to_body
 from tcprobe.store.kinds.tensor_maps import words
 from tcprobe.store.results import Results
 
@@ -38,7 +38,7 @@ def saved(tmp_path_factory):
     """A results folder that a run on a stub wrote."""
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tcprobe.run.process.COMMAND", (*EMULATED, "fine", "", "", "Copier"))
+        patch.setattr("tcprobe.run.backend.COMMAND", (*EMULATED, "fine", "", "", "Copier"))
         text = tcprobe("run", "--family", "tma", "--results", folder).stdout
         again = json.loads(tcprobe("run", "--family", "tma", "--results", folder, "--force", "--json").stdout)
     assert "0 boxes elsewhere than stated" in text

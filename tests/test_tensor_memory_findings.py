@@ -15,8 +15,8 @@ from tcprobe.ask.tensor_memory import OperandVariant, operand, placement
 from tcprobe.cli import main
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
+from tcprobe.run.campaign import select
 from tcprobe.run.doctor import new_words
-from tcprobe.run.selection import select
 from tcprobe.store import findings, kinds
 from tcprobe.store.folders import layers
 from tcprobe.store.kinds.tensor_memory import subject
@@ -132,7 +132,7 @@ def test_scales_are_copied_to_where_the_multiply_was_measured_to_read_them(tmp_p
 def gpu(monkeypatch, tmp_path):
     """`tcprobe run` on a GPU with tensor memory."""
     worker = (sys.executable, str(HERE / "emulated_worker.py"), "fine", "", "", "TensorMemoryCore")
-    monkeypatch.setattr("tcprobe.run.process.COMMAND", worker)
+    monkeypatch.setattr("tcprobe.run.backend.COMMAND", worker)
     return lambda *arguments, code=0: told("run", *arguments, "--results", tmp_path, code=code)
 
 

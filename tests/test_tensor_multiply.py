@@ -16,7 +16,7 @@ from tensor_cores import ALL, EVERY_KIND, Core, Scattered, machine
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
-from tcprobe.layout.cell_runs import places, runs
+from tcprobe.layout.runs import cell_runs, places_of_runs
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.slots import unpack
 from tcprobe.probes.tensor_multiply_kernels import COLUMNS, FIRST, REGION, REGIONS
@@ -186,12 +186,12 @@ def test_a_wrong_place_is_seen(id_):
 @given(st.sets(st.tuples(*map(st.integers, (0,) * 5, (3, 12, 1, 3, 40))), max_size=40))
 @examples(200)
 def test_runs_say_every_place(held):
-    assert places(runs(held)) == sorted(held)
+    assert places_of_runs(cell_runs(held)) == sorted(held)
 
 
 def test_rows_are_runs():
     held = [(row, col, 0, row, 16 * col) for row in range(4) for col in range(16)]
-    assert [(run.row, run.length, run.step) for run in runs(held)] == [(row, 16, 16) for row in range(4)]
+    assert [(run.row, run.length, run.step) for run in cell_runs(held)] == [(row, 16, 16) for row in range(4)]
 
 
 def texts():

@@ -1,9 +1,10 @@
 """Words in colour can be read on a light and on a dark terminal."""
 
 import pytest
-
 from tcprobe.cli.swizzle import INK
-from tcprobe.layout.bankdraw import BANKS, colour
+
+from tcprobe.layout.banks import BANKS
+from tcprobe.layout.banks import colour_of as colour
 from tcprobe.question import wrapping
 
 STEPS = (0, 95, 135, 175, 215, 255)  # of a channel in the cube of 216 colours

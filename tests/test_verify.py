@@ -22,7 +22,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout import descriptor
 from tcprobe.layout.descriptor import decode
 from tcprobe.layout.table import selected, slot_table
-from tcprobe.run import multiplicands, verify, verify_case, verify_floats, verify_source
+from tcprobe.run import multiplicands, verify
 from tcprobe.store.cell import operands, selection
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
@@ -79,8 +79,8 @@ class Warp:
 
     def __init__(self, todo, rule=None):
         self.rule = rule
-        found = [case for pair in todo for case in verify_case.cases(*pair)]
-        self.cases = {verify_source.name(case): case for case in found}
+        found = [case for pair in todo for case in verify.cases(*pair)]
+        self.cases = {verify.kernel_name(case): case for case in found}
         self.texts = {}
 
     def compile_cuda(self, text, names, target=None):
@@ -96,7 +96,7 @@ class Warp:
         held = {**case.operands, "c": case.sums}
         for variant, placed in np.ndindex(*destination.shape[:2]):
             *spoilt, number = inputs[3][variant]
-            wrong = verify_source.WRONG[number]
+            wrong = verify.WRONG[number]
             given = {o: mistaken(k) if o == wrong else k for o, k in held.items()}
             memory = Memory(self.texts[name], case, placed, wrong)
             destination[variant, placed] = self.multiply(case, held, given, inputs, spoilt, memory)
@@ -165,8 +165,8 @@ class Warp:
         """By the model, or another than the results say."""
         kinds = [multiplicands.matrix(row, o).type for o in "abc"]
         bits = (found[o].astype(np.uint64).astype(FORMATS[kind].word) for o, kind in zip("abc", kinds, strict=True))
-        rule = self.rule or verify_floats.model_of(row, "sm_90", alone(RESULTS))
-        return verify_floats.bits_by_model(row, rule, verify_floats.RandomFloats(*bits, index))
+        rule = self.rule or multiplicands.model_of(row, "sm_90", alone(RESULTS))
+        return multiplicands.bits_by_model(row, rule, multiplicands.Multiplicands(*bits, index))
 
 
 def mistaken(cell):
@@ -237,7 +237,7 @@ def test_a_warp_with_the_published_layouts_is_verified(name):
     row = resolve(name).instruction
     todo = [(row, operands(row, "sm_90", RESULTS))]
     found = list(verify.verify(Warp(todo), todo, seed=3))
-    assert len({verify_source.name(one.case) for one in found}) == len(found)
+    assert len({verify.kernel_name(one.case) for one in found}) == len(found)
     majors = len(row.described[0].held.majors) if row.described else 0
     places = majors + majors**2 or 1  # B alone in shared memory, or both factors
     assert [one.case.selector for one in found] == [
@@ -247,7 +247,7 @@ def test_a_warp_with_the_published_layouts_is_verified(name):
         assert one.good, one
         assert one.unread == ({} if not row.id.startswith("wmma") else one.unread)
         assert one.noticed
-        rule = verify_floats.model_of(row, "sm_90", alone(RESULTS))
+        rule = multiplicands.model_of(row, "sm_90", alone(RESULTS))
         size = row.shape.m * row.shape.n * row.products * len(one.case.swizzles)
         assert one.floats == (verify.FloatResults(size, 0, "") if rule else None)
 
@@ -256,7 +256,7 @@ def test_an_arithmetic_other_than_the_model_is_found_out():
     """One that rounds to nearest even in place of toward zero: whole numbers are exact all the same."""
     row = resolve("mma.m16n8k8.row.col.f32.f16.f16.f32").instruction
     todo = [(row, operands(row, "sm_90", RESULTS))]
-    rule = verify_floats.model_of(row, "sm_90", alone(RESULTS))
+    rule = multiplicands.model_of(row, "sm_90", alone(RESULTS))
     other = msgspec.structs.replace(rule, rounding="nearest even")
     (found,) = verify.verify(Warp(todo, other), todo, seed=3)
     assert found.exact
@@ -268,13 +268,13 @@ def test_an_arithmetic_other_than_the_model_is_found_out():
 def test_random_floats_of_a_sparse_multiply_meet_the_rows_that_the_metadata_picks():
     """The model's bits of ones at random places are the counts of what meets."""
     row = resolve("mma.sp.m16n8k32.row.col.f32.f16.f16.f32").instruction
-    given = verify_floats.draw_floats(row, np.random.default_rng(5))
+    given = multiplicands.draw_floats(row, np.random.default_rng(5))
     whole = [
         np.random.default_rng(n).integers(1, 4, x.shape).astype(np.float16) for n, x in enumerate((given.a, given.b))
     ]
-    given = verify_floats.RandomFloats(*(x.view(np.uint16) for x in whole), np.zeros_like(given.c), given.index)
-    rule = verify_floats.model_of(row, "sm_90", alone(RESULTS))
-    d = verify_floats.bits_by_model(row, rule, given).view(np.float32)
+    given = multiplicands.Multiplicands(*(x.view(np.uint16) for x in whole), np.zeros_like(given.c), given.index)
+    rule = multiplicands.model_of(row, "sm_90", alone(RESULTS))
+    d = multiplicands.bits_by_model(row, rule, given).view(np.float32)
     a, b = (x.astype(np.int64) for x in whole)
     assert (d == multiplicands.dense(sparsity(row.metadata), a, given.index) @ b).all()
 
@@ -324,8 +324,8 @@ def test_nvrtc_compiles_what_runs_on_the_gpu():
     rows = [r for r in select_instructions() if r.multiplies_registers and r.target.on(arch("sm_90"))][::20]
     assert any(row.metadata for row in rows)
     rows += [resolve(name).instruction for name in WARPGROUPS]
-    todo = [case for row in rows for case in verify_case.cases(row, operands(row, "sm_90", RESULTS))]
-    done, log = nvrtc.compile_cuda(nvrtc.library(), verify_source.source(todo), "-arch=sm_90a", "-std=c++17")
+    todo = [case for row in rows for case in verify.cases(row, operands(row, "sm_90", RESULTS))]
+    done, log = nvrtc.compile_cuda(nvrtc.library(), verify.cuda_source(todo), "-arch=sm_90a", "-std=c++17")
     # of plain mma.sp ptxas says that it will be slow on some future GPUs
     assert (done, [line for line in log.splitlines() if "'.sp::ordered" not in line]) == (True, [])
 

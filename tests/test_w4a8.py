@@ -17,7 +17,7 @@ from tcprobe.ask.convert import convert
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import arch
 from tcprobe.sass import toolchain
-from tcprobe.sass.ptxas import Ptxas
+from tcprobe.sass.toolchain import Ptxas
 from tcprobe.store.cell import load
 from tcprobe.store.results import Results
 

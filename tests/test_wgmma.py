@@ -21,7 +21,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve
-from tcprobe.references import shape_stride
+from tcprobe.references import cute
 from tcprobe.store import layouts
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell
@@ -154,11 +154,9 @@ def test_cute_layouts_lead_to_every_element(n):
 
     table = cell(inventory.fragment(f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d"), "sm_90", published())
     shape, stride = thread_value(table)
-    layout = [shape_stride.L(s, d) for s, d in zip(shape, stride, strict=True)]
+    layout = [cute.L(s, d) for s, d in zip(shape, stride, strict=True)]
     found = [
-        divmod(shape_stride.apply(layout[0], lane) + shape_stride.apply(layout[1], i), 64)
-        for lane in range(128)
-        for i in range(n // 2)
+        divmod(cute.apply(layout[0], lane) + cute.apply(layout[1], i), 64) for lane in range(128) for i in range(n // 2)
     ]
     assert [(row, col) for col, row in found] == list(table.table.cells)
 

@@ -17,7 +17,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.probes import descriptors, dialogues, experiments
 from tcprobe.probes.descriptors import DescriptorExperiment, ProductExperiment
 from tcprobe.probes.wgmma_kernels import BAD, FEW_MEETINGS, SLOT_SHIFT, kernel
-from tcprobe.references import cute_gmma
+from tcprobe.references import cute
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble
 from tcprobe.store.kinds.descriptors import subject
@@ -52,7 +52,7 @@ def test_any_layout_and_metadata_of_a_sparse_form_are_found(name, seed):
 )
 def test_sparse_forms_of_more_columns(name):
     row = FORMS[name]
-    tables = {f.id: cute_gmma.claim(f).meant for f in row.fragments}
+    tables = {f.id: cute.warpgroup_claim(f).meant for f in row.fragments}
     experiment, backend = experiments()[name], Emulator(tables)
     launches = experiment.launches()
     found = experiment.conclude(experiment.decode(launches, backend.run(launches)), None)
@@ -126,7 +126,7 @@ class Scrambled(Emulator):
 def test_any_address_map_is_measured(number):
     case = list(descriptors.cases(2))[number]
     row = case.instruction
-    tables = {f.operand: cute_gmma.claim(f).meant for f in row.fragments}
+    tables = {f.operand: cute.warpgroup_claim(f).meant for f in row.fragments}
     for emulator in (Emulator, Scrambled):
         backend = emulator({f.id: tables[f.operand] for f in row.fragments})
         if emulator is Scrambled and case.operand.held.name == "a_smem":
@@ -151,7 +151,7 @@ def test_any_address_map_is_measured(number):
 @pytest.mark.parametrize("coded", ["a_smem", "b_smem"])
 def test_products_close_the_circle(name, coded):
     row = FORMS[name]
-    tables = {f.operand: cute_gmma.claim(f).meant for f in row.fragments}
+    tables = {f.operand: cute.warpgroup_claim(f).meant for f in row.fragments}
     backend = Emulator({f.id: tables[f.operand] for f in row.fragments})
     wrong = Emulator(
         {f.id: shuffled(f, random.Random(2)) if f.operand == "d" else tables[f.operand] for f in row.fragments}
@@ -163,7 +163,7 @@ def test_products_close_the_circle(name, coded):
 
 def by_reference(fragment):
     """The table of a register fragment."""
-    return cute_gmma.claim(fragment).meant
+    return cute.warpgroup_claim(fragment).meant
 
 
 class Referred(Emulator):

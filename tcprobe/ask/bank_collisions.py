@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tcprobe.layout.banks import LINE, WORD, BankRule, Judge, agree, as_array
-from tcprobe.layout.ranges import ranges
+from tcprobe.layout.runs import ranges
 
 if TYPE_CHECKING:
     from tcprobe.ask.bank_patterns import LaneAddress, Pattern

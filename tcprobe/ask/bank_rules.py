@@ -13,8 +13,7 @@ from tcprobe.ask.confidence import UNMEASURED, Confidence, in_rules
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import SharedAccess, accesses
-from tcprobe.layout.banks import BankRule, Judge, designed_rules
-from tcprobe.layout.source_tags import SourceTags
+from tcprobe.layout.banks import BankRule, Judge, SourceTags, designed_rules
 from tcprobe.store.choose import Layers, layers_of
 from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.banks import words

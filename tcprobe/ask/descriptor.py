@@ -24,8 +24,8 @@ from tcprobe.isa.arch import BY_NAME
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
-from tcprobe.layout import spelling
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, decode, linear_formula, offsets
+from tcprobe.layout.swizzle import swizzle_named
 from tcprobe.question import wrapping
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, checked, element_type, place, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
@@ -494,7 +494,7 @@ def _word(value: int | str | None, idesc: bool, beside: Json, word_fields: Json)
 def _decoded(value: int | str, instruction: str | None, beside: Sequence[str]) -> "Descriptor | DecodedWord":
     """What 64 bits say."""
     from tcprobe.ask.tcgen05_descriptor import bits_of
-    from tcprobe.layout import tcgen05_descriptor as tcgen05_word
+    from tcprobe.layout import descriptor as tcgen05_word
 
     quoting = "; a name of several words after `instruction` needs quotes" if instruction else WITH_TILE
     bits = value if isinstance(value, int) else bits_of(value, 64, quoting)
@@ -502,7 +502,7 @@ def _decoded(value: int | str, instruction: str | None, beside: Sequence[str]) -
         raise UsageError(
             f"a descriptor's value holds every field: remove {beside[0]}, or give a `tile` instead of the value."
         )
-    return tcgen05_word.read(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
+    return tcgen05_word.read_tcgen05(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
 
 
 def _described(size: Sequence[int], of_tile: Json) -> "SharedTile | Tcgen05Tile":
@@ -511,7 +511,7 @@ def _described(size: Sequence[int], of_tile: Json) -> "SharedTile | Tcgen05Tile"
         raise UsageError("give a value of 64 bits, or a tile of (lines, k) and its kind.")
     lines, k = size
     kind = None if of_tile["kind"] is None else element_type(of_tile["kind"])
-    major, span = of_tile["major"] or "k", spelling.swizzle(place(of_tile["swizzle"] or "128")).span
+    major, span = of_tile["major"] or "k", swizzle_named(place(of_tile["swizzle"] or "128")).span
     if of_tile["tcgen05"]:
         from tcprobe.ask import tcgen05_descriptor
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tcprobe.ask.diagnosis import CELL_STARTS, MOST, SLOT_STARTS, WORDS
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.ranges import ranges
+from tcprobe.layout.runs import ranges
 from tcprobe.layout.table import Element, Table
 
 Contents = Mapping[tuple[int, int], Element]

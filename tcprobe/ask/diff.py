@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from tcprobe.arithmetic.forms import together
+from tcprobe.arithmetic.parameters import forms_alike
 from tcprobe.ask import absent
 from tcprobe.ask.numerics import FACTS, FormNumerics, find
 from tcprobe.errors import UsageError
@@ -293,7 +293,7 @@ def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumer
         raise UsageError("the comparison of arithmetic needs two archs.", "two archs")
     first, second = (arch(name) for name in names)
     compared = False
-    for rows in together().values():
+    for rows in forms_alike().values():
         ours, theirs = find(rows[0], first, layers), find(rows[0], second, layers)
         if ours is None or theirs is None:  # one of them does not have it, or nothing is known there
             continue

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from tcprobe import __version__
 from tcprobe.ask.load import Move, StraightLoad
-from tcprobe.code.cuda import holder, of_holder, once
+from tcprobe.code.cuda import holder, of_holder, once, origin
 from tcprobe.code.names import identifier
-from tcprobe.code.origin import origin
 from tcprobe.errors import UsageError
 from tcprobe.text import comment
 

@@ -12,10 +12,8 @@ import msgspec
 import numpy as np
 
 from tcprobe import numerics
-from tcprobe.arithmetic.bound import bound
 from tcprobe.arithmetic.formats import FINITE, FORMATS, NAN, Decoded, FloatFormat, bits_of, decode, values_of
-from tcprobe.arithmetic.forms import types
-from tcprobe.arithmetic.gemm import gemm
+from tcprobe.arithmetic.gemm import error_bound, gemm
 from tcprobe.arithmetic.model import (
     NOTHING,
     Factors,
@@ -27,7 +25,7 @@ from tcprobe.arithmetic.model import (
     separate,
     summed,
 )
-from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementTypes, Integers
+from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementTypes, Integers, types_of
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
@@ -50,7 +48,7 @@ class DotProduct(NamedTuple):
 
 def parse_case(instruction: Instruction, a_text: str, b_text: str, c_text: str) -> DotProduct:
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
-    kinds = types(instruction)
+    kinds = types_of(instruction)
     first, second, own = (
         _parse_numbers(kinds, name, text) for name, text in zip(INPUTS, (a_text, b_text, c_text), strict=True)
     )
@@ -95,7 +93,7 @@ def _float(name: str, text: str) -> float:
 
 def result_bits(instruction: Instruction, arithmetic: Arithmetic | Integers, dot: DotProduct) -> str:
     """D's bits as hex."""
-    kinds = types(instruction)
+    kinds = types_of(instruction)
     d = numerics.of_bits(kinds, arithmetic, tuple(np.asarray(part)[None] for part in dot))
     return dtype(kinds.d).hexadecimal(d[0])
 
@@ -128,7 +126,7 @@ def _case(instruction: Instruction, line: str) -> DotProduct:
 
 def steps(instruction: Instruction, arithmetic: Arithmetic | Integers, dot: DotProduct) -> Iterator[str]:
     """Every sum: its terms as they are aligned, what was cut, the exact sum, and what it is rounded to."""
-    kinds = types(instruction)
+    kinds = types_of(instruction)
     if isinstance(arithmetic, Arithmetic):
         yield from (_separate if arithmetic.fraction_bits is None else _sums)(kinds, arithmetic, dot)
     if isinstance(arithmetic, Arithmetic) and arithmetic.through_f32:
@@ -266,8 +264,8 @@ def bound_error(instruction: Instruction, arithmetic: Arithmetic | Integers, len
         raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits.")
     if length > MOST_LENGTH:
         raise UsageError(f"{length} products: a bound is of at most {MOST_LENGTH}.")
-    kinds = types(instruction)
-    factor_ = float(bound(kinds, arithmetic, length, parts))
+    kinds = types_of(instruction)
+    factor_ = float(error_bound(kinds, arithmetic, length, parts))
     if instruction.metadata:
         return {"length": length, "parts": parts, "factor": factor_, "samples": 0, "measured": None, "changed": None}
     a, b, split = _sample(kinds, arithmetic, length, parts)

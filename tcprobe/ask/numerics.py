@@ -13,9 +13,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tcprobe import numerics as models
-from tcprobe.arithmetic.forms import subject, types
 from tcprobe.arithmetic.header import Entry, header
-from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, Arithmetic, ElementTypes, Integers
+from tcprobe.arithmetic.parameters import (
+    AFTER,
+    BEFORE,
+    IN_GROUP,
+    NEAREST,
+    Arithmetic,
+    ElementTypes,
+    Integers,
+    subject,
+    types_of,
+)
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
 from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
 from tcprobe.isa.arch import Arch
@@ -65,7 +74,7 @@ class FormNumerics(Described):
     @property
     def types(self) -> ElementTypes:
         """Its element types."""
-        return types(self.form)
+        return types_of(self.form)
 
     @property
     def rule(self) -> Arithmetic | Integers | None:
@@ -348,7 +357,7 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     if not instruction.target.on(device):
         return None
     sourced = models.measured(instruction, device.name, layers)
-    published = published_row(instruction, device.name) if types(instruction).is_float else None
+    published = published_row(instruction, device.name) if types_of(instruction).is_float else None
     if sourced is None and published is None:
         return None
     return FormNumerics(instruction, device.name, sourced, published, saved(instruction, device, layers), layers)
@@ -368,7 +377,7 @@ def stated_of_all(instruction: Instruction) -> str:
     PTX ISA: integers accumulate in 32 bits, limited to their range with .satfinite, wrapped without. The sources of
     `references.numerics` state for all chips that f64 is a chain of fused multiply-adds.
     """
-    kinds = types(instruction)
+    kinds = types_of(instruction)
     if not instruction.multiplies or instruction.scales or instruction.family.startswith("tcgen05"):
         return ""
     if not kinds.is_float:
@@ -393,7 +402,7 @@ def _entry(instruction: Instruction, arch: str | None, layers: Layers) -> Entry:
         raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits; the header covers floats only.")
     form = answer(instruction, arch, layers)
     words = f"{instruction.id} on {form.arch}; {form.evidence}"
-    return Entry(identifier(instruction.id), words, types(instruction), rule)
+    return Entry(identifier(instruction.id), words, types_of(instruction), rule)
 
 
 # the question

@@ -37,11 +37,9 @@ from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, Numbered, follow_copie
 from tcprobe.sass.cubin import disassemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.elf import Content
-from tcprobe.sass.fatbin import images
-from tcprobe.sass.image import Cubin, FunctionCode, cubin
+from tcprobe.sass.image import Cubin, FunctionCode, cubin, images
 from tcprobe.sass.lowering import Lowering, lower
-from tcprobe.sass.matrix_code import LOCAL, is_matrix
-from tcprobe.sass.source_lines import SourceLine, source_lines
+from tcprobe.sass.matrix_code import LOCAL, SourceLine, is_matrix, source_lines
 from tcprobe.sass.toolchain import Toolchain, attempt, compilers, version
 from tcprobe.store.cell import Cell, find
 from tcprobe.store.choose import Layers

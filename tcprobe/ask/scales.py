@@ -6,7 +6,7 @@
 >>> str(found.line), found.vector, found.reads(block=6)
 ('((lane & 1) << 3) + (lane >> 2)', 4, ScaleRead(word=1, multiply=1, byte_id=0, scale=2))
 
-The host's layout is CUTLASS's SfAtom (`references.scale_atom`), whose 4 blocks of a line are one word: a lane loads the
+The host's layout is CUTLASS's SfAtom (`references.memory_operand`): 4 blocks of a line are one word. A lane loads the
 register of scales as it is, and byte-id takes from it what one multiply needs. Through tcgen05.cp an atom becomes 4
 columns of tensor memory as it is.
 """
@@ -20,8 +20,8 @@ import click
 
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, check_arch, placement, vector_of
 from tcprobe.ask.tensor_memory import operand as find_operand
+from tcprobe.code.cuda import origin
 from tcprobe.code.names import FUNCTION, require_legal
-from tcprobe.code.origin import origin
 from tcprobe.errors import AmbiguousError, UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
@@ -34,9 +34,8 @@ from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number, Numbers
 from tcprobe.question.shared import JsonOption, NameOption, OneArch, OnlyOption, ResultsOption, find_cell
-from tcprobe.references import memory_operand, scale_atom
-from tcprobe.references.memory_operand import TensorCell
-from tcprobe.references.scale_atom import BLOCKS, LINES
+from tcprobe.references import memory_operand
+from tcprobe.references.memory_operand import BLOCKS, LINES, TensorCell
 from tcprobe.store.cell import Cell, selections
 from tcprobe.store.folders import layers
 from tcprobe.text import quoted
@@ -226,7 +225,7 @@ def scale_json(scale_path: LoadedScales | CopiedScales, line: int, block: int, b
     """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
     if not 0 <= block < blocks:
         raise UsageError(f"a line has {blocks} blocks, counted from 0: there is no block {block}.")
-    read, offset = scale_path.reads(block), scale_atom.offset(line, block, blocks)
+    read, offset = scale_path.reads(block), memory_operand.scale_offset(line, block, blocks)
     where: Json = (
         {"tmem": [cell._asdict() for cell in scale_path.cells(line, block)]}
         if isinstance(scale_path, CopiedScales)
@@ -237,7 +236,7 @@ def scale_json(scale_path: LoadedScales | CopiedScales, line: int, block: int, b
         "block": block,
         "blocks": blocks,
         "offset": offset,
-        "source": scale_atom.SOURCE,
+        "source": memory_operand.SCALE_SOURCE,
         **read._asdict(),
         **where,
     }

@@ -16,19 +16,18 @@ from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.fit.affine import Affine
 from tcprobe.fit.swizzle import COORDINATE, SWIZZLE, XOR, AddressFit, fit_address, is_proven
 from tcprobe.isa.arch import arch as arch_row
-from tcprobe.layout import bankdraw, spelling
 from tcprobe.layout.address import AddressMap, runs, whole
-from tcprobe.layout.addressfile import read
-from tcprobe.layout.spelling import SwizzleName
-from tcprobe.layout.swizzle import MOST_BIT, Swizzle
+from tcprobe.layout.address_files import read_address_map
+from tcprobe.layout.banks import Picture, picture_lines, svg_of_picture
+from tcprobe.layout.swizzle import MOST_BIT, Swizzle, SwizzleName, swizzle_named
 from tcprobe.question import wrapping
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import Option, PlainArgument, command, group, note
 from tcprobe.question.options import Named, Number, Output, Sides, SwizzleType
 from tcprobe.question.shared import JsonOption, OneArch, print_answer
 from tcprobe.references.shared_memory import catalogue, tma
+from tcprobe.references.shared_memory.catalogue import names_of
 from tcprobe.references.shared_memory.claims import CLAIMS, SharedClaim
-from tcprobe.references.shared_memory.names import names_of
 from tcprobe.system import files
 from tcprobe.text import Described, Whole, escaped
 from tcprobe.values import Json
@@ -135,7 +134,7 @@ def swizzle(what: "str | NDArray[np.int64]", bits: int | None = None) -> "Swizzl
     if isinstance(what, str):
         if bits is not None:
             raise UsageError("`bits` are those of the elements of an array; a swizzle by name maps any offsets.")
-        return spelling.swizzle(what).swizzle
+        return swizzle_named(what).swizzle
     if not isinstance(what, np.ndarray) or what.ndim != 2 or not what.size or what.dtype.kind not in "iu":
         raise UsageError("offsets are a NumPy array of whole numbers by [row, col].")
     if what.min() < 0 or (bits is not None and (bits < 1 or bits & (bits - 1) or bits > 128)):
@@ -163,9 +162,9 @@ BaseOption = Annotated[
 ]
 
 GROUP = group(
-    "swizzle",
     short="Swizzled shared memory: layouts found, tables by name.",
     text="Layouts of shared memory: which swizzle a table of offsets has, and the tables of layouts by name.",
+    name="swizzle",
 )
 
 
@@ -184,7 +183,7 @@ def fit(
     CUTLASS's 03_visualize_layout prints; - is standard input. Offsets are in elements.
     """
     _check_bits(bits)
-    source = read(file, table)
+    source = read_address_map(file, table)
     note(source.note)
     try:
         return layout_of(source.address if partial else whole(source.address), bits)
@@ -308,9 +307,9 @@ class BankDrawing(NamedTuple):
     bits: int
 
     @property
-    def picture(self) -> bankdraw.Picture:
+    def picture(self) -> Picture:
         """The banks as cells."""
-        return bankdraw.Picture.of(self.offsets, self.bits)
+        return Picture.of(self.offsets, self.bits)
 
     @property
     def title(self) -> str:
@@ -353,7 +352,7 @@ def draw(
     else:
         if (stride, base, arch) != (None, None, None):
             raise UsageError("`stride`, `base` and `arch` apply to a layout's name, not to a file.")
-        offsets, width = read(Path(what), table).address.grid, bits
+        offsets, width = read_address_map(Path(what), table).address.grid, bits
     if not width:
         raise UsageError("banks depend on the width of an element: give `bits` N.")
     if offsets.size > MOST_CELLS_DRAWN:
@@ -374,11 +373,11 @@ def print_draw(
     if as_json:
         click.echo(json.dumps(found.to_json()))
     elif svg:
-        files.write(svg, bankdraw.svg(found.picture, found.title).encode())
+        files.write(svg, svg_of_picture(found.picture, found.title).encode())
         click.echo(escaped(f"written: {svg}"))
     else:
         click.echo(found.title)
-        for pieces in bankdraw.lines(found.picture, shutil.get_terminal_size().columns):
+        for pieces in picture_lines(found.picture, shutil.get_terminal_size().columns):
             click.echo("".join(text if c is None else click.style(text, fg=INK, bg=c) for text, c in pieces))
 
 

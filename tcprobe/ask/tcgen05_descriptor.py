@@ -17,8 +17,8 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import instruction_descriptor as idesc
 from tcprobe.isa import zero_column_mask as zeros
 from tcprobe.isa.bit_fields import DecodedWord
-from tcprobe.layout import tcgen05_descriptor as smem
-from tcprobe.layout.ranges import ranges
+from tcprobe.layout import descriptor as smem
+from tcprobe.layout.runs import ranges
 from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 
@@ -38,7 +38,7 @@ class Tcgen05Tile(Described):
     @property
     def value(self) -> int:
         """The 64 bits."""
-        return smem.encode(self.tile.descriptor)
+        return smem.encode_tcgen05(self.tile.descriptor)
 
     @property
     def in_words(self) -> Iterator[str]:
@@ -49,7 +49,7 @@ class Tcgen05Tile(Described):
             f"{smem_tile.lines} x {smem_tile.k} of {smem_tile.type}, {smem_tile.major} contiguous, {swizzle}: "
             f"{smem_tile.bytes} bytes"
         )
-        yield f"{self.value:#018x} with start address 0, for tcgen05 ({STATUS}, {smem.SOURCE})"
+        yield f"{self.value:#018x} with start address 0, for tcgen05 ({STATUS}, {smem.TCGEN05_SOURCE})"
         yield f"  LBO {fields.lbo}, relative: {smem_tile.reasons['lbo']}"
         yield f"  SBO {fields.sbo}: {smem_tile.reasons['sbo']}"
         yield f"  start: a multiple of {smem_tile.alignment}"
@@ -83,33 +83,33 @@ def tile_json(smem_tile: SharedTile) -> Json:
     plain = wgmma.to_json(smem_tile)
     for name in ("descriptor", "fields", "cute"):
         del plain[name]
-    value = smem.encode(smem_tile.descriptor)
+    value = smem.encode_tcgen05(smem_tile.descriptor)
     return {
         "value": f"{value:#018x}",
         "instruction": "tcgen05",
-        "fields": smem.fields(smem_tile.descriptor),
+        "fields": smem.tcgen05_fields(smem_tile.descriptor),
         **plain,
         "cuda": cuda(smem_tile),
         "status": STATUS,
-        "source": smem.SOURCE,
+        "source": smem.TCGEN05_SOURCE,
     }
 
 
 def cuda(smem_tile: SharedTile) -> str:
     """The line that makes the descriptor of a tile at `smem`."""
-    value = smem.encode(smem_tile.descriptor)
+    value = smem.encode_tcgen05(smem_tile.descriptor)
     return f"uint64_t desc = {value:#018x}ull | (uint64_t)((__cvta_generic_to_shared(smem) & 0x3ffff) >> 4);"
 
 
 def value_json(bits: int) -> Json:
     """Plain data of what 64 bits say to tcgen05."""
-    reading = smem.read(bits)
+    reading = smem.read_tcgen05(bits)
     return {
         "value": f"{bits:#018x}",
         "instruction": "tcgen05",
         **_word_json(reading),
         "status": STATUS,
-        "source": smem.SOURCE,
+        "source": smem.TCGEN05_SOURCE,
     }
 
 

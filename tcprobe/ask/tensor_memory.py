@@ -24,12 +24,11 @@ from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import resolve, wrong
+from tcprobe.isa.names import resolve, search
 from tcprobe.isa.names.search import short
 from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Axis, Space, Table
 from tcprobe.references import accumulator, memory_operand
 from tcprobe.references import tensor_memory as copies
 from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, TensorCell
@@ -204,7 +203,7 @@ def _scales_in_words(name: str) -> MemoryOperand | None:
     if len(found) > 1:
         more = f" scale_vec::{size}X {last}" if size else f".{last}"
         ids = [f"{each.form.id}{more}" for each in found]
-        raise AmbiguousError(f"{quoted(name)} matches {len(ids)} operands: {wrong.some(ids)}.", name, ids[:6])
+        raise AmbiguousError(f"{quoted(name)} matches {len(ids)} operands: {search.some(ids)}.", name, ids[:6])
     return found[0]._replace(vector=int(size) if size else None) if found else None
 
 

@@ -30,8 +30,7 @@ from tcprobe.isa.tensor_map import (
     PROMOTIONS,
     SWIZZLES,
 )
-from tcprobe.layout import spelling
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import Swizzle, map_mode, map_tile
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, arch_name, checked, element_type, place, sizes, whole
 from tcprobe.question.declare import Option, command
 from tcprobe.question.options import ElementType, MapSwizzle, MapTile, Number, Sides
@@ -47,9 +46,9 @@ from tcprobe.references.shared_memory.tensor_map import (
     broken_rules,
     rules_on,
 )
-from tcprobe.store import tensor_maps
 from tcprobe.store.finding import Finding
 from tcprobe.store.folders import layers
+from tcprobe.store.kinds import tensor_maps
 from tcprobe.store.kinds.tensor_maps import ENCODINGS
 from tcprobe.text import Described, Whole, escaped
 from tcprobe.values import Json
@@ -405,10 +404,10 @@ def tensormap(
     numbers = {"box": box, "dims": dims, "strides": strides, "steps": steps}
     options = MapOptions(
         element_type(kind),
-        tile=spelling.map_tile(tile) if isinstance(tile, str) else None if tile is None else sizes("tile", tile),
+        tile=map_tile(tile) if isinstance(tile, str) else None if tile is None else sizes("tile", tile),
         **{name: None if side is None else sizes(name, side) for name, side in numbers.items()},
         interleave=interleave,
-        swizzle=spelling.map_mode(place(swizzle)),
+        swizzle=map_mode(place(swizzle)),
         promotion=promotion,
         fill=fill,
         address=whole("address", address),

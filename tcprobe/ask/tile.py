@@ -23,10 +23,8 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.isa.tensor_map import SPANS
-from tcprobe.layout import spelling
 from tcprobe.layout.arrays import Offset
-from tcprobe.layout.spelling import sides
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import SPELLINGS, Swizzle, is_swizzle, sizes_written, swizzle_named
 
 UNTYPED = (8, 16, 32, 64)
 MOST_PADDING = 1 << 16
@@ -166,7 +164,7 @@ def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) 
     """ROWSxCOLS of a PTX type, or of b8 to b64, whose elements take `bits` if that is not the type's; UsageError."""
     rows, cols = 0, 0
     with suppress(UsageError):
-        rows, cols = sides(text, 2)
+        rows, cols = sizes_written(text, 2)
     if not 0 < min(rows, cols) <= max(rows, cols) < MOST_SIDE:
         raise UsageError(f"`size` {text[:20]!r} is not ROWSxCOLS such as 64x32.")
     return Tile(rows, cols, type_, bits or bits_of(type_), contiguous)
@@ -190,11 +188,9 @@ def parse_shared(text: str) -> Shared:
         if int(match[2]) > MOST_PADDING:
             raise UsageError(f"`placed` {text}: at most {MOST_PADDING} bytes of padding.")
         return Shared(int(match[2]))
-    if not spelling.is_swizzle(text):
-        raise UsageError(
-            f"`placed` {text[:30]!r} is not plain, pad:BYTES, boxes:BYTES or a swizzle: {spelling.SPELLINGS}."
-        )
-    named = spelling.swizzle(text)
+    if not is_swizzle(text):
+        raise UsageError(f"`placed` {text[:30]!r} is not plain, pad:BYTES, boxes:BYTES or a swizzle: {SPELLINGS}.")
+    named = swizzle_named(text)
     b, m, s = named.swizzle.to_json()
     if max(b, m, abs(s)) > MOST_SWIZZLE:
         raise UsageError(f"`placed` {text}: B, M and S go up to {MOST_SWIZZLE}, and |S| is at least B, as in CuTe.")

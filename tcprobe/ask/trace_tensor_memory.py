@@ -18,7 +18,7 @@ from typing import NamedTuple
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, placement
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout import tcgen05_descriptor as smem
+from tcprobe.layout import descriptor as smem
 from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.references.accumulator import Landing, Slot, slot_of_load
 from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
@@ -104,7 +104,7 @@ class TensorTrace(NamedTuple):
             "d": _plain(self.d),
             **({"loaded": dict(self.loaded._asdict())} if self.loaded else {}),
             "majors": list(self.majors),
-            "descriptors": [f"{smem.encode(descriptor):#018x}" for descriptor in self.descriptors],
+            "descriptors": [f"{smem.encode_tcgen05(descriptor):#018x}" for descriptor in self.descriptors],
             "a_cta": self.a_cta,
             "b_cta": self.b_cta,
             "meetings": [_meeting(meeting) for meeting in self.meetings],
@@ -188,7 +188,9 @@ class _Operands:
     @property
     def sources(self) -> tuple[str, ...]:
         """Whom it rests on."""
-        return tuple(dict.fromkeys([*(operand.statement.source for operand in self.in_tensor_memory), smem.SOURCE]))
+        return tuple(
+            dict.fromkeys([*(operand.statement.source for operand in self.in_tensor_memory), smem.TCGEN05_SOURCE])
+        )
 
     @property
     def in_tensor_memory(self) -> list[Placement]:

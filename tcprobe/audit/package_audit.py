@@ -1,25 +1,389 @@
-"""A package's layouts, judged: how many agree, what differs, and a report of each finding for its maintainers."""
+"""A package's layouts, judged: how many agree, what differs, and a report of each finding for its maintainers.
+
+The package is asked in a process of its own (`child`), and its answer is not trusted.
+
+Layouts are judged by the tables: slot by slot, and for multiplies by the structure tensor. Rows, columns and k of a
+multiply are numbered by convention: layouts of A, B and D that differ from the table agree nevertheless if together
+they predict the measured structure tensor. Differences are blamed on the fewest operands that explain them. A single
+layout that differs by its numbering only is not covered, since its partners may differ alike.
+
+A form of mma does not exist if ptxas refuses its shape or types on all archs that might have it, with the right number
+of registers, and accepts another form of the same types written the same way.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import metadata
+from itertools import combinations
 from pathlib import Path
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, verdicts
-from tcprobe.audit import ask_package
+import msgspec
+
+import tcprobe
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, conventional, same_but_renumbered, verdicts
+from tcprobe.ask.diagnosis import FIRST
 from tcprobe.audit.adapters import adapters
-from tcprobe.audit.judge import Ruling, findings, judge_statements
-from tcprobe.audit.statement import Statement
-from tcprobe.errors import DataError
+from tcprobe.audit.statement import MOST_BYTES, MOST_STATEMENTS, Statement
+from tcprobe.errors import DataError, EnvironmentUnfitError, TcprobeError, UsageError
 from tcprobe.fit import fitted
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import holder_name, own
+from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.csv import read_csv
-from tcprobe.store import errata
+from tcprobe.layout.structure import agreement, predict
+from tcprobe.layout.table import Table, slot_table
+from tcprobe.sass import toolchain
+from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.store import surveys
+from tcprobe.store.cell import Cell, find, selection
 from tcprobe.store.choose import Layers
-from tcprobe.store.errata import EarlierAudit, Since, StatedOtherwise, since
+from tcprobe.store.surveys import EarlierAudit, Since, StatedOtherwise, since
+from tcprobe.system import files, worker
+from tcprobe.system.children import HungError, Scratch, exit_code, one_line
 from tcprobe.text import escaped
 from tcprobe.values import Json
+
+MOST_NAME, MOST_CODE = 200, 4_000
+ABSENT = "No module named"
+# runs `audit.child` of the tcprobe whose `__init__` is the first argument, beside which nothing of its folder is seen
+ELSEWHERE = """
+import importlib.util, runpy, sys
+spec = importlib.util.spec_from_file_location("tcprobe", sys.argv.pop(1))
+sys.modules["tcprobe"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(sys.modules["tcprobe"])
+runpy.run_module("tcprobe.audit.child", run_name="__main__", alter_sys=True)
+"""
+
+
+def index_name(package: str) -> str:
+    """The package's name as the index has it; UsageError if there is no adapter for it."""
+    name = package.lower().replace("_", "-")
+    for other in (name, f"apache-{name}", f"nvidia-{name}"):
+        if other in adapters():
+            return other
+    raise UsageError(f"there is no adapter for {package}; there are: {', '.join(adapters())}.")
+
+
+def version(package: str) -> str | None:
+    """The installed version, None if it is not installed."""
+    try:
+        return escaped(metadata.version(package))[:MOST_NAME]
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def ask(package: str, limit: float, python: Path | None = None) -> tuple[str, list[Statement]]:
+    """(version, all statements) of a package, as this Python or another one, `python`, imports it.
+
+    EnvironmentUnfitError if it does not run within `limit` seconds and the bounds of `audit.child`; DataError if the
+    answer is not a list of statements.
+    """
+    module, _ = adapters()[package]
+    with Scratch() as scratch:
+        answer_file, version_file = scratch.folder / "answer.json", scratch.folder / "version"
+        words = (module, str(int(limit) + 1), str(answer_file), str(version_file))
+        try:
+            completed = scratch.call(_command(python, *words), limit)
+        except HungError as error:
+            raise EnvironmentUnfitError(f"{package} {error}; raise `limit`.") from None
+        if exit_code(completed.returncode):
+            last = one_line(completed.stderr.strip().rpartition("\n")[2]) or f"exit {completed.returncode}"
+            lacks = f" It needs: {python} -m pip install {package} msgspec." if python and ABSENT in last else ""
+            raise EnvironmentUnfitError(f"{package} cannot be read: {last}.{lacks}")
+        raw, version_text = files.read(answer_file, MOST_BYTES), files.read(version_file, MOST_NAME)
+    if raw is None or version_text is None:
+        raise DataError(f"{package} gave no answer.")
+    return escaped(version_text.decode(errors="replace")), _decode(package, raw)
+
+
+def _command(python: Path | None, *arguments: str) -> tuple[str, ...]:
+    """The command that asks; another Python uses this tcprobe, and all else from its own environment."""
+    if python is None:
+        return worker.command("tcprobe.audit.child", *arguments)
+    return (str(python.absolute()), "-c", ELSEWHERE, str(Path(tcprobe.__file__)), *arguments)
+
+
+def _decode(package: str, raw: bytes) -> list[Statement]:
+    try:
+        statements = msgspec.json.decode(raw, type=list[Statement])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise DataError(f"{package} gives something other than layouts: {one_line(str(error))}.") from None
+    if len(statements) > MOST_STATEMENTS:
+        raise DataError(f"{package} states more than {MOST_STATEMENTS} layouts.")
+    for statement in statements:
+        texts = (statement.name, statement.fragment, statement.atom, statement.reason)
+        if not statement.name or not all(text.isprintable() and len(text) <= MOST_NAME for text in texts):
+            raise DataError(f"{package} gives a layout an invalid name: {one_line(statement.name[:MOST_NAME])!r}.")
+        if len(statement.code) > MOST_CODE or not all(line.isprintable() for line in statement.code.split("\n")):
+            raise DataError(f"{package}: the code that reproduces {one_line(statement.name)} cannot be printed.")
+    return statements
+
+
+_FORM = re.compile(r"mma(\.sp)?\.m16n8k([0-9]{1,3})\.row\.col\.(f16|f32)\.(e4m3|e5m2)\.\4\.\3")
+# ptxas's words where no target has such a form: about the shape and its types, not about a target or a version
+_NEVER = re.compile(r"Incorrect instruction type specified for mma with shape|Illegal shape|not a valid shape", re.I)
+KIND = ".kind::f8f6f4"
+TEXT = """\
+.version {version}
+.target {target}
+.address_size 64
+.visible .entry k() {{
+  .reg .b32 %a<{a}>, %b<{b}>, %e;
+  .reg .{cd} %c<{d}>, %d<{d}>;
+  {form} {{{d_list}}}, {{{a_list}}}, {{{b_list}}}, {{{c_list}}}{metadata};
+  ret;
+}}
+"""
+
+
+@cache
+def refusal(form: str) -> str | None:
+    """ptxas's words for a form that no arch has; None if it may exist, or ptxas cannot be asked."""
+    match = _FORM.fullmatch(form)
+    if not match or inventory.instructions().get(form):
+        return None
+    try:
+        return _ask_ptxas(toolchain.find(), match)
+    except TcprobeError:
+        return None
+
+
+def text(match: re.Match[str], target: str, kind: str, version: str = "8.7") -> str:
+    """A kernel with this instruction alone."""
+    sparse, k, out, _ = match.groups()
+    bits = 8 * int(k) // 32 // 4  # registers of B: 8 columns of k bytes, over 32 lanes
+    a, b, d = (bits if sparse else 2 * bits), bits, 4 if out == "f32" else 2
+    name = "mma.sp::ordered_metadata" if sparse else "mma"
+    types = ".".join((out, match[4], match[4], out))
+    lists = {f"{p}_list": ", ".join(f"%{p}{j}" for j in range(n)) for p, n in (("a", a), ("b", b), ("c", d), ("d", d))}
+    return TEXT.format(
+        version=version,
+        target=target,
+        a=a,
+        b=b,
+        d=d,
+        cd="f32" if out == "f32" else "b32",
+        **lists,
+        form=f"{name}.sync.aligned.m16n8k{k}.row.col{kind}.{types}",
+        metadata=", %e, 0x0" if sparse else "",
+    )
+
+
+def example(form: str) -> str:
+    """A kernel for sm_120a with a form that `refusal` refuses."""
+    match = _FORM.fullmatch(form)
+    assert match is not None
+    return text(match, "sm_120a", KIND)
+
+
+def _ask_ptxas(tools: Toolchain, match: re.Match[str]) -> str | None:
+    targets = [own(row, f"{row.name}{'a' if row.number >= 90 else ''}") for row in tools.archs if row.number >= 89]
+    words = {_first_error(tools, text(match, target, kind), target) for target in targets for kind in ("", KIND)}
+    if not targets or "" in words or not all(_NEVER.search(line) for line in words):
+        return None
+    return f"ptxas {tools.ptxas_version} refuses it for {', '.join(targets)}: {min(words)}"
+
+
+def _first_error(tools: Toolchain, source: str, target: str) -> str:
+    """ptxas's first error, "" if it accepts the text."""
+    with Scratch() as scratch:
+        path = scratch.folder / "form.ptx"
+        path.write_text(source)
+        completed = attempt(
+            scratch, [tools.ptxas, "-arch", target, str(path), "-o", str(scratch.folder / "o")], tools.limit
+        )
+    if completed.returncode == 0:
+        return ""
+    return completed.stderr.partition("error")[2].partition("\n")[0].strip(" :") or "no reason"
+
+
+@dataclass(frozen=True)
+class Ruling:
+    """`differ` of `compared` slots are stated otherwise, `first` shows some; `cell` is the table that counts, if any.
+
+    `refused` has ptxas's words if there is no such form; `proven`: the other operands of the multiply were judged too.
+    """
+
+    statement: Statement
+    verdict: str
+    words: str
+    differ: int = 0
+    compared: int = 0
+    first: tuple[str, ...] = ()
+    cell: Cell | None = None
+    refused: str = ""
+    proven: bool = False
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        statement, cell = self.statement, self.cell
+        return {
+            "name": statement.name,
+            "fragment": statement.fragment or None,
+            "verdict": self.verdict,
+            "differ": self.differ,
+            "of": self.compared,
+            "words": self.words,
+            "first": list(self.first),
+            "arch": cell.arch if cell else None,
+            "layout_id": cell.table.id if cell else None,
+            "evidence": cell.evidence if cell else self.refused or None,
+        }
+
+
+def judge_statements(statements: Sequence[Statement], layers: Layers) -> list[Ruling]:
+    """A ruling for each statement, in order."""
+    rulings = [_judge_alone(statement, layers) for statement in statements]
+    by_atom: defaultdict[str, list[int]] = defaultdict(list)
+    for number, statement in enumerate(statements):
+        if statement.atom:
+            by_atom[statement.atom].append(number)
+    for numbers in by_atom.values():
+        for number, ruling in zip(numbers, _judge_multiply([rulings[n] for n in numbers]), strict=True):
+            rulings[number] = ruling
+    return [_without_conventions(ruling) for ruling in rulings]
+
+
+def _judge_alone(statement: Statement, layers: Layers) -> Ruling:
+    """The ruling on a statement alone, slot by slot."""
+    if statement.reason:
+        return Ruling(statement, NOT_COVERED, statement.reason)
+    fragment = inventory.find(statement.fragment)
+    if fragment is None:
+        return (
+            refused
+            if (refused := _no_such_form(statement))
+            else Ruling(statement, NOT_COVERED, "tcprobe has no such fragment")
+        )
+    try:
+        cell = find(fragment, statement.arch or None, layers)
+        if cell is None:
+            return Ruling(statement, NOT_COVERED, "nobody measured it")
+        cell = selection(cell, statement.selector)
+        ours, theirs = expected_table(cell.table, statement), statement.table
+    except (DataError, UsageError) as error:
+        return Ruling(statement, NOT_COVERED, str(error))
+    if (theirs.threads, theirs.elements) != (ours.threads, ours.elements):
+        words = f"it has {theirs.threads} x {theirs.elements} slots, the fragment {ours.threads} x {ours.elements}"
+        return Ruling(statement, NOT_COVERED, words, cell=cell)
+    return _judge_by_slot(statement, cell, theirs, ours)
+
+
+def _judge_by_slot(statement: Statement, cell: Cell, theirs: Table, ours: Table) -> Ruling:
+    pairs = list(enumerate(zip(theirs.cells, ours.cells, strict=True)))
+    partly = (
+        any(claimed is None for _, (claimed, _) in pairs) and statement.selector is None and len(set(theirs.held)) > 1
+    )
+    wrong = [
+        slot
+        for slot, (claimed, measured) in pairs
+        if claimed != _first_two(measured) and not (partly and claimed is None)
+    ]
+    compared = sum(claimed is not None for _, (claimed, _) in pairs)
+    if not wrong:
+        return Ruling(statement, CONFIRMED, f"{compared} of {compared} slots agree", 0, compared, cell=cell)
+    first = tuple(_slot(theirs, ours, slot) for slot in wrong[:FIRST])
+    outside = sum(
+        place is not None and any(at >= ours.extent[name] for at, name in zip(place, ("row", "col"), strict=True))
+        for place in theirs.cells
+    )
+    words = f"{len(wrong)} of {compared} slots differ"
+    words += f", {outside} of {compared} outside the matrix" if outside else ""
+    return Ruling(statement, DIFFERS, words, len(wrong), compared, first, cell)
+
+
+def _first_two(slot_place: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    return None if slot_place is None else slot_place[:2]
+
+
+def _slot(theirs: Table, ours: Table, slot: int) -> str:
+    thread, i = divmod(slot, theirs.elements)
+    claimed, measured = (
+        "nothing" if place is None else str(list(place[:2])) for place in (theirs.cells[slot], ours.cells[slot])
+    )
+    return f"{holder_name(thread, theirs.threads)} i {i}: stated {claimed}, measured {measured}"
+
+
+def expected_table(table: Table, statement: Statement) -> Table:
+    """The table of several warps with a band of rows each (of B all the same), and of multiplies side by side in n."""
+    if statement.bands == statement.across == 1:
+        return table
+    if not (0 < statement.bands <= 4 and 0 < statement.across <= 64):
+        raise DataError(f"{statement.name}: {statement.bands} bands and {statement.across} multiplies side by side.")
+    cols = table.extent["col"]
+    step = 0 if statement.fragment.endswith(".b") else table.extent["row"]
+    places: list[tuple[int, int]] = []
+    for band in range(statement.bands):
+        for thread in range(table.threads):
+            own = table.cells[thread * table.elements :][: table.elements]
+            for block in range(statement.across):
+                places += [(place[0] + band * step, place[1] + block * cols) for place in own if place is not None]
+    values = {"row": tuple(row for row, _ in places), "col": tuple(col for _, col in places)}
+    return slot_table(statement.bands * table.threads, statement.across * table.elements, values)
+
+
+def _judge_multiply(rulings: Sequence[Ruling]) -> list[Ruling]:
+    """The rulings on one multiply: operands agree if together they predict the measured structure tensor."""
+    if rulings[0].refused:
+        return [rulings[0], *(replace(r, verdict=NOT_COVERED, differ=0, compared=0) for r in rulings[1:])]
+    by_name = {r.statement.fragment.rpartition(".")[2]: r for r in rulings if r.cell}
+    differing = [operand for operand, ruling in by_name.items() if ruling.verdict == DIFFERS]
+    if not differing or not set(MULTIPLIED) <= set(by_name) or not all(map(_is_whole_multiply, by_name.values())):
+        return list(rulings)
+    guilty = _fewest_guilty(by_name, differing)
+    cleared = [operand for operand in differing if operand not in guilty]
+    words = "rows, columns or k are numbered differently; the structure tensor is the measured one"
+    innocent = {
+        id(by_name[operand]): replace(by_name[operand], verdict=CONFIRMED, words=words, differ=0, first=())
+        for operand in cleared
+    }
+    return [innocent.get(id(ruling), replace(ruling, proven=True)) for ruling in rulings]
+
+
+def _is_whole_multiply(ruling: Ruling) -> bool:
+    statement = ruling.statement
+    return statement.bands == statement.across == 1 and None not in statement.cells
+
+
+def _fewest_guilty(by_operand: Mapping[str, Ruling], differing: Sequence[str]) -> Sequence[str]:
+    """The fewest operands that must be replaced by the measured tables to predict the measured structure tensor."""
+    row = inventory.instructions()[inventory.fragment(by_operand["a"].statement.fragment).experiment]
+    measured = {operand: cell.table for operand in MULTIPLIED if (cell := by_operand[operand].cell)}
+    for count in range(len(differing)):
+        for blamed in combinations(differing, count):
+            tables = {o: measured[o] if o in blamed else by_operand[o].statement.table for o in MULTIPLIED}
+            if agreement(row, predict(row, measured), tables).total:
+                return blamed
+    return differing
+
+
+def _without_conventions(ruling: Ruling) -> Ruling:
+    """The ruling; not covered if only a numbering without anchor differs, or the table is documented, not measured."""
+    if ruling.verdict != DIFFERS or ruling.cell is None:
+        return ruling
+    words = ""
+    if ruling.cell.measured is None:
+        words = f"{ruling.words}, but the table is documented only"
+    elif conventional(ruling.cell.fragment) and not ruling.proven:
+        statement = ruling.statement
+        if same_but_renumbered(statement.table, expected_table(ruling.cell.table, statement)):
+            words = f"{ruling.words}: rows, columns or k are numbered differently, and those of its partners may be too"
+    return replace(ruling, verdict=NOT_COVERED, words=words, differ=0, first=()) if words else ruling
+
+
+def _no_such_form(statement: Statement) -> Ruling | None:
+    """The ruling that there is no such form, if that is certain."""
+    words = refusal(statement.fragment.rpartition(".")[0])
+    if words is None:
+        return None
+    compared = sum(place is not None for place in statement.cells)
+    return Ruling(statement, DIFFERS, "there is no such instruction", compared, compared, refused=words)
+
 
 UNREPORTED = "no report is known"
 
@@ -40,7 +404,7 @@ class PackageAudit:
     @property
     def findings(self) -> list[Ruling]:
         """What differs."""
-        return list(findings(self.rulings))
+        return [ruling for ruling in self.rulings if ruling.verdict == DIFFERS]
 
     def to_json(self) -> Json:
         """Plain data: `differ` of `of` layouts differ; in `findings` and `layouts` of so many slots."""
@@ -78,10 +442,10 @@ class PackageAudit:
 
 def audit(package: str, layers: Layers, limit: float, python: Path | None = None) -> PackageAudit:
     """Judge the layouts of an installed package; errors as `ask_package.ask`."""
-    version, statements = ask_package.ask(package, limit, python)
-    entries = next((listed for layer in layers.layers if (listed := errata.load(layer.results.root))), [])
+    version, statements = ask(package, limit, python)
+    entries = next((listed for layer in layers.layers if (listed := surveys.load_audits(layer.results.root))), [])
     rulings = tuple(judge_statements(statements, layers))
-    return PackageAudit(package, version, rulings, tuple(errata.before(entries, package, version)))
+    return PackageAudit(package, version, rulings, tuple(surveys.before(entries, package, version)))
 
 
 def audit_files(path: Path, layers: Layers) -> PackageAudit:
@@ -117,29 +481,25 @@ def report(audited: PackageAudit, ruling: Ruling) -> str:
 def _report(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
     statement = ruling.statement
     form, _, operand = statement.fragment.rpartition(".")
+    since_words = [f"In the package: {audited.since(ruling)}."] if audited.earlier else []
     yield f"## {audited.package} {audited.version}: {statement.name}"
     yield ""
     if ruling.refused:
         yield f"It is the layout of `{form}`, and there is no such instruction in PTX."
         yield f"Evidence: {ruling.refused}."
-        yield from _since(audited, ruling)
-        yield from ("", "Reproduction: assemble this with ptxas.", "", "```", *_refused_source(form), "```")
+        yield from since_words
+        source = example(form).rstrip("\n").split("\n")
+        yield from ("", "Reproduction: assemble this with ptxas.", "", "```", *source, "```")
         return
     yield f"It is not the layout of operand {operand.upper()} of `{form}`: {ruling.words}."
     yield from (f"- {line}" for line in ruling.first)
     yield ""
     yield from _evidence(ruling)
-    yield from _since(audited, ruling)
+    yield from since_words
     program = reproduction(ruling)
     if program:
         lines = program.rstrip("\n").split("\n")
         yield from ("", "Reproduction, with the package alone:", "", "```python", *lines, "```")
-
-
-def _since(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
-    """Since which version it is so, if other versions were audited."""
-    if audited.earlier:
-        yield f"In the package: {audited.since(ruling)}."
 
 
 def _evidence(ruling: Ruling) -> Iterator[str]:
@@ -154,12 +514,6 @@ def _evidence(ruling: Ruling) -> Iterator[str]:
     for verdict in verdicts(cell.fragment, cell.measured):
         if verdict.verdict == CONFIRMED:
             yield f"The same table: {verdict.reference}, {verdict.detail}."
-
-
-def _refused_source(form: str) -> list[str]:
-    from tcprobe.audit.no_form import example
-
-    return example(form).rstrip("\n").split("\n")
 
 
 def reproduction(ruling: Ruling) -> str:

@@ -67,9 +67,9 @@ def audit(
         else:
             _print(answer)
         if save:
-            from tcprobe.store import errata
+            from tcprobe.store import surveys
 
-            errata.save(save, answer.to_json())
+            surveys.save_audit(save, answer.to_json())
     sys.exit(1 if differs else fault.exit_code if fault else 0)
 
 
@@ -77,15 +77,15 @@ def _audits(
     packages: tuple[str, ...], layers: Layers, limit: float, python: Path | None
 ) -> Iterator[PackageAudit | TcprobeError]:
     """What came of each package, in order; while one is read, a terminal says which, and how many there are."""
-    from tcprobe.audit import ask_package
+    from tcprobe.audit import package_audit
     from tcprobe.audit.adapters import adapters
     from tcprobe.audit.package_audit import audit as audited
     from tcprobe.audit.package_audit import audit_files
     from tcprobe.question import terminal
 
     files = {package: Path(package) for package in packages if package.endswith(".csv") or Path(package).is_dir()}
-    names = [package if package in files else ask_package.index_name(package) for package in packages]
-    installed = names if python else [name for name in adapters() if ask_package.version(name)]
+    names = [package if package in files else package_audit.index_name(package) for package in packages]
+    installed = names if python else [name for name in adapters() if package_audit.version(name)]
     if not names and not installed:
         raise EnvironmentUnfitError(f"no package is installed: pip install {' '.join(adapters())}")
     chosen_packages = list(dict.fromkeys(names or installed))

@@ -238,7 +238,7 @@ def _answer(pattern: Pattern, judgement: tuple[Cost, BankRules], explains: bool)
 
 def _looked_up(pattern: Pattern, cost: Cost, by: BankRules) -> dict[str, int]:
     """Lookups of the lines of its sources, and the cycles with them, of an access that has both tags and sources."""
-    from tcprobe.layout.source_tags import pattern_cost
+    from tcprobe.layout.banks import pattern_cost
 
     tags = by.tags.get(pattern.row.name)
     if tags is None or pattern.source is None:

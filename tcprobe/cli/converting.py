@@ -113,7 +113,7 @@ def convert(
 def _in_namespace(made: Conversion | StorePlan, namespace: str | None) -> Conversion | StorePlan:
     """The answer with its code in a namespace; UsageError if it is not one."""
     from tcprobe.ask.convert.stmatrix import StorePlan
-    from tcprobe.code.scope import in_namespace
+    from tcprobe.code.names import in_namespace
 
     conversion = made.conversion if isinstance(made, StorePlan) else made
     code = in_namespace(conversion.code or "", namespace)

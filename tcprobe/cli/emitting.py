@@ -56,7 +56,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **req
     `show` takes; formats for several archs (cuda) get all of them.
     """
     from tcprobe import emit as formats
-    from tcprobe.code.scope import in_namespace
+    from tcprobe.code.names import in_namespace
     from tcprobe.store import names
     from tcprobe.store.cell import emittable, selected, sources
     from tcprobe.store.lookup import some
@@ -122,8 +122,7 @@ def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_request: Em
 
 def _rename(text: str, cells: Sequence[Cell], name: str | None) -> str:
     """The code under a name for the one fragment, or instruction, that it is of; UsageError where it is of several."""
-    from tcprobe.code.names import identifier
-    from tcprobe.code.scope import rename
+    from tcprobe.code.names import identifier, rename
     from tcprobe.isa.inventory import user_ids
 
     if not name:

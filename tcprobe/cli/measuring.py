@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
     from tcprobe.cli.requests import RunRequest
     from tcprobe.fit.formula import Formula
+    from tcprobe.run.backend import Worker
     from tcprobe.run.campaign import Report, Request
     from tcprobe.run.merge import Conflict
-    from tcprobe.run.process import Worker
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
@@ -88,7 +88,7 @@ def run(
     driver's compiler may be too old for a form. --json prints one object a device or arch.
     """
     from tcprobe.isa import arch
-    from tcprobe.run.process import ended_by_errors, sass_worker
+    from tcprobe.run.backend import ended_by_errors, sass_worker
 
     _check(toolkits, options)
     cuda, limit = next(iter(toolkits), None), options["limit"]
@@ -167,7 +167,7 @@ def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tu
     if not toolkits:
         return [], []
     from tcprobe.cli import printing
-    from tcprobe.run.toolkits import read_beside
+    from tcprobe.run.survey import read_beside
 
     return read_beside(toolkits, request, folder, printing.say)
 
@@ -186,7 +186,7 @@ def _print(device_report: Report, folder: Path, as_json: bool, show_stages: bool
 
 def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     """Write what the folder has of the archs of a run, by the methods that it took."""
-    from tcprobe.run import merge, report
+    from tcprobe.run import merge
     from tcprobe.store.evidence import FROM_CODE
     from tcprobe.store.results import Results
 
@@ -195,13 +195,13 @@ def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     findings = [f for f in merge.own(Results(folder)) if f.arch in (read if f.method in FROM_CODE else live)]
     if not findings:
         raise EnvironmentUnfitError(f"nothing was measured, so there is no report: {path} was not written.")
-    report.write(path, findings)
+    merge.write_report(path, findings)
     click.echo(escaped(f"{len(findings)} findings in {path}; `tcprobe merge` adds them."), err=True)
 
 
 def _live(cuda: Path | None, limit: float) -> Worker:
     """The worker on the GPU, with the compiler of a toolkit where there is one."""
-    from tcprobe.run.process import live_worker
+    from tcprobe.run.backend import live_worker
     from tcprobe.sass import toolchain
 
     return live_worker(toolchain.compiler(cuda) if cuda else None, limit)
@@ -210,13 +210,13 @@ def _live(cuda: Path | None, limit: float) -> Worker:
 def _check_family(family: str | None) -> None:
     """UsageError, which names the kinds of findings too, unless there is such a family."""
     from tcprobe.isa import inventory
-    from tcprobe.isa.names import wrong
-    from tcprobe.run.selection import KINDS
+    from tcprobe.isa.names import search
+    from tcprobe.run.campaign import KINDS
     from tcprobe.store import kinds
 
     kind_names = [*kinds.names(), *KINDS]
     if family not in (None, *inventory.families(), *kind_names):
-        raise wrong.no_family(family or "", kind_names)
+        raise search.no_family(family or "", kind_names)
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

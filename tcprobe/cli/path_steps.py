@@ -49,7 +49,7 @@ def cell_of(fragment: str, name: str | None, layers: Layers) -> Cell:
 
 def write(text: str, code_request: CodeRequest) -> None:
     """Code to a file, or to standard output, by the name and in the namespace that are asked for."""
-    from tcprobe.code.scope import in_namespace, rename
+    from tcprobe.code.names import in_namespace, rename
     from tcprobe.system import files
 
     output, struct = code_request["output"], re.search(r"^struct (\w+)", text, re.MULTILINE)

@@ -215,8 +215,8 @@ def verify(patterns: tuple[str, ...], index: int, seed: int, layers: Layers, as_
     from tcprobe.cli import answers
     from tcprobe.isa import arch
     from tcprobe.run.gpu import Gpu
+    from tcprobe.run.verify import verifiable
     from tcprobe.run.verify import verify as verified
-    from tcprobe.run.verify_case import verifiable
     from tcprobe.store.cell import find_operands
 
     rows = verifiable(*patterns)

@@ -81,7 +81,7 @@ def reduce(
     complete header, which may be included twice, and the explanation goes to stderr.
     """
     from tcprobe.code.cuda import once
-    from tcprobe.code.scope import in_namespace
+    from tcprobe.code.names import in_namespace
     from tcprobe.store.names import find_cell
     from tcprobe.system import files
 

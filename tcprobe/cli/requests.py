@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tcprobe.layout.spelling import SwizzleName
+    from tcprobe.layout.swizzle import SwizzleName
     from tcprobe.store.choose import Layers
 
 

@@ -88,9 +88,13 @@ class Group(Suggesting):
         known = {name for names in HEADINGS.values() for name in names}
         others = [name for name in self.list_commands(ctx) if name not in known]
         for heading, names in [*HEADINGS.items(), *([("More commands:", others)] if others else [])]:
-            commands = [(name, command) for name in names if (command := self.get_command(ctx, name))]
             with formatter.section(heading.removesuffix(":")):
-                formatter.write_dl([(name, command.get_short_help_str(70)) for name, command in commands])
+                formatter.write_dl([(name, short) for name in names if (short := self._short(ctx, name))])
+
+    def _short(self, ctx: click.Context, name: str) -> str:
+        """A command's line in the list; a question's is read without importing it."""
+        command = None if name in question.names() else self.get_command(ctx, name)
+        return command.get_short_help_str(70) if command else question.names().get(name, "")
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run, or complete what a shell has of a command; errors of commands are printed before they come here."""

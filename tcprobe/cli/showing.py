@@ -13,8 +13,8 @@ from tcprobe.fit import fitted
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
-from tcprobe.layout import draw
-from tcprobe.layout.glance import glance
+from tcprobe.layout import grid
+from tcprobe.layout.grid import glance
 from tcprobe.layout.table import Table
 from tcprobe.question.wrapping import NAME, bold, line, width
 from tcprobe.store.cell import Cell
@@ -154,11 +154,11 @@ def _draw(pictures: Iterator[tuple[str, Iterator[str]]] | Sequence[tuple[str, It
 def drawings(table: Table, fragment: Fragment) -> Iterator[tuple[str, Iterator[str]]]:
     """Title and lines of the drawing of elements and of that of lanes; of an address of the only one."""
     if fragment.role is Role.ADDRESS:
-        yield "lane -> row that its address points to; -: the address is ignored", draw.addresses(table, width())
+        yield "lane -> row that its address points to; -: the address is ignored", grid.addresses(table, width())
         return
     holder = _holder(table)
-    yield f"element (row, col) -> {holder}:i", draw.matrix(table, width(), fragment.span)
+    yield f"element (row, col) -> {holder}:i", grid.matrix(table, width(), fragment.span)
     if fragment.role is Role.METADATA:
-        yield "lane that is read -> row,col whose index is in bits of its register", draw.bits(table, fragment, width())
+        yield "lane that is read -> row,col whose index is in bits of its register", grid.bits(table, fragment, width())
         return
-    yield f"{holder} -> row,col of each register's elements, low bits first", draw.lanes(table, fragment, width())
+    yield f"{holder} -> row,col of each register's elements, low bits first", grid.lanes(table, fragment, width())

@@ -50,7 +50,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
         _diff_numerics(names, layers, request["as_json"], request["changed"])
     from tcprobe.ask.diff import compare_named
     from tcprobe.question import wrapping
-    from tcprobe.run.compilers import compilers
+    from tcprobe.run.survey import compilers
 
     same, sides = True, names[: 0 if folders else 2]
     patterns = split_names(names[len(sides) :])

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
 from tcprobe.fit import Formula
-from tcprobe.fit.manual import manual_names
+from tcprobe.fit.formula import manual_names
 from tcprobe.question.wrapping import BAD, DOUBT, GOOD, LESS, Style, line
 
 STYLE: dict[str, Style] = {

@@ -1,6 +1,6 @@
 """Layouts in the terms of other programs, one module for each format.
 
-    common, read, metadata, calls, svg_drawing    what formats share
+    common, and read.h, metadata.h, header.h      what formats share
     csv, json, markdown, latex, svg, svg_cute,
     svg_ptx                                       to read and to draw
     cuda, ptx, python, numpy, sympy, numba        code
@@ -44,7 +44,7 @@ class Format(Protocol):
 @cache
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
-    apart = ("calls", "common", "metadata", "read", "svg_drawing")
+    apart = ("common",)
     return tuple(name.replace("_", "-") for name in plugins.module_names(__name__, apart=apart))
 
 

@@ -14,14 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tcprobe import __version__
-from tcprobe.code.call import word
-from tcprobe.code.cuda import once
-from tcprobe.code.origin import of_tables
-from tcprobe.emit import calls, metadata, read
+from tcprobe.code.cuda import once, origin_of_tables, register_type
+from tcprobe.emit import common
 from tcprobe.emit.common import cell_identifier, counting, formulas, id_and_selector
 from tcprobe.errors import UsageError
-from tcprobe.fit.inverse import cached_inverse
-from tcprobe.fit.manual import in_manual
+from tcprobe.fit.formula import in_manual
+from tcprobe.fit.linear import cached_inverse
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
@@ -35,85 +33,6 @@ ARCHS = SELECTORS = "all"
 ROLES = (Role.METADATA, Role.SCALE, Role.ADDRESS)
 OFFSET, PRIME, MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1  # FNV-1a, 64 bits
 
-COMMON = """
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#define TCPROBE_HD __host__ __device__
-#else
-#define TCPROBE_HD
-#endif
-
-// Which GPU NAME is for, as __CUDA_ARCH__ counts: 700, 800, 1210. Device code knows it; host code defines TCPROBE_ARCH,
-// or names the GPU: sm_XX::NAME is there whatever TCPROBE_ARCH is.
-#if !defined(TCPROBE_ARCH) && defined(__CUDA_ARCH__)
-#if __CUDA_ARCH__ == 1010
-#define TCPROBE_ARCH 1100  // sm_101 is called sm_110 since CUDA 13
-#else
-#define TCPROBE_ARCH __CUDA_ARCH__
-#endif
-#endif
-#if defined(TCPROBE_ARCH) && !defined(TCPROBE_ANY_ARCH)
-#if TCPROBE_ARCH > {newest}
-#error "This header was generated for sm_{newest_arch} and older; regenerate it for this GPU (or: TCPROBE_ANY_ARCH)"
-#endif
-#endif
-
-#ifndef TCPROBE_CHECK
-#define TCPROBE_CHECK
-namespace tcprobe {{
-/// Whether a layout is the measured one: FNV-1a over the element of every slot of one lane after the other, and the
-/// inverse leads back to each slot.
-template <class L>
-TCPROBE_HD constexpr bool proven(unsigned long long hash) {{
-  unsigned long long h = {offset}ull;
-  for (int lane = 0; lane < L::lanes; ++lane) {{
-    for (int i = 0; i < L::elements; ++i) {{
-      const int row = L::row(lane, i), col = L::col(lane, i), product = L::product(lane, i);
-      h = (h ^ static_cast<unsigned long long>((row * 65536ll + col) * 8 + product)) * {prime}ull;
-      bool back = false;
-      for (int copy = 0; copy < L::copies; ++copy) {{
-        back = back || (L::lane_of(row, col, copy, product) == lane && L::i_of(row, col, copy, product) == i);
-      }}
-      if (!back) return false;
-    }}
-  }}
-  return h == hash;
-}}
-}}  // namespace tcprobe
-#endif
-
-#if !defined(TCPROBE_ARCH)
-#ifndef TCPROBE_UNSAID
-#define TCPROBE_UNSAID
-namespace tcprobe {{
-template <class F>
-constexpr int unsaid() {{
-  static_assert(sizeof(F) == 0,
-                "this layout differs between GPUs: host code has to define TCPROBE_ARCH (700, 750, 800, ...) before it "
-                "includes this header, or to name a GPU: tcprobe::sm_XX:: and the rest of the name");
-  return 0;
-}}
-/// Instead of a layout that differs between GPUs, where host code has not said which one it means for fragment F.
-template <class F>
-struct host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU {{
-#ifdef __CUDACC__  // the host pass of nvcc, which reads kernels but compiles none: for them the functions are declared
-  __device__ static int row(int lane, int i);
-  __device__ static int col(int lane, int i);
-  __device__ static int product(int lane, int i);
-  __device__ static int lane_of(int row, int col, int copy = 0, int product = 0);
-  __device__ static int i_of(int row, int col, int copy = 0, int product = 0);
-#else
-  template <class T = F> static constexpr int row(int, int) {{ return unsaid<T>(); }}
-  template <class T = F> static constexpr int col(int, int) {{ return unsaid<T>(); }}
-  template <class T = F> static constexpr int product(int, int) {{ return unsaid<T>(); }}
-  template <class T = F> static constexpr int lane_of(int, int, int = 0, int = 0) {{ return unsaid<T>(); }}
-  template <class T = F> static constexpr int i_of(int, int, int = 0, int = 0) {{ return unsaid<T>(); }}
-#endif
-}};
-}}  // namespace tcprobe
-#endif
-#endif
-"""
-
 
 def emit(cells: Sequence[Cell]) -> str:
     """All fragments of `cells`; TCPROBE_ARCH selects among several archs of one fragment."""
@@ -125,29 +44,30 @@ def emit(cells: Sequence[Cell]) -> str:
     lines = [f"// made by tcprobe {__version__}; {counting(cells)}"]
     lines += [
         "#pragma once",
-        *COMMON.format(newest=newest, newest_arch=newest // 10, offset=OFFSET, prime=PRIME).splitlines(),
+        "",
+        *common.cuda_text("header", newest=newest, newest_arch=newest // 10, offset=OFFSET, prime=PRIME),
         "",
     ]
-    if any(map(read.is_partial, cells)):
-        lines += read.CUDA.format(offset=OFFSET, prime=PRIME).lstrip().splitlines()
-    if any(map(metadata.is_metadata, cells)):
-        lines += metadata.CUDA.format(zero=SINGLE[0], one=SINGLE[1]).lstrip().splitlines()
+    if any(map(common.is_partial, cells)):
+        lines += common.cuda_text("read", offset=OFFSET, prime=PRIME)
+    if any(map(common.is_metadata, cells)):
+        lines += common.cuda_text("metadata", zero=SINGLE[0], one=SINGLE[1])
     for cell in layouts.values():
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
         lines += once(list(_fragment(variants, newest)))
-    for instruction, archs in calls.archs_by_instruction(cells).items():
-        lines += once(list(calls.around(instruction))) if instruction.described else []
-        lines += once(list(calls.functions(instruction)))
-        lines += once(list(calls.struct(instruction, archs, _condition(list(archs), newest))))
+    for instruction, archs in common.archs_by_instruction(cells).items():
+        lines += once(list(common.warpgroup_functions(instruction))) if instruction.described else []
+        lines += once(list(common.call_functions(instruction)))
+        lines += once(list(common.call_struct(instruction, archs, _condition(list(archs), newest))))
     return "\n".join([*lines, "}  // namespace tcprobe"])
 
 
 def _layout(cell: Cell) -> Iterator[str]:
     """The struct of a layout, defined once even if several headers are included."""
     table = cell.table
-    if None in table.cells and not read.is_partial(cell):
+    if None in table.cells and not common.is_partial(cell):
         raise UsageError(f"{cell.fragment.id} on {cell.arch} has unused slots, which the header cannot express.")
     backward = cached_inverse(table)
     if backward is None:
@@ -169,8 +89,8 @@ def _layout(cell: Cell) -> Iterator[str]:
         yield f"  /// {name} of the holder of an element; of its copy-th, 0 <= copy < copies"
         arguments = ("row", "col", "copy", "product")
         yield from _function(f"{name}_of", arguments, backward[name].text(bits), {"copy": 0, "product": 0})
-    if read.is_partial(cell):
-        slots = read.read(cell)
+    if common.is_partial(cell):
+        slots = common.slots_read(cell)
         yield "  /// whether slot (lane, i) is looked at; without i whether the register of the lane is"
         yield from _function("read", ("lane", "i"), slots.condition, {"i": slots.elements.value}, "bool")
     yield "};"
@@ -180,14 +100,14 @@ def _layout(cell: Cell) -> Iterator[str]:
 
 def _map(cell: Cell) -> str:
     """The name of the struct of a layout, which fragments and archs may share."""
-    kind = cell.fragment.role.value if read.is_partial(cell) else "layout"
+    kind = cell.fragment.role.value if common.is_partial(cell) else "layout"
     return f"{kind}_{cell.table.id}"
 
 
 def _proof(cell: Cell) -> str:
     name, checksum = _map(cell), f"{digest(cell.table):#x}ull"
     governs = f"governs<{name}>({checksum}, {cell.fragment.span})"
-    return governs if read.is_partial(cell) else f"proven<{name}>({checksum})"
+    return governs if common.is_partial(cell) else f"proven<{name}>({checksum})"
 
 
 def _function(
@@ -220,14 +140,14 @@ def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
 
 
 def _bases(cell: Cell) -> str:
-    return _map(cell) + (f", {metadata.indices(cell.fragment)}" if metadata.is_metadata(cell) else "")
+    return _map(cell) + (f", {common.indices_base(cell.fragment)}" if common.is_metadata(cell) else "")
 
 
 def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
     """The evidence of the tables; archs with the same evidence are combined."""
     by_evidence: dict[str, list[str]] = {}
     for cell in variants:
-        words = of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
+        words = origin_of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
         by_evidence.setdefault(f"layout {cell.table.id}, {words}", []).append(cell.arch)
     yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
 
@@ -256,7 +176,7 @@ def _condition(archs: Sequence[str], newest: int, last: bool = True) -> str:
 
 
 def _word(fragment: Fragment) -> str:
-    return f"  using word = {word(fragment)};  // a register"
+    return f"  using word = {register_type(fragment)};  // a register"
 
 
 def _sizes(cell: Cell) -> dict[str, int]:

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tcprobe.emit.common import cell_identifier, formulas, heading, layout
-from tcprobe.emit.metadata import require_every_lane
+from tcprobe.emit.common import cell_identifier, formulas, heading, layout, require_every_lane
 from tcprobe.errors import UsageError
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role

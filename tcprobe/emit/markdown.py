@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.emit.common import about, id_and_selector
 from tcprobe.fit import fitted
-from tcprobe.fit.manual import in_manual
+from tcprobe.fit.formula import in_manual
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 from tcprobe.text import markdown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit import metadata
+from tcprobe.emit import common
 from tcprobe.emit.common import cell_identifier, formulas, heading
 from tcprobe.errors import UsageError
 from tcprobe.isa.operand import Role
@@ -66,7 +66,7 @@ def emit(cells: Sequence[Cell]) -> str:
 
 def _class(cell: Cell) -> str:
     fragment, table = cell.fragment, cell.table
-    words = _metadata(cell) if metadata.is_metadata(cell) else {}
+    words = _metadata(cell) if common.is_metadata(cell) else {}
     if None in table.cells and not words:
         raise UsageError(f"{fragment.id} has unused slots, for which there is no index.")
     arrays = [
@@ -94,6 +94,6 @@ def _class(cell: Cell) -> str:
 def _metadata(cell: Cell) -> dict[str, object]:
     """What the template METADATA needs besides."""
     rule = sparsity(cell.fragment)
-    bodies = {name: body for name, _, _, body in metadata.python(cell)}
+    bodies = {name: body for name, _, _, body in common.metadata_functions(cell)}
     codes = SINGLE if rule.fields == 1 else tuple(range(rule.positions))
     return {"selector": cell.selector, "bits": rule.bits, "codes": codes, "read": bodies["read"], "k": bodies["k"]}

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tcprobe.ask.describe import ranges
 from tcprobe.code.cuda import holder, of_holder
-from tcprobe.emit.common import formulas, heading, instructions
-from tcprobe.emit.read import lanes_in_words, lanes_read
+from tcprobe.emit.common import formulas, heading, instructions, lanes_in_words, lanes_read
 from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment

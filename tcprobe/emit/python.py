@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tcprobe.emit import metadata
+from tcprobe.emit import common
 from tcprobe.emit.common import cell_identifier, formulas, heading
-from tcprobe.fit.inverse import cached_inverse
+from tcprobe.fit.linear import cached_inverse
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import Cell
 
@@ -47,7 +47,7 @@ def functions(cell: Cell) -> Iterator[Function]:
     for name, formula in (cached_inverse(table) or {}).items():
         arguments = f"{element}, copy=0" if copies > 1 else element
         yield Function(f"{name}_of", arguments, f"The {name} of the holder of an element{which}", str(formula))
-    for words in metadata.python(cell) if metadata.is_metadata(cell) else ():
+    for words in common.metadata_functions(cell) if common.is_metadata(cell) else ():
         yield Function(*words)
 
 

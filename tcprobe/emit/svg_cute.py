@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.svg import draw
-from tcprobe.emit.svg_drawing import thread_value
+from tcprobe.emit.svg import draw, thread_value
 from tcprobe.store.cell import Cell
 
 WHAT = "SVG with holders as CuTe prints them: T0 V1"

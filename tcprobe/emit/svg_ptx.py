@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcprobe.emit.svg import draw
-from tcprobe.emit.svg_drawing import ptx_figure
+from tcprobe.emit.svg import draw, ptx_figure
 from tcprobe.store.cell import Cell
 
 WHAT = "SVG with holders as PTX's figures have them: T0:{a0,a1}"

@@ -12,7 +12,7 @@ from tcprobe.emit.common import cell_identifier, formulas, heading
 from tcprobe.errors import UsageError
 from tcprobe.fit import Formula
 from tcprobe.fit.formula import Term
-from tcprobe.fit.inverse import cached_inverse
+from tcprobe.fit.linear import cached_inverse
 from tcprobe.store.cell import Cell
 
 WHAT = "Python code for tilelang: functions with // and %, and the T.Fragment that they make"

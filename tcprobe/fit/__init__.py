@@ -1,10 +1,9 @@
 """Fit: from a table to its layout and formulas, each proven for every slot before it is returned.
 
-    linear, formula, not_linear      GF(2)
-    boolean, symbolic                what is not linear
-    inverse, manual                  the way back, and the manual's names
-    affine, xor, coordinate, swizzle,
-    boxes                            address maps
+    linear               the map as bases over GF(2), sums of products where it is not linear, and the way back
+    formula, symbolic    formulas, with the manual's names; as SymPy and LaTeX
+    affine, swizzle,
+    boxes                address maps
 
 >>> from tcprobe.fit import fit
 >>> from tcprobe.layout.table import slot_table
@@ -23,7 +22,7 @@ from tcprobe.fit.linear import Layout, fit_layout
 from tcprobe.layout.table import Table
 
 if TYPE_CHECKING:
-    from tcprobe.fit.not_linear import NotLinear
+    from tcprobe.fit.linear import NotLinear
 
 MOST_SHOWN = 160  # characters of formulas in a repr
 LINEAR, BOOLEAN, NONE = "linear", "boolean", "no closed form"
@@ -53,7 +52,7 @@ def fit(table: Table) -> Fit:
     layout = fit_layout(table)
     if isinstance(layout, Layout):
         return Fit(LINEAR, {name: layout.formula(name) for name in table.outputs}, layout, None)
-    from tcprobe.fit.boolean import boolean_formula
+    from tcprobe.fit.linear import boolean_formula
 
     formulas = {name: boolean_formula(table, name) for name in table.outputs}
     verdict = NONE if None in formulas.values() else BOOLEAN

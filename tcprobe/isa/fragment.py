@@ -1,5 +1,6 @@
 """Fragment: an operand that lives in registers, as the threads of a warp or warpgroup hold it together."""
 
+import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +21,13 @@ class Shape(NamedTuple):
 
     def __str__(self) -> str:
         return f"m{self.m}n{self.n}" + (f"k{self.k}" if self.k else "")
+
+
+def read_shape(cell: str) -> Shape:
+    """The shape that PTX writes m16n8k16; ValueError for anything else."""
+    if (sizes := re.fullmatch(r"m(\d{1,3})n(\d{1,3})(?:k(\d{1,3}))?", cell)) is None:
+        raise ValueError("is not a shape such as m16n8k16 or m8n8")
+    return Shape(*(int(size) for size in sizes.groups() if size))
 
 
 @dataclass(frozen=True)

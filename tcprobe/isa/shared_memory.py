@@ -18,7 +18,8 @@ from types import MappingProxyType
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import ARCHS, WARP, Arch
-from tcprobe.isa.target import SIGNED, Target
+from tcprobe.isa.rows import moves
+from tcprobe.isa.target import Target
 
 MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
 MATRIX_ROWS = 8
@@ -95,7 +96,11 @@ def exchanges_and_copies() -> MappingProxyType[str, Target]:
 @cache
 def widening() -> MappingProxyType[str, SharedAccess]:
     """Loads of matrices of s4 into registers of s8, by name, the largest first; no rule of banks is known of them."""
-    rows = [SharedAccess(f"ldmatrix.m8n16.x{n}.s8.s4", 8, SIGNED, MATRIX_ROWS * n, wider=2) for n in (4, 2, 1)]
+    signed = next(row for row in moves.rows() if row.types == "s8.s4")
+    rows = (
+        SharedAccess(f"ldmatrix.m8n16.x{n}.s8.s4", 8, signed.target, MATRIX_ROWS * n, wider=2)
+        for n in reversed(signed.numbers)
+    )
     return MappingProxyType({row.name: row for row in rows})
 
 

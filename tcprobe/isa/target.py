@@ -81,5 +81,13 @@ class Target:
 target = cache(Target)  # many forms have the same one
 
 
-# of ldmatrix that makes s8 of s4: PTX ISA 9.4, section 9.7.16.5.15; ptxas 13.5.37 refuses it for others
-SIGNED = Target("sm_90a", "9.4", (("sm_100f", "9.4"), ("sm_110f", "9.4"), ("sm_120f", "9.4")))
+def read_target(cell: str) -> Target:
+    """The target of a table's cell: sm_120a:8.7|sm_120f:8.8, and |stated:8.8 for what PTX ISA states; RowError."""
+    options = [tuple(part.split(":")) for part in cell.split("|")]
+    if any(len(option) != 2 for option in options):
+        raise RowError("expected targets with PTX versions, such as sm_120a:8.7|sm_120f:8.8.")
+    stated = options.pop()[1] if options[-1][0] == "stated" else None
+    if not options:
+        raise RowError("expected a target before what is stated, such as sm_120a:8.7.")
+    (name, ptx), *others = options
+    return target(name, ptx, tuple(others), stated)

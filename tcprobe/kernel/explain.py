@@ -16,8 +16,8 @@ import numpy as np
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import FACTORS, MULTIPLIED
-from tcprobe.kernel.request import Gemm
-from tcprobe.kernel.warpgroups import LINES, WarpgroupGemm
+from tcprobe.kernel.mma_sync import Gemm
+from tcprobe.kernel.wgmma import LINES, WarpgroupGemm
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 

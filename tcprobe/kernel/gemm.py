@@ -22,10 +22,10 @@ from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.kernel import mma_sync, request, wgmma
-from tcprobe.kernel.request import MULTIPLIES, Gemm
+from tcprobe.kernel import mma_sync, wgmma
+from tcprobe.kernel.mma_sync import MULTIPLIES, Gemm
 from tcprobe.kernel.staged import OUTS
-from tcprobe.kernel.warpgroups import WarpgroupGemm, check
+from tcprobe.kernel.wgmma import WarpgroupGemm, check
 from tcprobe.sass import lowering
 from tcprobe.store.choose import Layers
 from tcprobe.store.folders import layers as folders
@@ -182,7 +182,7 @@ class GemmKernel(Described):
     @property
     def maps(self) -> dict[str, Json]:
         """The tensor maps that it takes, none where it takes addresses."""
-        return wgmma.maps(self.gemm) if isinstance(self.gemm, WarpgroupGemm) else {}
+        return self.gemm.boxes if isinstance(self.gemm, WarpgroupGemm) else {}
 
 
 def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
@@ -209,8 +209,8 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
         raise UsageError(
             f"`cluster` {options.cluster}: only the kernel of sm_90 has clusters, whose blocks share tiles through TMA."
         )
-    stages = options.stages or _stages(device.number)
-    plain = request.check(Gemm(device.name, options.type, tile, stages, **operands, warps=options.warps or (2, 2)))
+    stages = options.stages or (3 if device.number >= 80 else 2)
+    plain = mma_sync.check(Gemm(device.name, options.type, tile, stages, **operands, warps=options.warps or (2, 2)))
     return GemmKernel(name, mma_sync.source(plain, name), plain)
 
 
@@ -254,10 +254,6 @@ def _wide(kind: str) -> tuple[int, int, int]:
     """What wgmma takes: 256 columns where D goes back as 16 bits, since f32's are stored as long as they are made."""
     cols = 256 if dtype(OUTS[kind][0]).bits == 16 else 128
     return 128, cols, DEPTH * 8 // dtype(kind).bits
-
-
-def _stages(number: int) -> int:
-    return 3 if number >= 80 else 2
 
 
 def _check_warps(warps: tuple[int, int] | None, block_tile: tuple[int, int, int]) -> None:

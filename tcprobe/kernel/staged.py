@@ -1,24 +1,65 @@
-"""What every GEMM is asked for: D (m x n) = A (m x k) B (k x n), through stages of shared memory.
+"""What every GEMM is asked for, and what kernels share: D (m x n) = A (m x k) B (k x n), through shared memory.
 
 `a` and `b` say what is contiguous in memory: of A its rows (row) or its columns, of B its rows or its columns (col).
+
+The four products that a warp makes with mma.m8n8k4 are the quadrants of one of twice the rows and columns. Product p is
+the quadrant at row p / 2, column p % 2 of D, so that products 0 and 1 have the same A, 0 and 2 the same B.
+
+>>> from tcprobe.kernel.staged import join
+>>> from tcprobe.store.cell import load
+>>> a = join(load("mma.m8n8k4.row.col.f32.f16.f16.f32.a", "sm_70"))
+>>> (a.fragment.rows, a.fragment.cols), a.table.at(lane=25, i=2)
+((16, 4), {'row': 13, 'col': 2})
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from string import Template
 
+from tcprobe.ask.convert.casts import CASTS, OLDER, Cast
+from tcprobe.code.cuda import holder, of_holder, origin, register_and_letter
+from tcprobe.emit.common import formulas
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.isa.arch import Arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.kernel.quadrants import join
+from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.folders import layers as folders
-from tcprobe.text import quoted
+from tcprobe.text import comment, quoted
 from tcprobe.values import Json
+
+PRODUCTS = 4
+
+
+def shape(instruction: Instruction) -> Shape:
+    """m x n x k of what a warp makes at once."""
+    m, n, k = instruction.shape
+    return Shape(2 * m, 2 * n, k) if instruction.products == PRODUCTS else instruction.shape
+
+
+def join(cell: Cell) -> Cell:
+    """The table of all quadrants of an operand; that of a single product as it is."""
+    fragment, table = cell.fragment, cell.table
+    if fragment.products != PRODUCTS:
+        return cell
+    down, across = (fragment.operand != "b"), (fragment.operand != "a")
+    apart = (fragment.rows * down, fragment.cols * across)
+    values = {
+        name: tuple(place[n] + apart[n] * (place[2] >> 1 - n & 1) if place else None for place in table.cells)
+        for n, name in enumerate(("row", "col"))
+    }
+    m, n, k = fragment.shape
+    operand = replace(fragment.held, rows=fragment.rows << down, cols=fragment.cols << across)
+    whole = replace(fragment, held=operand, products=1, shape=Shape(2 * m, 2 * n, k))
+    return replace(cell, fragment=whole, table=slot_table(table.threads, table.elements, values))
+
 
 # by type of A and B what D is stored as, what is taken unasked first
 OUTS = {
@@ -127,3 +168,74 @@ def check_memory(gemm: StagedGemm) -> None:
             f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
             f"memory; a block on {gemm.arch.name} has at most {most}: {near}."
         )
+
+
+RASTER = Template("""\
+// Which tile a block makes: blocks that run side by side share rows of A and columns of B in the L2 cache, so tiles are
+// taken in bands of 8 rows of tiles, a band column by column; blocks of a cluster lie below each other.
+__device__ inline void place(unsigned& row, unsigned& col) {
+  constexpr unsigned CLUSTER = $cluster, BAND = 8 / CLUSTER;
+  const unsigned block = blockIdx.y / CLUSTER * gridDim.x + blockIdx.x, first = block / (BAND * gridDim.x) * BAND;
+  const unsigned below = gridDim.y / CLUSTER - first, rows = below < BAND ? below : BAND;
+  row = (first + block % (BAND * gridDim.x) % rows) * CLUSTER + blockIdx.y % CLUSTER;
+  col = block % (BAND * gridDim.x) / rows;
+}
+""")
+
+
+def conversion(source: str, target: str, device: Arch) -> Cast:
+    """How two elements become a word."""
+    pair = (source, target)
+    return CASTS[pair] if device.number >= CASTS[pair].target else OLDER[pair]
+
+
+def pairs(cell: Cell) -> None:
+    """UsageError unless elements 2 i and 2 i + 1 of every lane are neighbours in a row."""
+    cells = cell.table.cells
+    for first, second in zip(cells[::2], cells[1::2], strict=True):
+        if first is None or second is None or tuple(second[:2]) != (first[0], first[1] + 1):
+            raise UsageError(f"{cell.fragment.id} on {cell.arch}: its elements are not pairs in a row.")
+
+
+def store(cell: Cell, out: str, device: Arch) -> str:
+    """`store`(d, ld, rows, cols, from): registers of one fragment of D straight to global memory, inside bounds."""
+    pairs(cell)
+    fragment, kind = cell.fragment, register_and_letter(cell.fragment)[0]
+    bits = {"lane": (cell.table.threads - 1).bit_length(), "i": (cell.table.elements - 1).bit_length()}
+    coordinates = {name: of_holder(formula.text(bits), fragment.threads) for name, formula in formulas(cell).items()}
+    size, who = dtype(out).bits // 8, holder(fragment.threads)
+    return "\n".join(
+        (
+            f"// D's registers -> global memory, {comment(origin(cell))} (tcprobe show {fragment.id})",
+            "// ld: bytes from row to row; rows, cols: what there is of the matrix from here on",
+            "__device__ inline void store(char* d, long long ld, int rows, int cols, "
+            f"const {kind} (&from)[{fragment.elements}], unsigned {who}) {{",
+            "#pragma unroll",
+            f"  for (unsigned i = 0; i < {fragment.elements}; i += 2) {{",
+            f"    const int row = {coordinates['row']}, col = {coordinates['col']};",
+            "    if (row >= rows || col >= cols) continue;",
+            f"    char* to = d + row * ld + col * {size};",
+            *(f"    {line}" for line in _pair(fragment.type, out, device)),
+            "  }",
+            "}",
+            "",
+        )
+    )
+
+
+def _pair(source: str, out: str, device: Arch) -> tuple[str, ...]:
+    """Both elements where both are inside, else the first."""
+    if source == out:
+        kind = {"f32": "float", "s32": "int"}[out]
+        return (
+            f"struct alignas(8) Pair {{ {kind} low, high; }};",
+            "if (col + 1 < cols) *reinterpret_cast<Pair*>(to) = {from[i], from[i + 1]};",
+            f"else *reinterpret_cast<{kind}*>(to) = from[i];",
+        )
+    return (
+        "unsigned d;",
+        "const float low = from[i], high = from[i + 1];",
+        conversion(source, out, device).pair,
+        "if (col + 1 < cols) *reinterpret_cast<unsigned*>(to) = d;",
+        "else *reinterpret_cast<unsigned short*>(to) = static_cast<unsigned short>(d);",
+    )

@@ -2,10 +2,17 @@
 
 A block's tiles of A and B lie in shared memory as `tcprobe descriptor` says of them; every consumer warpgroup has 64 of
 the rows. D goes through shared memory where its elements have 16 bits, else straight from the registers.
+
+>>> from tcprobe.kernel.wgmma import WarpgroupGemm
+>>> gemm = WarpgroupGemm("sm_90", "bf16", (128, 128, 64))
+>>> gemm.consumers, gemm.threads, hex(gemm.tiles["a"].descriptor.encode())
+(2, 384, '0x4000004000010000')
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from string import Template
 
 from tcprobe import __version__
@@ -13,13 +20,163 @@ from tcprobe.ask import descriptor
 from tcprobe.ask.convert.stmatrix import StoreOptions
 from tcprobe.ask.convert.store_code import plan_store_code
 from tcprobe.ask.descriptor import SharedTile
-from tcprobe.code import multiply
+from tcprobe.code.cuda import multiply_described, register_and_letter
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import FACTORS
-from tcprobe.kernel import pieces
-from tcprobe.kernel.warpgroups import REGISTERS, WarpgroupGemm
+from tcprobe.isa.rows import wgmma
+from tcprobe.kernel import staged
+from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
+
+# of each type the k of a multiply, its accumulator, A and B
+FORMS = {
+    "f16": "k16.f32.f16.f16",
+    "bf16": "k16.f32.bf16.bf16",
+    "tf32": "k8.f32.tf32.tf32",
+    "e4m3": "k32.f32.e4m3.e4m3",
+    "e5m2": "k32.f32.e5m2.e5m2",
+    "s8": "k32.s32.s8.s8",
+}
+ALL_REGISTERS = 1 << 16  # of an SM
+ATOM = 8  # lines of a swizzle's pattern
+STORED = 16  # columns of 16 bits that D's way through shared memory takes at a time
+LINES = 64  # of A and D that a warpgroup multiplies at a time
+# by consumers the registers of a producer's and of a consumer's thread: whole multiples of 8 that 64K registers hold
+REGISTERS = {1: (40, 232), 2: (24, 240), 3: (32, 160)}
+
+
+@dataclass(frozen=True)
+class WarpgroupGemm(StagedGemm):
+    """A consumer warpgroup for every 64 rows of a block's tile, and a producer's.
+
+    `cluster` blocks, 1 or 2, whose tiles lie below each other share the tile of B: each brings a part of it to all.
+    """
+
+    cluster: int = 1
+
+    @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return self.tile[0] // LINES
+
+    @property
+    def threads(self) -> int:
+        """Of a block: the producer's warpgroup too."""
+        return WARPGROUP * (1 + self.consumers)
+
+    @cached_property
+    def instruction(self) -> Instruction:
+        """The multiply."""
+        return resolve(f"wgmma.mma_async.m64n{self.tile[1]}{FORMS[self.type]}").instruction
+
+    @cached_property
+    def tiles(self) -> dict[str, SharedTile]:
+        """A and B in shared memory, and a warpgroup's D where it goes through it."""
+        m, n, k = self.tile
+        majors = {"a": "k" if self.a == "row" else "mn", "b": "k" if self.b == "col" else "mn"}
+        tiles = {
+            name: descriptor.tile(
+                (lines, k), self.type, majors[name], _width(self.type, k if majors[name] == "k" else lines), (block, 32)
+            )
+            for name, lines, block in (("a", m, LINES), ("b", n, n))
+        }
+        if dtype(self.out).bits == 16:
+            tiles["d"] = descriptor.tile((LINES, n), self.out, "k", _width(self.out, n))
+        return tiles
+
+    @property
+    def boxes(self) -> dict[str, Json]:
+        """The tensor maps of A, B and D: type, box, swizzle, what is contiguous; boxes of a shared B are in parts."""
+        boxes = {name: {**descriptor.tma(tile), "major": tile.major} for name, tile in self.tiles.items()}
+        if self.cluster > 1 and self.tiles["b"].major == "k":
+            inner, lines = boxes["b"]["box"]
+            boxes["b"] |= {
+                "box": [inner, lines // self.cluster],
+                "boxes": boxes["b"]["boxes"] * self.cluster,
+                "box_bytes": boxes["b"]["box_bytes"] // self.cluster,
+            }
+        return boxes
+
+    @property
+    def stage_bytes(self) -> int:
+        """Of A and B of one step of the loop."""
+        return self.tiles["a"].bytes + self.tiles["b"].bytes
+
+    @property
+    def alignment(self) -> int:
+        """Of the first byte."""
+        return max(tile.alignment for tile in self.tiles.values())
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of dynamic shared memory, with what it takes to begin where the swizzles do; D lies where stages were."""
+        d = self.tiles["d"].bytes * self.consumers if "d" in self.tiles else 0
+        return max(super().shared_bytes, d + self.alignment)
+
+    @property
+    def static_bytes(self) -> int:
+        """Of two mbarriers a stage."""
+        return 16 * self.stages
+
+    @property
+    def wavefronts(self) -> dict[str, Json]:
+        """None: wgmma reads shared memory itself."""
+        return {}
+
+    @property
+    def registers(self) -> dict[str, int]:
+        """Of a consumer's thread."""
+        return {"accumulators": self.instruction.fragment("d").registers}
+
+
+def _width(kind: str, inner: int) -> int:
+    """The widest swizzle whose rows so many elements fill."""
+    return next((width for width in (128, 64, 32) if inner * dtype(kind).bits // 8 % width == 0), 0)
+
+
+def check(gemm: WarpgroupGemm) -> WarpgroupGemm:
+    """The GEMM itself; UsageError with the nearest possible one where there can be no such kernel."""
+    _check_columns(gemm)
+    m, count = gemm.tile[0], gemm.registers["accumulators"]
+    heights = [LINES * consumers for consumers in REGISTERS]
+    if m not in heights:
+        warpgroups = f"1 to {len(heights)} warpgroups of {LINES} rows"
+        raise UsageError(f"`tile`: m {m} must be one of {', '.join(map(str, heights))}: {warpgroups}.")
+    there = min(REGISTERS[gemm.consumers][1], ALL_REGISTERS // gemm.threads // 8 * 8)  # ptxas counts those at the start
+    if count + OTHERS > there:
+        needed, has = f"{count} accumulators and {OTHERS} other registers", f"a thread of {gemm.threads} has"
+        raise UsageError(f"`tile`: {needed} are more than the {there} that {has}; nearest: m 128.")
+    _check_cluster(gemm)
+    check_memory(gemm)
+    return gemm
+
+
+def _check_columns(gemm: WarpgroupGemm) -> None:
+    """UsageError with the nearest for a tile as wide as no multiply, or whose rows TMA cannot store."""
+    n, step = gemm.tile[1], STORED if dtype(gemm.out).bits == 16 else 1
+    widths = [width for width in wgmma.widths(gemm.type) if width % step == 0]
+    if n not in widths:
+        near = ", ".join(map(str, sorted(sorted(widths, key=lambda width: abs(width - n))[:2])))
+        raise UsageError(f"`tile`: no kernel into {gemm.out} has n {n}; nearest: n {near}.")
+
+
+def _check_cluster(gemm: WarpgroupGemm) -> None:
+    """UsageError for a cluster that is none, or whose blocks cannot share out the boxes of B."""
+    if gemm.cluster not in (1, 2):
+        raise UsageError(f"`cluster` {gemm.cluster}: use 1 or 2 blocks; with 2, each loads half of B for both.")
+    tile = gemm.tiles["b"]
+    least = ATOM if tile.major == "k" else tile.box[0]
+    if gemm.cluster > 1 and tile.lines % (gemm.cluster * least):
+        raise UsageError(
+            f"`cluster` {gemm.cluster}: n {tile.lines} does not split into halves of whole boxes: use a multiple of "
+            f"{gemm.cluster * least}."
+        )
+
 
 KERNEL = Template("""\
 // made by tcprobe $version: D ($m x $n a block) = A B of $type into $out, for sm_90a
@@ -176,7 +333,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     """The whole file."""
     row, (m, n, k), tiles = gemm.instruction, gemm.tile, gemm.tiles
     d = gemm.cell("d")
-    word, letter = multiply.word(d.fragment)
+    word, letter = register_and_letter(d.fragment)
     producer, consumer = REGISTERS[gemm.consumers]
     boxed, straight = "d" in tiles, STRAIGHT.format(size=dtype(gemm.out).bits // 8)
     bits = {name: f"{tile.descriptor._replace(start=0).encode():#018x}" for name, tile in tiles.items()}
@@ -193,7 +350,7 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         b_major="k" if gemm.b == "col" else "n",
         threads=gemm.threads,
         shared_bytes=gemm.shared_bytes,
-        maps="\n".join(_comment(*named_map) for named_map in maps(gemm).items()),
+        maps="\n".join(_comment(*named_map) for named_map in gemm.boxes.items()),
         name=called,
         consumers=gemm.consumers,
         **_cluster(gemm),
@@ -201,9 +358,9 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         a_bytes=tiles["a"].bytes,
         b_bytes=tiles["b"].bytes,
         instruction=row.id,
-        multiply=multiply.described_function(row, (gemm.a == "col", gemm.b == "row")),
-        store=pieces.store(d, gemm.out, gemm.arch) + (COPY_BACK + _store_function(d, tiles["d"]) if boxed else ""),
-        raster=pieces.RASTER.substitute(cluster=gemm.cluster),
+        multiply=multiply_described(row, (gemm.a == "col", gemm.b == "row")),
+        store=staged.store(d, gemm.out, gemm.arch) + (COPY_BACK + _store_function(d, tiles["d"]) if boxed else ""),
+        raster=staged.RASTER.substitute(cluster=gemm.cluster),
         map_d=MAP_D if boxed else "",
         alignment=gemm.alignment,
         producer=producer,
@@ -242,11 +399,6 @@ def _cluster(gemm: WarpgroupGemm) -> Json:
         "last": LAST,
         "dims": f"__cluster_dims__(1, {gemm.cluster}, 1) ",
     }
-
-
-def maps(gemm: WarpgroupGemm) -> dict[str, Json]:
-    """The tensor maps of A, B and D: type, box, swizzle, what is contiguous."""
-    return gemm.boxes
 
 
 def _comment(name: str, map_json: Json) -> str:

@@ -1,11 +1,8 @@
 """Maps between slots and elements, independent of any hardware: tables, linear algebra over GF(2), CSV files.
 
-table, space, grid, ranges                  tables of slots
-gf2, expression, arrays, spelling           linear algebra, expressions, arrays, how things are written
-address, addressfile, offsets, printout,
-swizzle                                     address maps, and files of them
-descriptor, tcgen05_descriptor              words that lead to shared memory
-banks, source_tags                          what an access costs
-structure, structure_hash, predicted        structure tensors
-csv, draw, glance, bankdraw, cell_runs      tables from elsewhere, and drawn
+table, grid, csv                  tables of slots: what they are, drawn, read
+structure                         structure tensors
+gf2, expression, arrays, runs     linear algebra, expressions, what arrays hold, runs of numbers
+address, address_files, swizzle   address maps, files of them, swizzles and their spelling
+descriptor, banks                 words that lead to shared memory; what an access costs, and banks drawn
 """

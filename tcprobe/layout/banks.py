@@ -21,13 +21,41 @@ other accesses do not.
 
 Source: experiments on an H200 (sm_90), which `tcprobe.probes.banks` repeats; `bank_rules` says what is
 published for which arch.
+
+What cp.async.ca waits for besides banks: its source lines are looked up in banks of tags, one line per bank and
+cycle.
+
+>>> import numpy as np
+>>> tags, lanes = SourceTags((0x1A80, 0x2D00)), np.arange(32)
+>>> to, sources = np.array([4 * lanes] * 2), np.array([128 * lanes, 4 * lanes])
+>>> found = lookups(tags, sources)
+>>> found.tolist(), access_cycles(np.array([1, 1]), found, is_spread(to)).tolist()
+([8, 1], [9, 2])
+
+A line has 128 bytes. Each bit of the number of its tag bank is a parity of address bits. Lookups are the most distinct
+lines that fall into one bank. An access takes as many cycles as its passes, but at least one more than its lookups; two
+more if its destinations are spread (over more than ROWS rows of 128 bytes, in several blocks of 2 KB), or if it has one
+lookup and more than one pass. Source: an H200; `tcprobe run --family banks` repeats the measurement.
+
+An address map drawn by banks (32 of 4 bytes), as coloured text and as SVG.
+
+>>> from tcprobe.layout.swizzle import Swizzle
+>>> first, second = np.indices((4, 16))
+>>> picture = Picture.of(Swizzle(2, 3, 3)(first * 64 + second), 16)
+>>> [picture.label(*cell) for cell in ((0, 0), (0, 1), (1, 0), (1, 1))]
+['0-3', '4-7', '4-7', '0-3']
+
+Columns are the coordinate along which offsets are consecutive, if there is one; lines are the other. A cell combines up
+to 16 bytes of consecutive elements. Its label is its banks, its colour that of the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from colorsys import hls_to_rgb
 from dataclasses import dataclass
 from functools import cache
+from html import escape
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -37,6 +65,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, access, accesses
 from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.text import Described
+from tcprobe.values import Json
 
 BANKS = 32
 WORD = 4  # bytes
@@ -220,3 +249,206 @@ def _longest_chain(access: SharedAccess, needs: Sequence[Ints]) -> Ints:
             free[place] = after
     longest: Ints = free[0].max(axis=1)
     return longest
+
+
+MOST_MASKS, MOST_BITS = 4, 62
+LEAST = 2  # cycles of an access with one pass and one lookup
+ROWS, BLOCK = 4, 2048  # rows, and bytes, within which destinations are not spread
+
+
+@dataclass(frozen=True)
+class SourceTags:
+    """For each bit of a bank's number, a mask: the bit is the parity of the address bits under it."""
+
+    masks: tuple[int, ...]
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        return {"masks": list(self.masks)}
+
+    def bank(self, addresses: Ints) -> Ints:
+        """The tag bank of each address's line."""
+        banks = np.zeros_like(addresses)
+        for number, mask in enumerate(self.masks):
+            banks |= _parity(addresses & mask) << number
+        return banks
+
+
+def from_json(data: Json) -> SourceTags:
+    """The inverse of `to_json`; ValueError for data that it cannot return."""
+    masks = tuple(data["masks"])
+    whole = all(type(m) is int and 0 < m < 1 << MOST_BITS and not m % LINE for m in masks)
+    if not whole or not 0 < len(masks) <= MOST_MASKS:
+        raise ValueError(f"{len(masks)} masks of addresses of lines")
+    return SourceTags(masks)
+
+
+def lookups(tags: SourceTags, sources: Ints) -> Ints:
+    """The most distinct lines in one bank, by pattern; `sources` are (patterns, 32), IDLE for idle lanes."""
+    lines = np.sort(np.where(sources == IDLE, IDLE, sources // LINE), axis=1)
+    fresh = lines != IDLE
+    fresh[:, 1:] &= lines[:, 1:] != lines[:, :-1]
+    banks = tags.bank(np.where(fresh, lines, 0) * LINE)
+    counts = [(fresh & (banks == bank)).sum(axis=1) for bank in range(1 << len(tags.masks))]
+    return np.asarray(np.max(counts, axis=0), np.int64)
+
+
+def is_spread(addresses: Ints) -> Bools:
+    """By pattern, whether destinations are in many rows of several blocks; IDLE for idle lanes."""
+    return np.asarray((_distinct(addresses, LINE) > ROWS) & (_distinct(addresses, BLOCK) > 1))
+
+
+def _distinct(addresses: Ints, size: int) -> Ints:
+    """By pattern, how many pieces of `size` bytes its addresses are in."""
+    pieces = np.sort(np.where(addresses == IDLE, IDLE, addresses // size), axis=1)
+    fresh = pieces != IDLE
+    fresh[:, 1:] &= pieces[:, 1:] != pieces[:, :-1]
+    return np.asarray(fresh.sum(axis=1), np.int64)
+
+
+def access_cycles(passes: Ints, looked_up: Ints, spread: Bools) -> Ints:
+    """Cycles of patterns from passes and lookups; 0 if no lane copies."""
+    least = looked_up + 1 + (spread | ((passes > 1) & (looked_up == 1)))
+    return np.asarray(np.where(passes == 0, 0, np.maximum(passes, least)), np.int64)
+
+
+def pattern_cost(
+    tags: SourceTags, addresses: Sequence[int | None], sources: Sequence[int | None], passes: int
+) -> tuple[int, int]:
+    """(lookups, cycles) of one pattern of 32 destinations and 32 sources."""
+    looked_up = lookups(tags, as_array([sources]))
+    return int(looked_up[0]), int(access_cycles(np.array([passes]), looked_up, is_spread(as_array([addresses])))[0])
+
+
+def tags_from_pairs(gaps: Sequence[int], together: Bools) -> SourceTags | None:
+    """The tags, from which pairs of lines, `gaps` apart, fall into one bank; None if no parities explain it.
+
+    Steps are single bits, and pairs of them.
+    """
+    numbers = _number_bits(dict(zip(gaps, together.tolist(), strict=True)))
+    width = max(numbers.values(), default=0).bit_length()
+    tags = SourceTags(tuple(sum(bit for bit in numbers if numbers[bit] >> n & 1) for n in range(width)))
+    agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(tags.bank(np.array(gaps)) == 0, together)
+    return tags if agrees else None
+
+
+def _number_bits(same: dict[int, bool]) -> dict[int, int]:
+    """A number of each single bit, by whether steps stay in a bank.
+
+    Bits that cancel each other get the same number; the others get 1, 2, 3, ..., with as few banks as possible.
+    """
+    numbers: dict[int, int] = {}
+    for bit in (step for step in same if step.bit_count() == 1):
+        alike = next((numbers[other] for other in numbers if same[bit | other]), None)
+        numbers[bit] = 0 if same[bit] else alike or 1 + max(numbers.values(), default=0)
+    return numbers
+
+
+def _parity(values: Ints) -> Ints:
+    folded = values.copy()
+    for shift in (32, 16, 8, 4, 2, 1):
+        folded ^= folded >> shift
+    return folded & 1
+
+
+BANK_BITS, VECTOR_BITS = 8 * WORD, 128
+WIDE, HIGH, MARGIN = 34, 18, 40  # px
+Colour = tuple[int, int, int]
+
+
+class Picture(NamedTuple):
+    """Bit offsets by [line, column], `run` elements per column; `axes` names the coordinates of lines and columns."""
+
+    offsets: Ints
+    run: int
+    bits: int
+    axes: tuple[str, str]
+
+    @classmethod
+    def of(cls, offsets: Ints, bits: int) -> Picture:
+        """The picture of offsets[first, second], in elements of `bits`; -1 means no offset."""
+        runs = (_run(offsets.T, bits), _run(offsets, bits))
+        turned = runs[0] > runs[1]
+        grid, axes = (offsets.T, ("second", "first")) if turned else (offsets, ("first", "second"))
+        run = max(runs)
+        return cls(np.where(grid < 0, -1, grid * bits)[:, ::run], run, bits, axes)
+
+    def bank(self, line: int, column: int) -> int | None:
+        """The first bank of a cell; None without an offset."""
+        offset = int(self.offsets[line, column])
+        return None if offset < 0 else offset // BANK_BITS % BANKS
+
+    def label(self, line: int, column: int) -> str:
+        """The banks of a cell, as 7 or 4-7."""
+        bank = self.bank(line, column)
+        if bank is None:
+            return ""
+        last = (int(self.offsets[line, column]) + self.run * self.bits - 1) // BANK_BITS % BANKS
+        return str(bank) if bank == last else f"{bank}-{last}"
+
+    def head(self, column: int) -> str:
+        """The coordinates of a column."""
+        start = column * self.run
+        return str(start) if self.run == 1 else f"{start}.."
+
+
+def _run(offsets: Ints, bits: int) -> int:
+    """How many columns (a power of two, at most 16 bytes) are consecutive from an aligned start, on every line."""
+    run = 1
+    while run * 2 * bits <= VECTOR_BITS and offsets.shape[1] % (run * 2) == 0:
+        groups = offsets.reshape(len(offsets), -1, run * 2)
+        if (groups != groups[:, :, :1] + np.arange(run * 2)).any() or (groups[:, :, 0] % (run * 2)).any():
+            break
+        run *= 2
+    return run
+
+
+def colour_of(bank: int) -> Colour:
+    """A light colour for each bank: neighbouring banks differ little, opposite ones most."""
+    red, green, blue = (round(255 * part) for part in hls_to_rgb(bank / BANKS, 0.82, 0.75))
+    return red, green, blue
+
+
+def picture_lines(picture: Picture, width: int) -> Iterator[list[tuple[str, Colour | None]]]:
+    """Coloured pieces of text, line by line, in blocks of columns that fit `width` characters."""
+    count, columns = picture.offsets.shape
+    margin = len(str(count - 1)) + 1
+    labels = [[picture.label(line, column) for column in range(columns)] for line in range(count)]
+    heads = [picture.head(column) for column in range(columns)]
+    wide = 1 + max(len(text) for row in (*labels, heads) for text in row)
+    per_block = max(1, (width - margin) // wide)
+    for start in range(0, columns, per_block):
+        block = range(start, min(start + per_block, columns))
+        yield [(" " * margin + "".join(heads[column].rjust(wide) for column in block), None)]
+        for line in range(count):
+            banks = [(column, picture.bank(line, column)) for column in block]
+            cells = [(labels[line][c].rjust(wide), None if bank is None else colour_of(bank)) for c, bank in banks]
+            yield [(str(line).rjust(margin), None), *cells]
+
+
+def svg_of_picture(picture: Picture, title: str) -> str:
+    """An SVG of the whole picture."""
+    count, columns = picture.offsets.shape
+    width, height = max(MARGIN + columns * WIDE + 8, 7 * len(title) + 16), HIGH * (count + 2) + 8
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'role="img" aria-label="{escape(title)}">',
+        "<style>text{font:10px monospace;fill:#000;text-anchor:middle}rect{stroke:#555;stroke-width:.5}</style>",
+        '<rect width="100%" height="100%" fill="#fff" stroke="none"/>',
+        f'<text x="8" y="13" style="text-anchor:start;font-weight:bold">{escape(title)}</text>',
+        *(_svg_text(MARGIN + (c + 0.5) * WIDE, 2 * HIGH - 4, picture.head(c)) for c in range(columns)),
+    ]
+    for line in range(count):
+        top = HIGH * (line + 2)
+        parts.append(_svg_text(MARGIN / 2, top + 13, str(line)))
+        for column in range(columns):
+            bank = picture.bank(line, column)
+            fill = "none" if bank is None else "#{:02x}{:02x}{:02x}".format(*colour_of(bank))
+            left = MARGIN + column * WIDE
+            parts.append(f'<rect x="{left}" y="{top}" width="{WIDE}" height="{HIGH}" fill="{fill}"/>')
+            parts.append(_svg_text(left + WIDE / 2, top + 13, picture.label(line, column)))
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def _svg_text(x: float, y: float, text: str) -> str:
+    return f'<text x="{x:g}" y="{y:g}">{escape(text)}</text>'

@@ -1,4 +1,4 @@
-"""Descriptor: the 64 bits by which wgmma finds a matrix in shared memory, and the bytes that it leads to.
+"""Descriptor: the 64 bits by which wgmma and tcgen05 find a matrix in shared memory, and the bytes that it leads to.
 
 >>> from tcprobe.layout.descriptor import Descriptor, decode
 >>> found = decode(0x4000004000010000)
@@ -18,6 +18,18 @@ by side or multiplied by a stride; then the swizzle permutes chunks of 16 bytes:
     address ^= ((address / 128 - base offset) % (W / 16)) * 16                  (of the absolute address)
 
 Source: PTX ISA 9.1, section 9.7.15.5.1.2; CUTLASS include/cute/arch/mma_sm90_desc.hpp; the base offset as measured.
+
+tcgen05 finds a matrix by the same bits, with a version and three bits of swizzle:
+
+>>> from tcprobe.layout.descriptor import encode_tcgen05, read_tcgen05
+>>> hex(encode_tcgen05(Descriptor(16, 1024, 128)))
+'0x4000404000010000'
+>>> read_tcgen05(0x4000404000010000).fields["swizzle"]
+128
+
+Nothing of tcgen05's is measured. The bytes are those of wgmma's formula; CUTLASS has one set of canonical layouts for
+both.
+Source: PTX ISA 9.1, section 9.7.16.4.1; CUTLASS include/cute/arch/mma_sm100_desc.hpp, SmemDescriptor.
 """
 
 from __future__ import annotations
@@ -25,9 +37,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.isa import bit_fields
+from tcprobe.isa.bit_fields import DecodedWord, Field
 
 if TYPE_CHECKING:
     from tcprobe.layout.arrays import Offset
+
 
 SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}  # bytes of a row of the pattern: bits 62 and 63 of a descriptor
 UNIT = 16  # bytes per unit of a field
@@ -133,3 +148,44 @@ def linear_formula(
 
 def _bytes(name: str, bits: int) -> str:
     return f"({name} >> 3)" if bits == 1 else f"({name} * {bits // 8})" if bits > 8 else name
+
+
+TCGEN05_SOURCE = "PTX ISA 9.1, section 9.7.16.4.1"
+WORD_BITS = 64
+TCGEN05_VERSION = Field("version", 46, 3, (None, 1))
+FIELD_BYTES = range(0, REACH, UNIT)
+TCGEN05_WORD = (
+    Field("start", 0, 14, FIELD_BYTES),
+    Field("lbo", 16, 14, FIELD_BYTES),
+    Field("sbo", 32, 14, FIELD_BYTES),
+    TCGEN05_VERSION,
+    Field("base_offset", 49, 3, range(8)),
+    Field("lbo_mode", 52, 1, ("relative", "absolute")),
+    Field("swizzle", 61, 3, ("none", "128 in atoms of 32 bytes", 128, None, 64, None, 32)),
+)
+
+
+def tcgen05_fields(descriptor: Descriptor) -> dict[str, int | str]:
+    """Every field, in bytes; the LBO is relative."""
+    return descriptor.check()._asdict() | {
+        "version": 1,
+        "lbo_mode": "relative",
+        "swizzle": descriptor.swizzle or "none",
+    }
+
+
+def encode_tcgen05(descriptor: Descriptor) -> int:
+    """The 64 bits; UsageError if a field cannot be encoded."""
+    return bit_fields.encode(TCGEN05_WORD, tcgen05_fields(descriptor))
+
+
+def is_tcgen05(bits: int) -> bool:
+    """Whether the version is tcgen05's; wgmma's descriptors have zeros there."""
+    return bool(TCGEN05_VERSION.decode(bits))
+
+
+def read_tcgen05(bits: int) -> DecodedWord:
+    """The fields of 64 bits, and what is undocumented in them; UsageError for more bits."""
+    if not 0 <= bits < 1 << WORD_BITS:
+        raise UsageError(f"{bits:#x} has more than {WORD_BITS} bits.")
+    return bit_fields.decode(TCGEN05_WORD, bits, WORD_BITS)

@@ -1,4 +1,13 @@
-"""Table: a measured map from named inputs to named outputs; for a fragment, from slots (lane, i) to matrix elements.
+"""Tables, and what they are maps of: axes and spaces of named inputs.
+
+An axis has any size. Points are tuples of inputs, numbered with the first axis slowest.
+
+>>> from tcprobe.layout.table import Axis, Space
+>>> space = Space((Axis("thread", 128), Axis("i", 12)))
+>>> space.points, space.number(thread=2, i=3), space.point(27)
+(1536, 27, {'thread': 2, 'i': 3})
+
+A Table is a measured map from named inputs to named outputs; for a fragment, from slots (lane, i) to matrix elements.
 
 An element can have several holders (copies), and a slot can be unused (None).
 
@@ -17,12 +26,101 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
-from tcprobe.errors import DataError
-from tcprobe.layout.space import Axis, Space, slots
+from tcprobe.errors import DataError, UsageError
 from tcprobe.system.digest import sha256
 from tcprobe.values import Json
+
+MOST_POINTS = 1 << 20
+
+
+class Axis(NamedTuple):
+    """A named input with values 0 to size - 1."""
+
+    name: str
+    size: int
+
+    @property
+    def bits(self) -> int:
+        """Bits that the values need; 0 if there is only one."""
+        return (self.size - 1).bit_length()
+
+    def check(self, value: object) -> int:
+        """The value; UsageError if the axis does not have it."""
+        if type(value) is not int or not 0 <= value < self.size:
+            raise UsageError(f"{self.name} {value!r} is not a number from 0 to {self.size - 1}.")
+        return value
+
+
+@dataclass(frozen=True)
+class Space:
+    """All tuples of values of some axes, numbered from 0; the last axis varies fastest."""
+
+    axes: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        for axis in self.axes:
+            if type(axis.size) is not int or axis.size < 1:
+                raise DataError(f"axis {axis.name} has size {axis.size!r}; a size is a whole number of at least 1.")
+        if len({axis.name for axis in self.axes}) < len(self.axes) or not self.axes:
+            raise DataError(f"axes {', '.join(axis.name for axis in self.axes) or 'none'}: each needs its own name.")
+        if self.points > MOST_POINTS:
+            sizes = " x ".join(str(axis.size) for axis in self.axes)
+            raise DataError(f"{sizes} points; at most {MOST_POINTS} are held.")
+
+    @cached_property
+    def points(self) -> int:
+        """The number of tuples."""
+        return prod(self.sizes)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the axes, in order."""
+        return tuple(axis.size for axis in self.axes)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the axes, in order."""
+        return tuple(axis.name for axis in self.axes)
+
+    def number(self, *values: int, **point: int) -> int:
+        """The number of a point, whose values are given in the order of the axes or by name.
+
+        UsageError if an axis is missing, unknown, given twice, or does not have the value.
+        """
+        named = [*zip(self.names, values, strict=False), *point.items()]
+        if sorted(name for name, _ in named) != sorted(self.names) or len(named) != len(values) + len(point):
+            names = ", ".join(name for name, _ in named) or "nothing"
+            raise UsageError(f"a point is given by {', '.join(self.names)}, not by {names}.")
+        point = dict(named)
+        total = 0
+        for axis in self.axes:
+            total = total * axis.size + axis.check(point[axis.name])
+        return total
+
+    def values(self, number: int) -> tuple[int, ...]:
+        """The values of point `number`, in the order of the axes."""
+        reversed_values = []
+        for axis in reversed(self.axes):
+            number, value = divmod(number, axis.size)
+            reversed_values.append(value)
+        return tuple(reversed(reversed_values))
+
+    def point(self, number: int) -> dict[str, int]:
+        """The values of point `number` by name."""
+        return dict(zip(self.names, self.values(number), strict=True))
+
+    def all(self) -> Iterator[tuple[int, ...]]:
+        """Every point, in the order of numbers."""
+        return map(self.values, range(self.points))
+
+
+def slots(threads: int, elements: int) -> Space:
+    """The slots of a fragment: lane (the number of a thread in its warp or warpgroup) x i."""
+    return Space((Axis("lane", threads), Axis("i", elements)))
+
 
 OUTPUTS = ("row", "col", "product", "k", "group", "address", "offset")
 MOST_VALUE = 1 << 20
@@ -220,3 +318,15 @@ def _column(name: str, by_slot: object) -> tuple[int | None, ...]:
     if not isinstance(by_slot, list) or not all(value is None or type(value) is int for value in by_slot):
         raise DataError(f"{name} holds something that is neither a number nor null.")
     return tuple(by_slot)
+
+
+class StructureHash(NamedTuple):
+    """The structure tensor of a multiply: number of triples, and the hash of all (a, b, d) slot numbers.
+
+    The hash is the SHA-256 of the triples, sorted by a, then d, each as three little-endian 32-bit numbers. `anchor` is
+    the hash of all tables, for what the triples leave open (`layout.structure`); None in results of earlier versions.
+    """
+
+    triples: int
+    sha256: str
+    anchor: str | None = None

@@ -6,35 +6,34 @@ longer is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
 from tcprobe.errors import DataError
-from tcprobe.isa import arch, inventory
-from tcprobe.pages import (
-    changes,
-    compilers,
-    costs,
-    descriptors,
-    errata,
-    fragments,
-    lowering,
-    numerics,
-    runs,
-    tensor_memory,
-    undocumented,
-)
-from tcprobe.pages.fragments import ByFragment
-from tcprobe.pages.tables import MADE
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
+from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.descriptor import SWIZZLES
+from tcprobe.layout.table import Table
+from tcprobe.pages import errata, machine_code, numbers, tensor_memory
+from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
 from tcprobe.references import claim_of, references
-from tcprobe.store import compilers as stored_compilers
-from tcprobe.store import errata as stored_errata
 from tcprobe.store import findings
-from tcprobe.store.cell import by_arch
+from tcprobe.store.cell import DOCUMENTED, Cell, by_arch
 from tcprobe.store.choose import alone
+from tcprobe.store.evidence import FROM_CODE, METHODS
+from tcprobe.store.finding import Finding
+from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
+from tcprobe.store.surveys import load_audits, load_survey
 from tcprobe.system import files
+from tcprobe.text import markdown
+from tcprobe.values import Json
 
 PAGES = {
     "changes.md": "what changes between architectures",
@@ -51,19 +50,19 @@ PAGES = {
 def render(results: Results) -> dict[Path, str]:
     """Text of every page by path."""
     facts, archs = cells_of(results), results.archs()
-    texts = {"changes.md": changes.page(facts, archs), "tensor_memory.md": tensor_memory.page(results)}
-    if lowering.there(results):
-        texts["lowering.md"] = lowering.page(results)
-    if costs.there(results):
-        texts["costs.md"] = costs.page(results)
+    texts = {"changes.md": changes_page(facts, archs), "tensor_memory.md": tensor_memory.page(results)}
+    if machine_code.has_lowerings(results):
+        texts["lowering.md"] = machine_code.lowering_page(results)
+    if numbers.has_costs(results):
+        texts["costs.md"] = numbers.costs_page(results)
     if findings.archs(results, UNDOCUMENTED):
-        texts["undocumented.md"] = undocumented.page(results)
-    if findings.archs(results, numerics.KIND):
-        texts["numerics.md"] = numerics.page(results)
-    if survey := stored_compilers.load(results.root):
-        texts["compilers.md"] = compilers.page(survey)
-    if audits := stored_errata.load(results.root):
-        texts["errata.md"] = errata.page(audits)
+        texts["undocumented.md"] = errata.undocumented_page(results)
+    if findings.archs(results, numbers.NUMERICS):
+        texts["numerics.md"] = numbers.numerics_page(results)
+    if survey := load_survey(results.root):
+        texts["compilers.md"] = machine_code.compilers_page(survey)
+    if audits := load_audits(results.root):
+        texts["errata.md"] = errata.errata_page(audits)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: _text(lines) for name, lines in texts.items()}
 
@@ -127,20 +126,20 @@ def _overview(results: Results, facts: ByFragment, pages: Iterable[str]) -> Iter
     yield from (f"- [{name}]({name}): {PAGES[name]}" for name in pages)
     yield "- `sm_XX/METHOD/EXPERIMENT.json`: a measurement; `layouts/LAYOUT.json`: a layout, named by its content"
     yield from ("", "## Runs", "")
-    yield from runs.table(results)
-    yield from fragments.sections(facts)
-    yield from descriptors.sections(results)
+    yield from runs_table(results)
+    yield from fragment_sections(facts)
+    yield from descriptor_sections(results)
     yield from ("", "## References", "")
     yield from (f"- {reference.NAME}: {reference.SOURCE}" for reference in references())
     yield from ("", "Known errata of these sources:", "")
-    yield from _errata(results)
+    yield from _known_errata(results)
 
 
-def _errata(results: Results) -> Iterator[str]:
+def _known_errata(results: Results) -> Iterator[str]:
     for reference in references():
         for erratum in reference.ERRATA:
             yield f"- {reference.NAME}, {erratum.where}: {erratum.words} (`{erratum.pattern}`)"
-    device = arch.arch(results.archs()[-1])
+    device = arch(results.archs()[-1])
     seen = set()
     for fragment in inventory.of_a_warp().values():
         for reference in references():
@@ -148,3 +147,244 @@ def _errata(results: Results) -> Iterator[str]:
             if not isinstance(claim, str) and claim.erratum and (claim.where, claim.erratum) not in seen:
                 seen.add((claim.where, claim.erratum))
                 yield f"- {reference.NAME}, {claim.where}: {claim.erratum} (`{fragment.id}` among others)"
+
+
+MOST_MADE = 80  # characters of what a run was made with
+
+
+def runs_table(results: Results) -> Iterator[str]:
+    """A line for each method and compiler or device; archs that are alike share it."""
+    lines: dict[tuple[str, ...], list[str]] = {}
+    for folder in (results, *results.runs()):
+        for name in folder.archs():
+            for method in folder.methods(name):
+                lines.setdefault(_run_row(method, list(folder.measurements(name, method))), []).append(name)
+    rows = ([spans(archs), *key] for key, archs in lines.items())
+    yield from grid(["archs", "method", "made with", "measured", "refused", "failed"], rows)
+
+
+def _run_row(method: str, measurements: Sequence[Measurement]) -> tuple[str, ...]:
+    counts = Counter(m.status for m in measurements)
+    makers = "; ".join(sorted({_run_maker(m) for m in measurements}))
+    makers = makers if len(makers) <= MOST_MADE else f"{makers[: MOST_MADE - 3]}..."
+    return (method, markdown(makers), *(str(counts[status]) for status in ("measured", "refused", "failed")))
+
+
+def _run_maker(measured: Measurement) -> str:
+    p = measured.provenance
+    return p["compiler"] if measured.method in FROM_CODE else f"{p['device']}, driver {p['driver']}, CUDA {p['cuda']}"
+
+
+EVIDENCE_HEADS = {
+    "live": "live",
+    "sass": "machine code",
+    "derived": "derived",
+    "same-opcode": "same opcode",
+    "emulated": "emulated",
+    DOCUMENTED: "documented only",
+}
+ByFragment = Mapping[str, Mapping[str, Cell]]  # by fragment id and arch, both in their order
+HowAndArchs = tuple[tuple[str, str], ...]  # (how, archs)
+MAndK = tuple[int, int]  # m and k
+
+
+def fragment_sections(facts: ByFragment) -> Iterator[str]:
+    """All families."""
+    families = _lines_by_family(facts)
+    yield from ("", "## Fragments", "")
+    yield "On which archs the layouts of a shape are measured, and how: live on a GPU, read from machine code, derived"
+    yield "from it, or, which is weaker evidence, by an identically encoded opcode of another arch. What nobody"
+    yield "measured on an arch is documented only. An arch that is not named does not have the fragments."
+    yield ""
+    yield from (f"- [{family}](#{heading_anchor(family)})" for family in families)
+    for family, lines in families.items():
+        hows = [how for how in (*METHODS, DOCUMENTED) if any(how in dict(kinds) for kinds, _ in lines)]
+        yield from ("", f"### {family}", "")
+        yield from grid(["fragments", *(EVIDENCE_HEADS[how] for how in hows)], _fragment_rows(lines, hows))
+
+
+FragmentsOfLines = dict[tuple[HowAndArchs, MAndK], list[Fragment]]
+
+
+def _lines_by_family(facts: ByFragment) -> dict[str, FragmentsOfLines]:
+    """By family the fragments with one m and k and the same status."""
+    families: dict[str, FragmentsOfLines] = {}
+    for id_, archs in facts.items():
+        fragment = inventory.fragments()[id_]
+        key = (_archs_by_evidence(archs), (fragment.shape.m, fragment.shape.k))
+        families.setdefault(fragment.family, {}).setdefault(key, []).append(fragment)
+    return families
+
+
+def _archs_by_evidence(archs: Mapping[str, Cell]) -> HowAndArchs:
+    by_kind: dict[str, list[str]] = {}
+    for name, cell in archs.items():
+        by_kind.setdefault(cell.how, []).append(name)
+    return tuple((how, spans(names)) for how, names in by_kind.items())
+
+
+def _fragment_rows(lines_by_kind: FragmentsOfLines, hows: Sequence[str]) -> Iterator[list[str]]:
+    """Fragments in words, or, where the same words would stand twice, by their ids."""
+    names_by_line = [_line_text(shape, fragments) for (_, shape), fragments in lines_by_kind.items()]
+    for ((kinds, _), fragments), name in zip(lines_by_kind.items(), names_by_line, strict=True):
+        text = name if names_by_line.count(name) == 1 else fitting(code(fragment.id for fragment in fragments))
+        yield [text, *(dict(kinds).get(how, "") for how in hows)]
+
+
+def _line_text(m_and_k: MAndK, fragments: Sequence[Fragment]) -> str:
+    """Shape, operands, types, how many: m64nNk16, N of 8 to 256: A, D of f16, f32 (64)."""
+    ns = sorted({fragment.shape.n for fragment in fragments})
+    m, k = m_and_k
+    deep = f"k{k}" if k else ""  # a matrix that is moved has none
+    size = f"m{m}n{ns[0]}{deep}" if len(ns) == 1 else f"m{m}nN{deep}, {len(ns)} N from {ns[0]} to {ns[-1]}"
+    operands = fitting([o.upper() if len(o) == 1 else o for o in dict.fromkeys(f.operand for f in fragments)], 30)
+    types = fitting(sorted({f.type for f in fragments}), 30)
+    return f"{size}: {operands} of {types} ({len(fragments)})"
+
+
+CaseJson = Json
+WIDTHS = (16, 32, 8, 1)  # bits of an element
+
+
+def descriptor_sections(results: Results) -> Iterator[str]:
+    """A section for each arch with descriptors."""
+    for name in results.archs():
+        findings = [sourced.finding for sourced in alone(results).findings("descriptors", name).values()]
+        if findings:
+            yield from _descriptor_section(name, findings)
+
+
+def _descriptor_section(name: str, findings: Sequence[Finding]) -> Iterator[str]:
+    provenance = {name: markdown(text) for name, text in findings[0].provenance.items()}
+    products = [finding.body.products for finding in findings if finding.body.products]
+    yield from ("", f"## Operands behind descriptors on {name}", "")
+    measured_on = "Measured on {device}, driver {driver}, CUDA {cuda}.".format(**provenance)
+    yield f"{measured_on} *Elements*: how many are where"
+    yield (
+        "`tcprobe show` says, out of all behind that many descriptors. *Ignored*: fields that made no difference. "
+        "*Base*"
+    )
+    yield (
+        "*offset*: of the descriptors that distinguish readings, those explained by subtracting it from the row of the"
+    )
+    count, wrong = (sum(getattr(p, name) for p in products) for name in ("products", "wrong"))
+    yield f"pattern. {count} products of random matrices through random descriptors, predicted by these maps"
+    yield f"and the register tables only: {wrong} wrong."
+    yield ""
+    groups: dict[tuple[str, ...], list[CaseJson]] = {}
+    for case in sorted((finding.plain["case"] for finding in findings if finding.body.case), key=_place_of_case):
+        family = inventory.instructions()[case["instruction"]].family
+        key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
+        groups.setdefault(key, []).append(case)
+    heads = ["operand of", "swizzle", "major, bits", "descriptors", "elements", "ignored", "base offset"]
+    yield from grid(heads, (_descriptor_row(key, cases) for key, cases in groups.items()))
+
+
+def _place_of_case(plain: CaseJson) -> tuple[int, str, str, int]:
+    """Where a case stands: by family and width as the inventory has them, operand, major and swizzle."""
+    family = inventory.instructions()[plain["instruction"]].family
+    swizzle = list(SWIZZLES).index(plain["swizzle"])
+    return _widths().index((family, plain["bits"])), plain["operand"], plain["major"], swizzle
+
+
+@cache
+def _widths() -> list[tuple[str, int]]:
+    """Families with operands behind descriptors, and bits of their elements."""
+    rows = inventory.instructions().values()
+    return list(dict.fromkeys((row.family, operand.held.slot_bits) for row in rows for operand in row.described))
+
+
+def _descriptor_row(row_key: tuple[str, ...], row_cases: Sequence[CaseJson]) -> list[str]:
+    operand, family, swizzle, ignored = row_key
+    majors: dict[str, list[str]] = {}
+    for case in row_cases:
+        majors.setdefault(case["major"], []).append(str(case["bits"]))
+    tried, agree, elements = (sum(case[name] for case in row_cases) for name in ("descriptors", "agree", "elements"))
+    subtracted, distinguishing = (
+        sum(case["base_offset"]["subtracted"][index] for case in row_cases) for index in (0, 1)
+    )
+    majors_text = "; ".join(f"{major}: {', '.join(bits)}" for major, bits in majors.items())
+    agreeing, offsets = f"{agree} of {elements}", f"{subtracted} of {distinguishing}"
+    return [f"{operand} of {family}", swizzle, majors_text, str(tried), agreeing, ignored, offsets]
+
+
+class Change(NamedTuple):
+    """From an arch to the next: how many measured fragments keep their layout, which change it, which are new.
+
+    `changed` has the ids of fragments that change alike, with their tables before and after.
+    """
+
+    before: str
+    after: str
+    same: int
+    changed: list[tuple[list[str], list[Table]]]
+    new: list[str]
+
+    @property
+    def title(self) -> str:
+        """Both archs with their generations."""
+        rows = (arch(name) for name in (self.before, self.after))
+        return " to ".join(f"{row.name} ({row.generation})" for row in rows)
+
+    @property
+    def changes(self) -> int:
+        """How many fragments change their layout."""
+        return sum(len(ids) for ids, _ in self.changed)
+
+
+def changes_page(facts: ByFragment, archs: Sequence[str]) -> Iterator[str]:
+    """For each arch against the one before it: which fragments are new, which changed their layout and how."""
+    yield from (MADE, "# What changes between architectures", "")
+    yield "Each arch is compared with the one before it, over the fragments that are measured on both."
+    yield "Where a layout changes, x[i] is a different element: code that indexes x must know the arch."
+    yield MANUAL
+    yield ""
+    steps = [_change(facts, pair) for pair in pairwise(archs)]
+    yield from grid(["from, to", "keep their layout", "change it", "new"], map(_change_row, steps))
+    for step in steps:
+        yield from _change_section(step)
+
+
+def _change_row(change: Change) -> list[str]:
+    return [
+        f"[{change.before} to {change.after}](#{heading_anchor(change.title)})",
+        str(change.same),
+        str(change.changes),
+        str(len(change.new)),
+    ]
+
+
+def _change(facts: ByFragment, between: tuple[str, str]) -> Change:
+    changed: dict[tuple[str, str], tuple[list[str], list[Table]]] = {}
+    same, new = 0, []
+    for id_, archs in facts.items():
+        pair = [archs[name].table for name in between if name in archs and archs[name].how != DOCUMENTED]
+        if len(pair) == 2 and pair[0].id == pair[1].id:
+            same += 1
+        elif len(pair) == 2:
+            changed.setdefault((pair[0].id, pair[1].id), ([], pair))[0].append(id_)
+        elif _is_new(id_, facts, between):
+            new.append(id_)
+    return Change(*between, same, list(changed.values()), new)
+
+
+def _is_new(id_: str, facts: ByFragment, between: tuple[str, str]) -> bool:
+    before, after = between
+    measured = after in facts[id_] and facts[id_][after].how != DOCUMENTED
+    return measured and not inventory.fragments()[id_].target.on(arch(before))
+
+
+def _change_section(change: Change) -> Iterator[str]:
+    yield from ("", f"## {change.title}", "")
+    yield f"{change.same} fragments keep their layout, {change.changes} change it,"
+    yield f"{len(change.new)} are new" + (f": {fitting(code(change.new))}." if change.new else ".")
+    if change.changed:
+        yield ""
+        before, after = change.before, change.after
+        heads = ["fragments", f"row on {before}", f"row on {after}", f"col on {before}", f"col on {after}"]
+        yield from grid(heads, ([fitting(code(ids)), *_formulas_of_both(pair)] for ids, pair in change.changed))
+
+
+def _formulas_of_both(tables: Sequence[Table]) -> list[str]:
+    texts = [row_and_col(table) for table in tables]
+    return [text for pair in zip(*texts, strict=True) for text in pair]

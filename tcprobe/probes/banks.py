@@ -1,4 +1,6 @@
-"""Timing one access to shared memory: the cycles that an SM spends on a warp's pattern of addresses.
+"""The bank rule of each access to shared memory: times patterns of addresses, finds the phases, fits a rule.
+
+    tcprobe run --family banks
 
 A block times one pattern. It takes so much shared memory that no second block fits on the SM. Its 16 warps repeat the
 access, UNROLL accesses per iteration, between two barriers; the clock is read after each barrier. The cost of one
@@ -9,17 +11,10 @@ memory: otherwise ptxas would merge accesses or hoist them out of the loop. Lane
 values go into a sum that is stored, so no load is dead code.
 
 Phases come from the *swap test*: two lanes of a conflict-free pattern exchange their addresses. The pattern stays
-conflict-free exactly if both lanes are in one phase.
-
-Address patterns whose cost distinguishes the rules of banks; they are timed in addition to the swap test.
-
-Scattered and strided addresses count passes; patterns of few addresses show whether words or lanes count. Lanes with
-equal addresses, also with one exception or with idle partners, show where phases join. Idle lanes and idle phases show
-what idleness costs. For cp.async the sources vary as much as the destinations.
-
-Finds the bank rule of each shared-memory access: times patterns, finds the phases, fits a rule.
-
-tcprobe run --family banks
+conflict-free exactly if both lanes are in one phase. More patterns distinguish the rules of banks. Scattered and
+strided addresses count passes; patterns of few addresses show whether words or lanes count. Lanes with equal addresses,
+also with one exception or with idle partners, show where phases join. Idle lanes and idle phases show what idleness
+costs. For cp.async the sources vary as much as the destinations.
 """
 
 from __future__ import annotations
@@ -37,13 +32,13 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bools, Bytes, Floats, Ints, Words
-from tcprobe.layout.banks import IDLE, BankRule, Judge
-from tcprobe.layout.source_tags import LEAST, SourceTags, is_spread, lookups, tags_from_pairs
-from tcprobe.layout.source_tags import access_cycles as with_lookups
+from tcprobe.layout.banks import IDLE, LEAST, BankRule, Judge, SourceTags, is_spread, lookups, tags_from_pairs
+from tcprobe.layout.banks import access_cycles as with_lookups
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
 from tcprobe.store.kinds.banks import Body, Misfit, Second
 
+KIND = "banks"
 WARPS = 16
 UNROLL = 8
 REPEATS = (8, 40)  # iterations of the short and the long run
@@ -237,8 +232,6 @@ def phases(access: SharedAccess, cycles: Floats) -> list[tuple[int, ...]]:
 
 
 LANE = np.arange(WARP)
-Make = Callable[[Generator, int], Ints]
-Lanes = Bools
 
 
 def scattered_places(rng: Generator, most: int) -> Ints:
@@ -265,31 +258,21 @@ def nearly_paired_places(rng: Generator, most: int) -> Ints:
     return addresses
 
 
+Make = Callable[[Generator, int], Ints]
 SHAPES: tuple[Make, ...] = (scattered_places, strided_places, paired_places, nearly_paired_places)
 
 
-def some_idle(rng: Generator) -> Lanes:
-    """Random idle lanes."""
-    return np.array(rng.random(WARP) < rng.choice([0.1, 0.5, 0.9]))
-
-
-def idle_octets(rng: Generator) -> Lanes:
-    """Idle lanes: whole octets."""
-    return np.array(rng.random(4)[LANE // 8] < 0.5)
-
-
-def idle_pairs(rng: Generator) -> Lanes:
-    """Idle lanes: one of each pair of lanes whose numbers differ in bit 0, 1 or 2."""
-    bit = int(rng.choice([1, 2, 4]))
-    return np.array((LANE & bit > 0) ^ (rng.random(WARP)[LANE & ~bit] < 0.5))
-
-
-def no_idle(rng: Generator) -> Lanes:
-    """No idle lanes."""
+def idle_lanes(rng: Generator) -> Bools:
+    """Idle lanes: none (in two of five draws), random ones, octets, or one of each pair that differs in a low bit."""
+    kind = int(rng.integers(0, 5))
+    if kind == 2:
+        return np.array(rng.random(WARP) < rng.choice([0.1, 0.5, 0.9]))
+    if kind == 3:
+        return np.array(rng.random(4)[LANE // 8] < 0.5)
+    if kind == 4:
+        bit = int(rng.choice([1, 2, 4]))
+        return np.array((LANE & bit > 0) ^ (rng.random(WARP)[LANE & ~bit] < 0.5))
     return np.zeros(WARP, np.bool_)
-
-
-IDLE_PATTERNS: tuple[Callable[[Generator], Lanes], ...] = (no_idle, no_idle, some_idle, idle_octets, idle_pairs)
 
 
 def costly(access: SharedAccess, count: int, seed: int = 0) -> Cases:
@@ -303,7 +286,7 @@ def costly(access: SharedAccess, count: int, seed: int = 0) -> Cases:
         address[j] = access.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, AREA // access.bytes)
         source[j] = access.bytes * SHAPES[int(rng.integers(0, len(SHAPES)))](rng, NEAR // access.bytes)
         if not access.is_matrix:
-            address[j][IDLE_PATTERNS[int(rng.integers(0, len(IDLE_PATTERNS)))](rng)] = -1
+            address[j][idle_lanes(rng)] = -1
     return Cases(address, source)
 
 
@@ -336,16 +319,14 @@ def far(access: SharedAccess, count: int, seed: int = 0) -> Cases:
         lines = rng.integers(0, ARENA // LINE, int(rng.integers(1, WARP + 1)))
         source[j] = lines[rng.integers(0, len(lines), WARP)] * LINE + access.bytes * LANE % LINE
         address[j] = access.bytes * (scattered_places(rng, AREA // access.bytes) if rng.random() < 0.3 else LANE)
-        address[j][IDLE_PATTERNS[int(rng.integers(0, len(IDLE_PATTERNS)))](rng)] = -1
+        address[j][idle_lanes(rng)] = -1
     return Cases(address, source)
 
 
-KIND = "banks"
 RUNS = 3  # repetitions of each pattern
 PATTERNS = 1000  # of each access, besides the swap test
 SHOWN = 8  # most misfits in a finding
 WAYS: tuple[Literal["words", "lanes", "order"], ...] = ("words", "lanes", "order")
-Steady = Bools
 
 
 class Timed(NamedTuple):
@@ -353,7 +334,7 @@ class Timed(NamedTuple):
 
     cases: Cases
     cycles: Floats
-    steady: Steady
+    steady: Bools
 
 
 @dataclass(frozen=True)
@@ -396,7 +377,7 @@ class BankExperiment(Dialogue):
             reading["together"] = pairs.round() > LEAST
         return reading
 
-    def time_cases(self, bench: Bench, bank_cases: Cases) -> tuple[Floats, Steady]:
+    def time_cases(self, bench: Bench, bank_cases: Cases) -> tuple[Floats, Bools]:
         """(cycles of one access, whether it was timed without ambiguity) for each of `bank_cases`."""
         alone = bench.shared_bytes() // 2 + 1024  # more than half of an SM's: one block at a time
         planned = launches(self.access, bank_cases, alone)
@@ -405,12 +386,8 @@ class BankExperiment(Dialogue):
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The fitted rule; ProbeError if the lanes do not form phases."""
         tags = tags_from_pairs(tag_steps(), reading["together"]) if self.access.has_source else None
-        return fit(
-            self.access,
-            phases(self.access, reading["swapped"]),
-            Timed(self.cases(), reading["cycles"], reading["steady"]),
-            tags,
-        )
+        timed = Timed(self.cases(), reading["cycles"], reading["steady"])
+        return fit(self.access, phases(self.access, reading["swapped"]), timed, tags)
 
 
 def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, tags: SourceTags | None = None) -> Body:
@@ -419,10 +396,12 @@ def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, t
     A rule that counts beats of idle phases is taken only if it more than halves the misfits. ProbeError unless every
     phase is a run of neighbouring lanes, all runs of one length.
     """
-    _check_phases(access, phases)
+    size = len(phases[0])
+    if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, access.lanes, size)]:
+        raise ProbeError(f"{access.name}: phases {list(phases)[:4]} are not runs of neighbouring lanes.")
     cases, measured, steady = timed
     steady_cycles = measured[steady].round().astype(np.int64)
-    predictions = {rule: cycles_by_rule(access, rule, cases, tags) for rule in candidates(access, len(phases[0]))}
+    predictions = {rule: cycles_by_rule(access, rule, cases, tags) for rule in candidates(access, size)}
     missed = {rule: int((values[steady] != steady_cycles).sum()) for rule, values in predictions.items()}
     best, *others = sorted(predictions, key=lambda rule: missed[rule] * (1 + rule.idle))
     second = next((rule for rule in others if (predictions[rule] != predictions[best]).any()), best)
@@ -430,12 +409,6 @@ def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, t
     listed, r2 = [list(phase) for phase in phases], _r2(measured, predictions[best])
     other, (tried, unsteady) = Second(second, missed[second]), (int(steady.sum()), int((~steady).sum()))
     return Body(best, tried, len(misfits), r2, unsteady, listed, misfits[:SHOWN], other, tags)
-
-
-def _check_phases(access: SharedAccess, phases: Sequence[tuple[int, ...]]) -> None:
-    size = len(phases[0])
-    if [list(phase) for phase in phases] != [list(range(j, j + size)) for j in range(0, access.lanes, size)]:
-        raise ProbeError(f"{access.name}: phases {list(phases)[:4]} are not runs of neighbouring lanes.")
 
 
 def _misfits(timed: Timed, predicted_cycles: Ints) -> list[Misfit]:

@@ -9,18 +9,14 @@ thread-id of the operand that has more of them.
 
 All metadata of a sparse multiply is 0x4 throughout.
 
-From the bytes that scale products to tables of scales: which row of A or column of B, and which block along k.
-
-A block is a run of columns of A; all blocks have the same length. If the structure tensor's numbering puts other
-columns together, the columns are renumbered by rule: blocks in the order of their lowest column, inside a block as
-before.
-
-What the emulator does in place of the kernels of scales, for any layouts and any map of scales.
+The bytes that scale products give tables of scales: which row of A or column of B, and which block along k. A block is
+a run of columns of A; all blocks have the same length. If the structure tensor's numbering puts other columns together,
+the columns are renumbered by rule: blocks in the order of their lowest column, inside a block as before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -36,12 +32,12 @@ from tcprobe.isa.operand import FACTORS
 from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table, Tables, selected, slot_table
+from tcprobe.layout.table import Table, Tables, selected
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Experiment, OfInstruction, Readout
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Experiment, FormExperiment, Readout
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
-from tcprobe.probes.slots import codes, from_slots, into_slots, one_hot, pack, unpack
+from tcprobe.probes.slots import codes, from_slots, into_slots, one_hot, pack, place_table, unpack
 from tcprobe.probes.sparse import SparseExperiment, columns, matrices
 from tcprobe.probes.sparse_decode import metadata_images
 
@@ -60,7 +56,7 @@ def with_scales(instruction: Instruction, unscaled: Conclusion, scales: Scales) 
     """The conclusion, with tables of the scales added; ProbeError if the scales do not map to blocks."""
     tables, numbering = dict(unscaled.tables), unscaled.numbering
     block = _blocks(instruction, tables, scales)
-    length = instruction.fragment("a").cols // _count(instruction)
+    length = instruction.fragment("a").cols // instruction.fragment("scale_a").cols
     if (block != np.arange(len(block)) // length).any():
         move = _renumbering(instruction, block)
         tables, numbering = _renumber(instruction, tables, move), OWN_RULE
@@ -73,11 +69,6 @@ def with_scales(instruction: Instruction, unscaled: Conclusion, scales: Scales) 
     tables["scale_a"] = _table(instruction, _Answers(a, lines[0], blocks), scales.scale_a)
     tables["scale_b"] = _table(instruction, _Answers(b, blocks, lines[1]), scales.scale_b)
     return replace(unscaled, tables=tables, numbering=numbering)
-
-
-def _count(instruction: Instruction) -> int:
-    """Blocks in a row of A."""
-    return instruction.fragment("scale_a").cols
 
 
 def _blocks(instruction: Instruction, tables: Tables, scales: Scales) -> Ints:
@@ -96,11 +87,9 @@ def _blocks(instruction: Instruction, tables: Tables, scales: Scales) -> Ints:
             raise ProbeError(f"{instruction.name}: column {column} of A is scaled by several blocks of B's scales.")
     keys = list(dict.fromkeys(of_column[column] for column in sorted(of_column)))
     block = np.array([keys.index(of_column[column]) for column in sorted(of_column)])
-    sizes = np.bincount(block)
-    if len(sizes) != _count(instruction) or len(set(sizes.tolist())) > 1:
-        raise ProbeError(
-            f"{instruction.name}: blocks of {sizes.tolist()} columns, not {_count(instruction)} equal ones."
-        )
+    sizes, count = np.bincount(block), instruction.fragment("scale_a").cols
+    if len(sizes) != count or len(set(sizes.tolist())) > 1:
+        raise ProbeError(f"{instruction.name}: blocks of {sizes.tolist()} columns, not {count} equal ones.")
     return block
 
 
@@ -127,17 +116,13 @@ def _renumbering(instruction: Instruction, block_of_column: Ints) -> Ints:
 def _renumber(instruction: Instruction, tables: Tables, new_number: Ints) -> dict[str, Table]:
     """The tables with columns along k renumbered."""
     stored, whole = _units(instruction)
-    moved = {"a": ("col", stored), "b": ("row", whole), "e": ("col", stored)}
-    return {o: _remap(t, moved[o][0], _mover(new_number, moved[o][1])) if o in moved else t for o, t in tables.items()}
-
-
-def _mover(new_number: Ints, unit: int) -> Callable[[int], int]:
-    return lambda value: int(new_number[value // unit]) * unit + value % unit
-
-
-def _remap(table: Table, output: str, mover: Callable[[int], int]) -> Table:
-    values = tuple(None if v is None else mover(v) for v in table.values[output])
-    return table.with_values({**table.values, output: values})
+    renumbered = dict(tables)
+    for operand, output, unit in (("a", "col", stored), ("b", "row", whole), ("e", "col", stored)):
+        if operand in tables:
+            old = tables[operand].values
+            moved = (None if v is None else int(new_number[v // unit]) * unit + v % unit for v in old[output])
+            renumbered[operand] = tables[operand].with_values({**old, output: tuple(moved)})
+    return renumbered
 
 
 class _Answers(NamedTuple):
@@ -173,12 +158,7 @@ def _selection(instruction: Instruction, scale_answers: _Answers, scale_bytes: I
         )
     if len(places) != fragment.rows * fragment.cols:
         raise ProbeError(f"{instruction.name}: {len(places)} of {fragment.rows * fragment.cols} blocks have a scale.")
-    return slot_table(fragment.threads, fragment.elements, {"row": _numbers(rows), "col": _numbers(cols)})
-
-
-def _numbers(places: Ints) -> tuple[int | None, ...]:
-    """A column of a table: None for what is below 0, which scales nothing."""
-    return tuple(None if place < 0 else place for place in places.tolist())
+    return place_table(fragment, rows, cols)
 
 
 EXPONENT_OF_ONE, NO_POWER = 127, 0xFF
@@ -254,7 +234,7 @@ IMAGES = 1 + 2 * 2 * DIGITS  # all one; by operand and digit: the digit, 7 minus
 
 
 @dataclass(frozen=True)
-class ScaledExperiment(OfInstruction):
+class ScaledExperiment(FormExperiment):
     """A block-scaled mma or mma.sp, under all values of byte-id and thread-id."""
 
     @cached_property
@@ -307,7 +287,7 @@ def kernel(instruction: Instruction) -> Kernel:
     images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
     loaded, selector_choices = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
     body = [
-        *(line for o in loaded for line in (*ptx.point(o, images[o], fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *ptx.load_images(fragments, {operand: images[operand] for operand in loaded}),
         *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
         "mad.lo.u32 %image, %y, %nx, %x;",
         f"mad.lo.u32 %image, %image, {WARP}, %lane;",

@@ -4,10 +4,9 @@
 - many: independent moves, by warps; matrix moves also with addresses that take 2, 4 and 8 passes of the banks
 - trip: each move is issued and waited for
 
-Round trips of bulk copies by bytes: cp.async.bulk and TMA boxes, loads and stores.
-
-One thread of a block issues one copy at a time and waits for it, at an mbarrier or for its bulk group. From the second
-pass on loads hit the L2 cache; stores stay in it.
+Bulk copies (cp.async.bulk and TMA boxes, loads and stores) have round trips by bytes. One thread of a block issues one
+copy at a time and waits for it, at an mbarrier or for its bulk group. From the second pass on loads hit the L2 cache;
+stores stay in it.
 """
 
 from __future__ import annotations
@@ -317,16 +316,12 @@ class BulkCosts(Costs):
     """Round trips of a bulk copy by bytes."""
 
     bulk: Bulk
+    target = HOPPER
 
     @property
     def id(self) -> str:
         """The copy's name."""
         return self.bulk.name
-
-    @property
-    def target(self) -> Target:
-        """sm_90 and later."""
-        return HOPPER
 
     def runs(self) -> dict[str, Run]:
         """One kernel; a block for each size."""

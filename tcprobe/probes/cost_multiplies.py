@@ -9,7 +9,7 @@ With `changed`, every copy first XORs A and B with a zero that comes from memory
 the inputs of an emulated form once, before the loop. In the other loops a round consists of COPIES multiplies alone. At
 its end the compiler waits for all results (some 20 cycles), which counts only if one warp runs; COPIES makes it small.
 
-Loops of pairs that kernels overlap: a multiply with a move or with f32 arithmetic; both together, and each alone.
+Pairs that kernels overlap are timed too: a multiply with a move or with f32 arithmetic; both together, and each alone.
 
     hidden = (first alone + second alone - both) / the shorter of the two
 
@@ -72,9 +72,9 @@ PARTS: tuple[OverlapPart, ...] = ("both", "first", "second")
 class Partner:
     """What goes with a multiply: PTX lines for each copy, at the end of a round, before and after the loop.
 
-    `loaded` and `results` are registers as in `Loop`. `opcodes`: what a round must have of it in machine code; `kept`:
-    prefixes of other opcodes that it needs, such as waits. `ptx`: the PTX version it needs. `maps` describe tensors in
-    the input.
+    `loaded` and `results` are registers as in `TimedLoop`. `opcodes`: what a round must have of it in machine code;
+    `kept`: prefixes of other opcodes that it needs, such as waits. `ptx`: the PTX version it needs. `maps` describe
+    tensors in the input.
     """
 
     name: str
@@ -155,7 +155,7 @@ def copying() -> Partner:
 
 
 def partners(instruction: Instruction) -> list[Partner]:
-    """What an instruction is timed with; empty unless it is one of `overlapped()`."""
+    """What an instruction is timed with; empty unless it is one of `overlapped_ids()`."""
     if instruction.id not in overlapped_ids():
         return []
     wide = instruction.threads == WARPGROUP
@@ -179,7 +179,7 @@ def overlapped_ids() -> list[str]:
 def combined_loop(multiply: TimedLoop, partner: Partner, loops: OverlapPart) -> TimedLoop:
     """The loop of a multiply and its partner, or of one of them alone.
 
-    `multiply_loop.body` may begin with lines of the round; the rest is the same number of lines for each copy.
+    `multiply.body` may begin with lines of the round; the rest is the same number of lines for each copy.
     """
     lines = [
         line

@@ -1,4 +1,7 @@
-"""Loops of tcgen05 instructions that one thread issues and an mbarrier completes: multiplies, copies, shifts.
+"""Loops of tcgen05: multiplies, copies and shifts, and moves between registers and tensor memory.
+
+All are assembled and their machine code is read; nobody has run them on a GPU yet. Loops of multiplies, copies and
+shifts, which one thread issues and an mbarrier completes:
 
 - iN: N in a round, in two groups; while one group is in flight, the loop waits for the other
 - tN: round trips of groups of N; the loop waits for each group
@@ -7,25 +10,17 @@ One thread of a warp issues; the whole warp waits at an mbarrier. With `group` 2
 instruction: the first issues it and is timed, the second waits at the end. Shared memory is zeroed, tensor memory is
 not.
 
-Loops of tcgen05.mma: the interval between two, and round trips from issue to the end of the wait.
+Multiplies: all kinds, dense, sparse and block-scaled, and .ws, for one CTA and for two, by N, with the largest M; A is
+in shared memory (s) or in tensor memory (t). All add to one accumulator. Copies: every shape and multicast, plain and
+with decompression of 4 and 6 bits, for one CTA and for two.
 
-All kinds, dense, sparse and block-scaled, and .ws, for one CTA and for two, by N, with the largest M; A is in shared
-memory (s) or in tensor memory (t). All add to one accumulator. The loops are assembled and their machine code is read;
-nobody has run them on a GPU yet.
-
-Loops of tcgen05.cp and tcgen05.shift: interval and round trips. One thread issues, an mbarrier completes.
-
-Every shape and multicast, plain and with decompression of 4 and 6 bits, for one CTA and for two. The loops are
-assembled and their machine code is read; nobody has run them on a GPU yet.
-
-Loops of tcgen05.ld, ld.red and st, which move data between a warp's registers and its lanes of tensor memory.
+Loops of ld, ld.red and st, of every shape with every number of repetitions:
 
 - many: independent moves in every warp, then one wait for all; by warps, each in the lanes that it may access
 - trip: each move is waited for
 
 Each copy has an address register of its own, to which a zero from memory is added. Of a load only the first and the
-last register are consumed: one opcode loads them all. Every shape with every number of repetitions. The loops are
-assembled and their machine code is read; nobody has run them on a GPU yet.
+last register are consumed: one opcode loads them all.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.isa.target import Target
-from tcprobe.layout import tcgen05_descriptor
+from tcprobe.layout.descriptor import encode_tcgen05
 from tcprobe.probes import tensor_memory
 from tcprobe.probes.cost_multiplies import interval
 from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
@@ -233,7 +228,7 @@ class TensorMemoryCosts(FormDialogue, Costs):
 
     def block(self) -> TimedBlock:
         """One warp, with the descriptors of A, of B, and of the instruction."""
-        matrices = (tcgen05_descriptor.encode(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
+        matrices = (encode_tcgen05(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
         words = [value >> shift & 0xFFFFFFFF for value in matrices for shift in (0, 32)]
         fields: dict[str, int | str] = {"m": self.row.shape.m, "n": self.n, "a_type": self._type, "b_type": self._type}
         if any(operand.role is Role.METADATA for operand in self.row.operands):
@@ -313,7 +308,7 @@ class TensorCopyCosts(FormDialogue, Costs):
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name. The source is a matrix without a swizzle."""
-        source = tcgen05_descriptor.encode(canonical("k", 0, 0))
+        source = encode_tcgen05(canonical("k", 0, 0))
         block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
         return {issued.variant: issued.loop().run([block]) for issued in self.loops}
 

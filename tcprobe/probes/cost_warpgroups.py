@@ -8,11 +8,10 @@ A is in shared memory (s) or in registers (r). Factors in shared memory are zero
 loop add to one accumulator, as along k in a GEMM. One opcode writes all of D, so it suffices to consume one register of
 it.
 
-How far the clock falls under full load: one loop on every SM for a third of a second, by form and by data.
-
-There are many more blocks than SMs, and an SM runs one block at a time. A block records cycles and nanoseconds of its
-passes. Only blocks of the third quarter count: by then the clock has settled, and no SM is idle yet. All multiplies
-have the same factors: zeros, or random numbers that keep sums finite.
+Full load shows how far the clock falls: one loop on every SM for a third of a second, by form and by data. There are
+many more blocks than SMs, and an SM runs one block at a time. A block records cycles and nanoseconds of its passes.
+Only blocks of the third quarter count: by then the clock has settled, and no SM is idle yet. All multiplies have the
+same factors: zeros, or random numbers that keep sums finite.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ CODED_BYTES of shared memory encode the number of every element there. The other
 (A in registers, if B is coded) or each column (B, if A is coded). So every D slot gets the number of one element of
 memory, for any strides, even if matrix elements share an address.
 
-Which elements descriptors lead to, and products through descriptors.
-
     tcprobe run --family descriptors
 
 The fragments of wgmma must be measured first: their tables come from the results folder, or from the published results.
@@ -29,7 +27,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
-from tcprobe.layout.predicted import NIBBLE, picked_k
+from tcprobe.layout.structure import NIBBLE, picked_k
 from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
@@ -37,9 +35,10 @@ from tcprobe.probes.slots import decode, element_numbers, from_slots, into_slots
 from tcprobe.probes.sparse import columns
 from tcprobe.probes.sparse_decode import random_metadata
 from tcprobe.probes.wgmma import LAST, CodedRun, coded_images, decode_answers, k_bytes, ones_by_k, uniform
-from tcprobe.probes.wgmma_kernels import behind, kernel
+from tcprobe.probes.wgmma_kernels import kernel, shared_operand
 from tcprobe.store.kinds import descriptors as saved
 
+KIND = "descriptors"
 CODED_BYTES = 1 << 16
 DESCRIPTORS = 84  # at most, of each case
 WIDTHS = {"f32.f16.f16": 16, "f32.tf32.tf32": 32, "s32.s8.s8": 8, "s32.b1.b1.and.popc": 1}  # bits, by a form
@@ -73,7 +72,7 @@ def cases(count: int = DESCRIPTORS) -> Iterator[Case]:
     for sparse, kind, (name, n) in forms:
         k = 256 // WIDTHS[kind] * (2 if sparse else 1)
         row = resolve(f"wgmma.mma_async{sparse}.m64n{n}k{k}.{kind}").instruction
-        operand = behind(row, name)
+        operand = shared_operand(row, name)
         for major, swizzle in product(operand.held.majors, SWIZZLES):
             yield Case(operand, major, swizzle, random_descriptors(operand, major, swizzle, count))
 
@@ -113,7 +112,7 @@ def launch(case: Case, tables: Tables) -> Launch:
     row, factor = case.instruction, case.operand.held
     by_b = factor.name == "a_smem"
     others = ones_by_k(row) if by_b else _registers_by_k(row, tables["a"])
-    still = packed_descriptor(k_bytes(behind(row, "b_smem").held)).encode() if by_b else 0
+    still = packed_descriptor(k_bytes(shared_operand(row, "b_smem").held)).encode() if by_b else 0
     pairs = [(descriptor.encode(), still) for descriptor in case.descriptors]
     size = 4 * row.fragment("d").slots * len(pairs) * len(others)
     run = CodedRun(row, "codes", factor.name, case.majors, metadata=uniform(row, _metadata(case, len(others))))
@@ -235,15 +234,6 @@ def products(instruction: Instruction, coded: str, tables: Tables, count: int, s
         yield _products(instruction, coded, majors, tables, (count, seed))
 
 
-def kernels_of_products(instruction: Instruction) -> Iterator[Kernel]:
-    """The kernels of `products`, for both places of A."""
-    for coded in ("b_smem", "a_smem"):
-        yield from (
-            kernel(instruction, "raw", coded, majors, _selector(instruction, coded, majors))
-            for majors in _majors(instruction, coded)
-        )
-
-
 def _majors(instruction: Instruction, coded: str) -> list[tuple[str, str]]:
     """Pairs of majors of A and B."""
     both = instruction.described[0].held.majors
@@ -264,7 +254,7 @@ def _products(
     rng = np.random.default_rng(
         [seed, instruction.shape.n, instruction.shape.k, coded == "a_smem", *(m == "mn" for m in majors)]
     )
-    a, b = (behind(instruction, name) for name in ("a_smem", "b_smem"))
+    a, b = (shared_operand(instruction, name) for name in ("a_smem", "b_smem"))
     left, right = _random(rng, a, count), _random(rng, b, count)
     a_desc, b_desc = ([free(rng, x, major) for _ in range(count)] for x, major in ((a, majors[0]), (b, majors[1])))
     b_images = np.stack([image(b, right[j], b_desc[j], majors[1]) for j in range(count)])
@@ -320,8 +310,8 @@ def patterns(operand: SharedOperand, integers: Ints) -> Any:
     return np.array(bits, np.uint64)[integers - low]
 
 
-KIND = "descriptors"
 PRODUCTS = 12  # for each form, place of A and pair of majors
+CODED = ("b_smem", "a_smem")
 PRODUCT_N = (8, 24, 64, 128, 256)
 
 
@@ -357,24 +347,11 @@ class DescriptorExperiment(Dialogue):
 
     def conclude(self, reading: Readout, context: Context) -> saved.Body:
         """How many elements are where the formula predicts."""
-        return saved.Body(case=_entry(judge(self.case, reading["seen"])))
-
-
-def _entry(judgement: CaseJudgement) -> saved.CaseCounts:
-    factor, case = judgement.case.operand.held, judgement.case
-    ignored = [field for field, (same, count) in judgement.without.items() if count and same == count]
-    return saved.CaseCounts(
-        factor.name,
-        factor.slot_bits,
-        case.major,
-        case.swizzle,
-        case.instruction.id,
-        len(case.descriptors),
-        judgement.elements,
-        judgement.agree,
-        judgement.readings,
-        ignored,
-    )
+        case, factor = self.case, self.case.operand.held
+        found = judge(case, reading["seen"])
+        ignored = [field for field, (same, count) in found.without.items() if count and same == count]
+        where = (factor.name, factor.slot_bits, case.major, case.swizzle, case.instruction.id, len(case.descriptors))
+        return saved.Body(case=saved.CaseCounts(*where, found.elements, found.agree, found.readings, ignored))
 
 
 @dataclass(frozen=True)
@@ -391,13 +368,13 @@ class ProductExperiment(FormDialogue):
 
     def kernels(self) -> list[Kernel]:
         """The kernels of all majors and both places of A."""
-        return list(kernels_of_products(self.row))
+        places = [(coded, majors) for coded in CODED for majors in _majors(self.row, coded)]
+        return [kernel(self.row, "raw", *place, _selector(self.row, *place)) for place in places]
 
     def measure(self, bench: Bench) -> Readout:
         """ "products" and "wrong": how many there are, one number each."""
         tables, seed = _tables(self.row, bench), len(self.row.id)
-        places = ("b_smem", "a_smem")
-        runs = [run for coded in places for run in products(self.row, coded, tables, self.count, seed)]
+        runs = [run for coded in CODED for run in products(self.row, coded, tables, self.count, seed)]
         wrong = sum(run.wrong(tables["d"], bench.run([run.launch])[0].copy()) for run in runs)
         return {"products": np.array([self.count * len(runs)]), "wrong": np.array([wrong])}
 

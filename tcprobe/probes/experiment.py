@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -20,8 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Bytes
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, Tables
+from tcprobe.layout.table import StructureHash, Table, Tables
 from tcprobe.probes.ptx import Kernel, Launch
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ class Experiment(Protocol):
 
 
 @dataclass(frozen=True)
-class OfInstruction:
+class FormExperiment:
     """What experiments on one instruction share; they measure all its operands in registers, on a GPU."""
 
     instruction: Instruction
@@ -188,6 +187,17 @@ class FormDialogue(Dialogue):
     def target(self) -> Target:
         """The target that the form needs."""
         return self.row.target
+
+
+def stated_tables(fragments: Sequence[Fragment], device: Arch) -> Iterator[tuple[str, dict[str, Table]]]:
+    """(name, tables by operand) of each reference that states the tables of all `fragments`."""
+    from tcprobe.references import Claim, claim_of, references
+
+    for reference in references():
+        claims = {f.operand: claim_of(reference, f, device) for f in fragments}
+        tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
+        if len(tables) == len(claims):
+            yield reference.NAME, tables
 
 
 def known_tables(instruction: Instruction, known_table: KnownTable, run_command: str) -> dict[str, Table]:

@@ -8,8 +8,6 @@ address counts.
 Rows are numbered in the order of the lanes whose addresses count. movmatrix moves from registers to registers, so its
 rows and columns are a convention. They are taken from the first reference whose layouts predict the measured exchange.
 
-Kernels of matrix moves, and the bits that they move.
-
 Shared memory has more rows than a warp has lanes. In block (image, pattern) the lanes fill shared memory, or the
 registers, from an image in global memory. Then every lane passes its address of the pattern to the move, and the result
 is stored raw.
@@ -33,10 +31,9 @@ from tcprobe.isa.rows.moves import ROW_BYTES, row_bytes
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
 from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import bit_length
-from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
 
 SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
@@ -252,7 +249,7 @@ FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 
 
 @dataclass(frozen=True)
-class MemoryMove(OfInstruction):
+class MemoryMove(FormExperiment):
     """ldmatrix or stmatrix. For every bit of the registers a reading has "lane" and "offset": whose row, and which bit
     of it.
     """
@@ -303,7 +300,7 @@ class MemoryMove(OfInstruction):
 
 
 @dataclass(frozen=True)
-class RegisterMove(OfInstruction):
+class RegisterMove(FormExperiment):
     """movmatrix. For every bit of D a reading has "source", the number of the bit of A that it comes from."""
 
     def launches(self) -> list[Launch]:
@@ -423,11 +420,9 @@ def _sources(instruction: Instruction, source_bits: Ints) -> Ints:
 def _exchange(instruction: Instruction, sources: Ints, device: Arch) -> tuple[dict[str, Table], str]:
     """(tables of a and d, what their rows and columns are numbered by)."""
     a, _ = instruction.fragments
-    for reference in references():
-        claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments}
-        tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        if len(tables) == 2 and tables["d"] == _through(tables["a"], sources):
-            return tables, reference.NAME
+    for name, stated in stated_tables(instruction.fragments, device):
+        if stated["d"] == _through(stated["a"], sources):
+            return stated, name
     rows, cols = zip(*(divmod(slot, a.cols) for slot in range(a.slots)), strict=True)
     table = slot_table(WARP, a.elements, {"row": rows, "col": cols})
     return {"a": table, "d": _through(table, sources)}, OWN_RULE

@@ -9,7 +9,7 @@ dimension of the grid sets one C slot at a time, with A = B = 0. One and zero ar
 Answers of `.xor.popc` are relative to the launch with the hot operand all zero: +1 where the code bit is 0, -1 where it
 is 1.
 
-From a structure tensor to tables, numbered by memory, by a reference, or by rule.
+Tables are numbered by memory, by a reference, or by rule:
 
 - The fragments of wmma.mma are anchored in memory. Its structure tensor must be the one that the tables of load and
   store predict. It also shows which slots it reads, where an element has several.
@@ -36,10 +36,9 @@ from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import Triples, agreement, elements, number
 from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, unpack
-from tcprobe.references import Claim, claim_of, references
 from tcprobe.store.measurement import MEMORY
 
 
@@ -77,12 +76,9 @@ def _by_anchors(instruction: Instruction, meetings: Meetings, context: Context) 
 
 
 def _by_reference(instruction: Instruction, meetings: Meetings, device: Arch) -> tuple[Tables, str]:
-    for reference in references():
-        claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.role in WHOLE}
-        tables = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        agrees = len(tables) == 4 and agreement(instruction, meetings.triples, tables).total
-        if agrees and _c_agrees(tables, meetings.c_to_d):
-            return tables, reference.NAME
+    for name, stated in stated_tables([f for f in instruction.fragments if f.role in WHOLE], device):
+        if agreement(instruction, meetings.triples, stated).total and _c_agrees(stated, meetings.c_to_d):
+            return stated, name
     tables = number(instruction, meetings.triples)
     d, c = tables["d"], instruction.fragment("c")
     values = {name: tuple(column[t] for t in meetings.c_to_d.tolist()) for name, column in d.values.items()}
@@ -153,7 +149,7 @@ def _matrices(fragment: Fragment, raw: Bytes, table: Table) -> NDArray[np.float3
 
 
 @dataclass(frozen=True)
-class MultiplyExperiment(OfInstruction):
+class MultiplyExperiment(FormExperiment):
     """The structure tensor of an mma or wmma.mma."""
 
     @property
@@ -194,11 +190,7 @@ def kernel(instruction: Instruction) -> Kernel:
     fragments = {f.operand: f for f in instruction.fragments}
     hot, coded = hot_and_coded(instruction)
     body = [
-        *(
-            line
-            for p, axis in ((hot.operand, "x"), (coded.operand, "y"), ("c", "z"))
-            for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))
-        ),
+        *ptx.load_images(fragments, {hot.operand: "%x", coded.operand: "%y", "c": "%z"}),
         *ptx.set_to_one(instruction.scales),
         ptx.instruction_text(instruction),
         "mad.lo.u32 %image, %z, %ny, %y;",
@@ -216,7 +208,8 @@ def launches(instruction: Instruction) -> tuple[Launch, Launch]:
     text = kernel(instruction)
     hot, coded = hot_and_coded(instruction)
     c, d = instruction.fragment("c"), instruction.fragment("d")
-    images = {hot.operand: _one_hot(hot), coded.operand: _codes(coded), "c": _one_hot(c)}
+    images = {f.operand: one_hot(f.slots, f.slot_bits, f.one) for f in (hot, c)}
+    images[coded.operand] = codes(coded.slots, coded.slot_bits, coded.one)
     zero = {operand: np.zeros((1, image.shape[1]), np.uint8) for operand, image in images.items()}
     grid, size = (len(images[hot.operand]), len(images[coded.operand]), 1), d.threads * ptx.thread_bytes(d)
     return (
@@ -243,14 +236,6 @@ def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Stru
     order = np.lexsort((d_slots, slots["a"]))
     a, b, d_sorted = (x[order].astype(np.int32) for x in (slots["a"], slots["b"], d_slots))
     return Structure(a, b, d_sorted, _decode_c(instruction, unpack(c_raw[None], d.slot_bits).reshape(-1, width)))
-
-
-def _one_hot(fragment: Fragment) -> Bytes:
-    return one_hot(fragment.slots, fragment.slot_bits, fragment.one)
-
-
-def _codes(fragment: Fragment) -> Bytes:
-    return codes(fragment.slots, fragment.slot_bits, fragment.one)
 
 
 def _bits(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.int32]]:

@@ -5,10 +5,9 @@
 Forms that differ only in m, n and layout are measured together. The first is measured in full. The others multiply the
 same factors and must give the same bits; a warpgroup's forms also with A in shared memory.
 
-Random and adversarial products that prove the model; every result of a multiply is a case.
-
-Images take turns through the styles: any bits; numbers of similar size; sums that nearly cancel; two products that
-cancel beside small ones at every depth; subnormals and zeros; products below the least number of D; infinities and NaN.
+Every result of a multiply by random and adversarial products is a case. Images take turns through the styles: any bits;
+numbers of similar size; sums that nearly cancel; two products that cancel beside small ones at every depth; subnormals
+and zeros; products below the least number of D; infinities and NaN.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tcprobe.arithmetic import integers as whole
-from tcprobe.arithmetic.formats import FORMATS, Decoded, FloatFormat
-from tcprobe.arithmetic.forms import together, types
+from tcprobe.arithmetic.formats import FORMATS, BlockScales, Decoded, FloatFormat, block_sums, scaled
+from tcprobe.arithmetic.gemm import integers_of, multiplied_integers
 from tcprobe.arithmetic.model import dot, factor, multiplied
-from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
-from tcprobe.arithmetic.scales import BlockScales, block_sums, scaled
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, forms_alike, types_of
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
@@ -45,6 +42,7 @@ from tcprobe.store.kinds.numerics import Body, WrongCase
 from tcprobe.system.pools import Pool
 
 Random = np.random.Generator
+KIND = "numerics"
 DRAWS = 120  # how often styles draw, if there are many images
 NEAR = 4  # exponents of numbers of similar size differ by at most twice as much
 FIRST_BELOW = 6  # bits between the smallest number of D and what a least exponent can cut
@@ -264,7 +262,6 @@ STYLES = (
 )
 
 
-KIND = "numerics"
 CASES = 100_000  # at least, of each arithmetic
 SHOWN = 8
 UNFIT_SHOWN = 64  # cases of a form that the model does not describe
@@ -279,7 +276,7 @@ def size_of(instruction: Instruction) -> MultiplySize:
 
 def draw_images(instruction: Instruction, count: int, seed: int = 0) -> Images:
     """Random and adversarial images for a form."""
-    kinds, size = types(instruction), size_of(instruction)
+    kinds, size = types_of(instruction), size_of(instruction)
     batch = (floats if kinds.is_float else integers)(kinds, size, count, seed)
     if not instruction.scales:
         return batch
@@ -291,10 +288,10 @@ def model_results(
     instruction: Instruction, arithmetic: Arithmetic | Integers, batch: Images, satfinite: bool = False
 ) -> Bits:
     """D of images by the model, as bits."""
-    kinds = types(instruction)
+    kinds = types_of(instruction)
     if isinstance(arithmetic, Integers):
-        numbers = (whole.numbers(kinds.a, batch.a), whole.numbers(kinds.b, batch.b), whole.numbers("s32", batch.c))
-        return (whole.multiplied(kinds, arithmetic, numbers, satfinite) & 0xFFFFFFFF).astype(np.uint32)
+        numbers = (integers_of(kinds.a, batch.a), integers_of(kinds.b, batch.b), integers_of("s32", batch.c))
+        return (multiplied_integers(kinds, arithmetic, numbers, satfinite) & 0xFFFFFFFF).astype(np.uint32)
     if arithmetic.fraction_bits is None:
         factors = np.broadcast_arrays(batch.a[..., :, None, :], batch.b[..., None, :, :])
         return dot(kinds, arithmetic, (factors[0], factors[1], batch.c))
@@ -370,7 +367,7 @@ class NumericsExperiment(Dialogue):
 
     @property
     def _clampable(self) -> bool:
-        kinds = types(self.first)
+        kinds = types_of(self.first)
         return not kinds.is_float and kinds.a != "b1"
 
     def measure(self, bench: Bench) -> Readout:
@@ -546,7 +543,7 @@ def _overflow_rule(bench: Bench, form: TabledForm) -> Any:
     """Whether 1 plus the largest C "wraps" or "clamps"; ProbeError if it does neither."""
     row = form.row
     a, b = (np.zeros((1, row.stored), np.uint8) for _ in FACTORS)
-    a[0, 0], b[0, 0] = 1, types(row).bit_op != "xor"  # whose AND or XOR counts as 1
+    a[0, 0], b[0, 0] = 1, types_of(row).bit_op != "xor"  # whose AND or XOR counts as 1
     answer = int(dots(bench, form, Images(a, b, np.array([0x7FFFFFFF], np.uint32)))[0])
     outcomes = {0x80000000: "wraps", 0x7FFFFFFF: "clamps"}
     if answer not in outcomes:
@@ -556,4 +553,4 @@ def _overflow_rule(bench: Bench, form: TabledForm) -> Any:
 
 def experiments() -> list[Dialogue]:
     """One experiment for each arithmetic."""
-    return [NumericsExperiment(rows) for rows in together().values()]
+    return [NumericsExperiment(rows) for rows in forms_alike().values()]

@@ -3,16 +3,12 @@
 A case is a dot product of a few powers of two: x and -x cancel and show what became of a small term beside them.
 Answers that the model cannot give raise ProbeError, which says what is wrong.
 
-Products that are added one by one in f32: each group from zero, then the groups to C in turn.
+Code without tensor cores adds products one by one in f32: each group from zero, then the groups to C in turn. Then
+every sum must be an f32, rounded to nearest even.
 
-Code without tensor cores does this. `numerics_directed` finds the order. This module checks that every sum is an f32,
-rounded to nearest even.
-
-Parameters of types whose products span few exponents (6 and 4 bits): products are tried beside a large C.
-
-C is a power of two X. A negative product far below it shows whether it was kept: rounded toward zero, anything less
-than X is another number. So C must be in the first sum, and sums must be rounded toward zero; otherwise there is a
-ProbeError.
+Where products span few exponents (types of 6 and 4 bits), they are tried beside a large C. C is a power of two X. A
+negative product far below it shows whether it was kept: rounded toward zero, anything less than X is another number. So
+C must be in the first sum, and sums must be rounded toward zero; otherwise there is a ProbeError.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Dot products of a few powers of two, with which directed experiments question a form.
-
-What becomes of a sum: rounding of the result, the least exponent, and numbers at the ends of the formats.
+"""Dot products of a few powers of two, with which directed experiments question a form, and what becomes of their sum:
+rounding of the result, the least exponent, and numbers at the ends of the formats.
 """
 
 from __future__ import annotations

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.arithmetic.forms import types
-from tcprobe.arithmetic.parameters import ElementTypes
-from tcprobe.arithmetic.scales import BlockScales
+from tcprobe.arithmetic.formats import BlockScales
+from tcprobe.arithmetic.parameters import ElementTypes, types_of
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
@@ -27,7 +26,7 @@ from tcprobe.probes import ptx
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import from_slots, into_slots, pack, unpack
 from tcprobe.probes.wgmma import k_bytes, places
-from tcprobe.probes.wgmma_kernels import Warpgroup, behind, copy_to_shared
+from tcprobe.probes.wgmma_kernels import Warpgroup, copy_to_shared, shared_operand
 from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
 
 LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
@@ -78,7 +77,7 @@ class TabledForm:
     @property
     def types(self) -> ElementTypes:
         """The form's element types."""
-        return types(self.row)
+        return types_of(self.row)
 
     @property
     def kernel(self) -> Kernel:
@@ -132,12 +131,12 @@ class TabledForm:
 
     def _memory(self, name: str, factor_lines: Bits) -> Bytes:
         """Lines along k, packed as a descriptor without swizzle needs them."""
-        operand = behind(self.row, name).held
+        operand = shared_operand(self.row, name).held
         line, k = places(operand.slot_bits, *factor_lines.shape[2:])
         return pack(np.ascontiguousarray(factor_lines[:, 0][:, line, k]), operand.slot_bits)
 
     def _from_memory(self, name: str, raw: Bytes) -> Bits:
-        operand = behind(self.row, name).held
+        operand = shared_operand(self.row, name).held
         size = (operand.rows, operand.cols) if name == "a_smem" else (operand.cols, operand.rows)
         line, k = places(operand.slot_bits, *size)
         lines = np.zeros((len(raw), *size), _word(operand.slot_bits))
@@ -214,7 +213,7 @@ def _warp_kernel(instruction: Instruction, name: str) -> str:
     fragments = {f.operand: f for f in instruction.fragments}
     inputs = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
     body = [
-        *(line for o in inputs for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *ptx.load_images(fragments, dict.fromkeys(inputs, "%x")),
         ptx.instruction_text(instruction),
         *ptx.point("d", "%x", fragments["d"]),
         *ptx.store("d", "d", fragments["d"]),
@@ -223,7 +222,7 @@ def _warp_kernel(instruction: Instruction, name: str) -> str:
 
 
 def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
-    a, b = (behind(instruction, operand).held for operand in ("a_smem", "b_smem"))
+    a, b = (shared_operand(instruction, operand).held for operand in ("a_smem", "b_smem"))
     sizes = [factor.rows * factor.cols * factor.slot_bits // 8 for factor in (a, b)]
     d, op = instruction.fragment("d"), Warpgroup(instruction, "raw", "b_smem", ("k", "k"), 0)
     body = [

@@ -207,6 +207,12 @@ def load(pointer: str, prefix: str, fragment: Fragment) -> list[str]:
     return [f"ld.global{modifiers} {registers}, {memory};" for modifiers, registers, memory in moves]
 
 
+def load_images(fragments: Mapping[str, Fragment], image_of: Mapping[str, str]) -> list[str]:
+    """PTX that loads the registers of operands, each from the pointer of its name, by the number of its image."""
+    parts = ((*point(o, image, fragments[o]), *load(o, o, fragments[o])) for o, image in image_of.items())
+    return [line for part in parts for line in part]
+
+
 def store(pointer: str, prefix: str, fragment: Fragment) -> list[str]:
     """PTX that stores a fragment's registers to `pointer`, up to 16 bytes at a time."""
     moves = _moves(pointer, prefix, fragment)

@@ -15,7 +15,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, slot_table
 
 _WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -98,11 +98,11 @@ def element_numbers(table: Table, fragment: Fragment) -> tuple[Ints, Ints]:
     return ((product * fragment.rows + row) * fragment.cols + col)[used], used
 
 
-def from_slots(table: Table, fragment: Fragment, slots: Array) -> Array:
+def from_slots(table: Table, fragment: Fragment, slot_values: Array) -> Array:
     """Elements from (.., slots), as (.., elements): of several holders the last one counts; zero if there is none."""
     index, used = element_numbers(table, fragment)
-    numbers = np.zeros((*slots.shape[:-1], fragment.products * fragment.rows * fragment.cols), slots.dtype)
-    numbers[..., index] = slots[..., used]
+    numbers = np.zeros((*slot_values.shape[:-1], fragment.products * fragment.rows * fragment.cols), slot_values.dtype)
+    numbers[..., index] = slot_values[..., used]
     return numbers
 
 
@@ -112,6 +112,14 @@ def into_slots(table: Table, fragment: Fragment, numbers: Array) -> Array:
     slots = np.zeros((*numbers.shape[:-1], fragment.slots), numbers.dtype)
     slots[..., used] = numbers[..., index]
     return slots
+
+
+def place_table(fragment: Fragment, row: Ints, col: Ints) -> Table:
+    """A table from the row and the column of every slot, -1 if it is unused."""
+    values = {
+        name: tuple(None if v < 0 else v for v in places.tolist()) for name, places in (("row", row), ("col", col))
+    }
+    return slot_table(fragment.threads, fragment.elements, values)
 
 
 class InMemory(NamedTuple):

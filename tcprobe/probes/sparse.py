@@ -12,8 +12,6 @@ legal:
   values meanwhile, so an A slot that obeyed them too would be noticed
 
 C slots are set one at a time, with A = 0. Sparse tf32 allows only 0x4 and 0xE (PTX ISA 9.1, section 9.7.14.6.1).
-
-What the emulator does in place of the kernels of sparse multiplies, for any layouts and any map of metadata.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, pack, unpack
 from tcprobe.probes.sparse_decode import Sparse, b_images, decode, metadata_images, number_tables
@@ -116,7 +114,7 @@ def _add(words: Words, d_slots: Bytes, number: int, image_count: int) -> None:
 
 
 @dataclass(frozen=True)
-class SparseExperiment(OfInstruction):
+class SparseExperiment(FormExperiment):
     """An mma.sp, under all documented values of its selector."""
 
     def launches(self) -> list[Launch]:
@@ -146,11 +144,7 @@ def kernel(instruction: Instruction, selector: int) -> Kernel:
     b, d = fragments["b"], fragments["d"]
     images = b_images(instruction)
     body = [
-        *(
-            line
-            for p, axis in (("a", "x"), ("e", "y"), ("c", "z"))
-            for line in (*ptx.point(p, f"%{axis}", fragments[p]), *ptx.load(p, p, fragments[p]))
-        ),
+        *ptx.load_images(fragments, {"a": "%x", "e": "%y", "c": "%z"}),
         f"mad.wide.u32 %b, %lane, {ptx.thread_bytes(b)}, %b;",
         *ptx.set_to_one(instruction.scales),
         "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
@@ -179,7 +173,7 @@ def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     """Block x: D of image x of A, B, C and metadata, stored raw; scales are one."""
     fragments = {f.operand: f for f in instruction.fragments}
     body = [
-        *(line for o in SPARSE_INPUTS for line in (*ptx.point(o, "%x", fragments[o]), *ptx.load(o, o, fragments[o]))),
+        *ptx.load_images(fragments, dict.fromkeys(SPARSE_INPUTS, "%x")),
         *ptx.set_to_one(instruction.scales),
         ptx.instruction_text(instruction, {"e": selector}),
         *ptx.point("d", "%x", fragments["d"]),

@@ -1,13 +1,9 @@
-"""Decodes the probe of a sparse multiply: which slots meet under which index, and which field each A slot obeys.
+"""The probe of a sparse multiply decoded: what meets under which index, which field each A slot obeys, and tables.
 
-Two words a lane have the answers of four D slots; they are unpacked a few images at a time.
-
-Images for the probe of a sparse multiply: metadata that encodes its places; how many images B has.
-
-From what meets under which metadata to tables of a, b, c, d and e, numbered by a reference or by rule.
-
-The rows and stored columns of A and the columns of D are a convention, as for dense multiplies. Once they are fixed,
-the metadata's indices show which k each B slot is, and which element each field governs.
+Two words a lane have the answers of four D slots; they are unpacked a few images at a time. Tables of a, b, c, d and e
+are numbered by a reference or by rule. The rows and stored columns of A and the columns of D are a convention, as for
+dense multiplies. Once they are fixed, the metadata's indices show which k each B slot is, and which element each field
+governs.
 """
 
 from __future__ import annotations
@@ -22,17 +18,13 @@ from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Arch
-from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints, Words
-from tcprobe.layout.predicted import NIBBLE, columns
-from tcprobe.layout.structure import Triples, elements
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, Tables, selected, slot_table
-from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context
-from tcprobe.probes.slots import bit_length, pack, unpack
-from tcprobe.references import Claim, claim_of, references
+from tcprobe.layout.structure import NIBBLE, Triples, columns, elements
+from tcprobe.layout.table import StructureHash, Table, Tables, selected
+from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, stated_tables
+from tcprobe.probes.slots import bit_length, pack, place_table
 
 NIBBLES = 8  # groups of four bits in a lane's metadata
 PLACES = WARP * NIBBLES
@@ -64,12 +56,6 @@ def random_metadata(sparsity: Sparsity, image_count: int, generator: np.random.G
     """Random legal metadata of all lanes: (images, bytes)."""
     nibbles: Array = generator.choice(np.array(sparsity.legal, np.uint8), (image_count, threads * NIBBLES))
     return pack(nibbles, 4)
-
-
-def fields(sparsity: Sparsity, metadata: Bytes) -> Ints:
-    """The index in every field of metadata images: (images, fields of all lanes)."""
-    indices: Ints = index_table(sparsity)[unpack(metadata, 4)].reshape(len(metadata), -1)
-    return indices
 
 
 def index_table(sparsity: Sparsity) -> Ints:
@@ -104,7 +90,7 @@ def number_tables(instruction: Instruction, sparse: Sparse, context: Context) ->
 
 def structure(instruction: Instruction, sparse: Sparse) -> StructureHash:
     """The structure tensor with all metadata 0x4."""
-    rule = sparsity(_metadata(instruction))
+    rule = sparsity(instruction.fragment("e"))
     half = sparse.field[0] % rule.fields
     index = np.array([rule.read(NIBBLE, h) for h in range(rule.fields)])[half]
     slots = np.arange(len(half))
@@ -136,7 +122,7 @@ class _Measured:
 
         None if a slot would hold two elements, or an element would have no slot.
         """
-        b, rule = self.instruction.fragment("b"), sparsity(_metadata(self.instruction))
+        b, rule = self.instruction.fragment("b"), sparsity(self.instruction.fragment("e"))
         row, col = np.full(b.slots, -1), np.full(b.slots, -1)
         for index in range(rule.positions):
             b_slots, seen = self.sparse.b[:, index], self.sparse.b[:, index, 0] >= 0
@@ -148,11 +134,11 @@ class _Measured:
             if (row[b_slots[seen]] != k[seen]).any() or (col[b_slots[seen]] != slot_columns[seen]).any():
                 return None
         whole = row.min() >= 0 and row.max() < b.rows and len(set((row * b.cols + col).tolist())) == b.rows * b.cols
-        return _table(b, row, col) if whole else None
+        return place_table(b, row, col) if whole else None
 
     def _metadata_table(self, slot_rows: Ints, stored: Ints) -> Table | None:
         """By selector, the first element of the unit that each field governs; None if a field governs two."""
-        e = _metadata(self.instruction)
+        e = self.instruction.fragment("e")
         first, tables = stored - stored % e.span, []
         for field in self.sparse.field:
             row, col = np.full(e.slots, -1), np.full(e.slots, -1)
@@ -160,18 +146,16 @@ class _Measured:
             units = len(set(field.tolist()))
             if (row[field] != slot_rows).any() or (col[field] != first).any() or units * e.span != e.rows * e.cols:
                 return None
-            tables.append(_table(e, row, col))
+            tables.append(place_table(e, row, col))
         return selected(tables)
 
 
 def _by_reference(instruction: Instruction, sparse: Sparse, device: Arch) -> tuple[Tables, str] | None:
     """The tables as the first reference numbers them that states fitting tables of A, C and D; None if none does."""
-    for reference in references():
-        claims = {operand: claim_of(reference, instruction.fragment(operand), device) for operand in "acd"}
-        meant = {operand: claim.meant for operand, claim in claims.items() if isinstance(claim, Claim)}
-        tables = _Measured(instruction, sparse).complete(meant["a"], meant["d"]) if len(meant) == len(claims) else None
-        if tables and tables["c"] == meant["c"]:
-            return tables, reference.NAME
+    for name, stated in stated_tables([instruction.fragment(operand) for operand in "acd"], device):
+        tables = _Measured(instruction, sparse).complete(stated["a"], stated["d"])
+        if tables and tables["c"] == stated["c"]:
+            return tables, name
     return None
 
 
@@ -180,7 +164,7 @@ def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
 
     ProbeError if the slots that meet are not those of a sparse product.
     """
-    row, stored = _classes(sparse.d.min(axis=1)), _stored_by_rule(sparsity(_metadata(instruction)), sparse)
+    row, stored = _classes(sparse.d.min(axis=1)), _stored_by_rule(sparsity(instruction.fragment("e")), sparse)
     b_of_d = np.full(sparse.d.max() + 1, sparse.b.max() + 1)
     np.minimum.at(b_of_d, sparse.d, sparse.b[:, SEEN])
     col = _classes(b_of_d)
@@ -189,7 +173,7 @@ def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
     a, d = instruction.fragment("a"), instruction.fragment("d")
     tables = None
     if len(b_of_d) == d.slots and row.max() < a.rows and stored.max() < a.cols and col.max() < d.cols:
-        tables = _Measured(instruction, sparse).complete(_table(a, row, stored), _table(d, row_of_d, col))
+        tables = _Measured(instruction, sparse).complete(place_table(a, row, stored), place_table(d, row_of_d, col))
     if tables is None:
         raise ProbeError(f"{instruction.name}: not a sparse product: no rows, columns and k fit which slots meet.")
     return tables, OWN_RULE
@@ -198,26 +182,13 @@ def _by_rule(instruction: Instruction, sparse: Sparse) -> tuple[Tables, str]:
 def _stored_by_rule(sparsity: Sparsity, sparse: Sparse) -> Ints:
     """The stored column of each A slot."""
     field, slots = sparse.field[0], np.arange(len(sparse.d))
-    line = _classes(
-        sparse.b[:, SEEN].min(axis=1)
-    )  # A slots that meet the same B slots: a chunk, or one element of its pairs
+    # A slots that meet the same B slots: a chunk, or one element of its pairs
+    line = _classes(sparse.b[:, SEEN].min(axis=1))
     lowest = _lowest(line, _lowest(field, line))  # lines that share a field are in one chunk
     chunk, second = _classes(lowest), (line != lowest).astype(np.int64)
     row, unit = _classes(sparse.d.min(axis=1)), field % sparsity.fields * len(slots) + _lowest(field, slots)
     stored: Ints = (chunk * sparsity.fields + _rank((row, chunk, second), unit)) * sparsity.span + second
     return stored
-
-
-def _metadata(instruction: Instruction) -> Fragment:
-    return instruction.fragment("e")
-
-
-def _table(fragment: Fragment, row: Ints, col: Ints) -> Table:
-    """A table from rows and columns by slot, -1 if unused."""
-    values = {
-        name: tuple(None if v < 0 else v for v in column.tolist()) for name, column in (("row", row), ("col", col))
-    }
-    return slot_table(fragment.threads, fragment.elements, values)
 
 
 def _classes(keys: Ints) -> Ints:
@@ -282,9 +253,9 @@ def indices_and_fields(sparsity: Sparsity, b_slots: Small | Ints, threads: int, 
     half = _half_obeyed(sparsity, b_slots, name)
     by_index = _by_index(sparsity, b_slots, half)
     images = metadata_images(sparsity, threads)
-    place = _place(
-        sparsity, b_slots, by_index[np.arange(len(half)), _second(sparsity)[half]], bit_length(images.shape[1])
-    )
+    # the second value of the first of PAIRS marks the ones of a place's number
+    marks = np.array([sparsity.read(PAIRS[sparsity.fields][0][1], h) for h in range(sparsity.fields)])
+    place = _place(sparsity, b_slots, by_index[np.arange(len(half)), marks[half]], bit_length(images.shape[1]))
     _check(index_table(sparsity)[images[:, place], half[None]], b_slots, by_index, name)
     return by_index, place * sparsity.fields + half
 
@@ -380,12 +351,6 @@ def _by_index(sparsity: Sparsity, b_slots: Small | Ints, half: Ints) -> Small | 
         for h in range(sparsity.fields):
             by_index[half == h, sparsity.read(value, h)] = b_slots[image, half == h]
     return by_index
-
-
-def _second(sparsity: Sparsity) -> Ints:
-    """By half, the index in the second value of the first of PAIRS; it marks the ones of a place's number."""
-    _, other = PAIRS[sparsity.fields][0]
-    return np.array([sparsity.read(other, h) for h in range(sparsity.fields)])
 
 
 def _place(sparsity: Sparsity, b_slots: Small | Ints, expected_slots: Small | Ints, count: int) -> Ints:

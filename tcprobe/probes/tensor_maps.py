@@ -1,4 +1,6 @@
-"""Where a tensor map puts each byte: boxes from global to shared memory and back.
+"""Tensor maps: where boxes are in shared memory, and which maps the driver takes.
+
+    tcprobe run --family tma
 
 Every byte of the source encodes its number: low 8 bits, high 8 bits, and the complements of both, in four images. A
 byte was copied if complementary images agree; otherwise it was left as it was. For types that a load rounds, whole
@@ -8,7 +10,9 @@ begins.
 
 After WAITS tries a load is given up; the copy counts as lost.
 
-Boxes that show what each swizzle mode does, and arguments of cuTensorMapEncodeTiled, varied one at a time.
+Tensor maps: where boxes are in shared memory, and which maps the driver takes.
+
+    tcprobe run --family tma
 
 Boxes: every mode, type and width of a row (16 to 256 bytes), at shared addresses that differ in the bits that a swizzle
 reads; then boxes of 1 to 5 dimensions, with few rows and with many. A map that the driver refuses is an answer, too.
@@ -35,7 +39,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
-from tcprobe.fit.boxes import BoxFit, PlacedBox, fit_boxes
+from tcprobe.fit.boxes import PlacedBox, fit_boxes
 from tcprobe.isa.target import Target
 from tcprobe.isa.tensor_map import DATA_TYPES, PACKED, SPANS, SWIZZLES
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
@@ -60,6 +64,7 @@ from tcprobe.store.kinds.tensor_maps import (
     Rule,
 )
 
+KIND = "tensor_maps"
 AREA = 8 << 10  # bytes of shared memory that a copy may access
 TENSOR = 32 << 10  # bytes of global memory that a map may access
 HEADER = 16  # bytes of a load's output before the area: whether the box came, where shared memory begins
@@ -68,10 +73,7 @@ WAITS = 1 << 16
 UNUSED = 0xEE  # fills shared memory before a load
 TARGET = Target("sm_90", "8.3")
 WORD = 4  # bytes
-KEPT, KEPT_SHIFT = (
-    np.uint32(0x40000000),
-    np.uint32(14),
-)  # a word with 8 bits, from the shift on, that rounding to tf32 keeps
+KEPT, KEPT_SHIFT = np.uint32(0x40000000), np.uint32(14)  # a word whose 8 bits from the shift on rounding to tf32 keeps
 NOWHERE = -1
 DIRECTIONS = ("load", "store")
 
@@ -102,15 +104,7 @@ def kernel(direction: str, rank: int) -> Kernel:
         ".reg .u64 %from;",
         ".reg .pred %first, %more, %p;",
     ]
-    body = [*_load_case(name), *(_load(rank) if direction == "load" else _store(rank))]
-    text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
-    op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
-    return Kernel(name, op, text, TARGET)
-
-
-def _load_case(name: str) -> list[str]:
-    """Load what block x does, and the address of its map."""
-    return [
+    load_case = [  # what block x does, and the address of its map
         f"mov.u32 %memory, {name}_memory;",
         f"add.u32 %barrier, %memory, {AREA};",
         "mad.wide.u32 %cases, %x, 32, %cases;",
@@ -121,6 +115,10 @@ def _load_case(name: str) -> list[str]:
         "mad.wide.u32 %maps, %x, 128, %maps;",
         "setp.eq.u32 %first, %lane, 0;",
     ]
+    body = [*load_case, *(_load(rank) if direction == "load" else _store(rank))]
+    text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
+    op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
+    return Kernel(name, op, text, TARGET)
 
 
 def _each(label: str, count: int, ptx_lines: Sequence[str]) -> list[str]:
@@ -273,26 +271,24 @@ def decode(direction: str, boxes: Sequence[BoxCase], images_read: Sequence[Bytes
     """
     each = HEADER + AREA if direction == "load" else TENSOR
     blocks = [raw.reshape(len(boxes), each) for raw in images_read]
-    decode_case = _decode_load if direction == "load" else _decode_store
-    return [decode_case(case, [block[n] for block in blocks], window) for n, case in enumerate(boxes)]
+    found: list[Ints | str] = []
+    for n, case in enumerate(boxes):
+        read = [block[n] for block in blocks]
+        if direction == "store":
+            sources = numbers(read, is_rounded(case))
+            copied = np.flatnonzero(sources != NOWHERE)
+            found.append(_match(case, window + sources[copied], copied))
+            continue
+        came, begins = (int(word) for word in read[0][:HEADER].view(np.uint32)[:2])
+        sources = numbers([raw[HEADER:] for raw in read], is_rounded(case))
+        copied = np.flatnonzero(sources != NOWHERE)
+        found.append(_match(case, begins + copied, sources[copied]) if came else "the box never came")
+    return found
 
 
 def window_of(images_read: Sequence[Bytes]) -> int:
     """Where shared memory begins, from the outputs of a load."""
     return int(images_read[0][:HEADER].view(np.uint32)[1])
-
-
-def _decode_load(box_case: BoxCase, images_read: Sequence[Bytes], _window: int) -> Ints | str:
-    came, window = (int(word) for word in images_read[0][:HEADER].view(np.uint32)[:2])
-    if not came:
-        return "the box never came"
-    sources = numbers([raw[HEADER:] for raw in images_read], is_rounded(box_case))
-    return _match(box_case, window + np.flatnonzero(sources != NOWHERE), sources[sources != NOWHERE])
-
-
-def _decode_store(box_case: BoxCase, images_read: Sequence[Bytes], window: int) -> Ints | str:
-    sources = numbers(images_read, is_rounded(box_case))
-    return _match(box_case, window + sources[sources != NOWHERE], np.flatnonzero(sources != NOWHERE))
 
 
 def _match(box_case: BoxCase, shared_addresses: Ints, tensor: Ints) -> Ints | str:
@@ -315,8 +311,14 @@ FULL = 1 << 32
 
 
 def boxes() -> list[BoxCase]:
-    """All boxes that are copied both ways."""
-    return [*_wide(), *_deep()]
+    """All boxes that are copied both ways: rows of every width, then every rank."""
+    found = []
+    for swizzle, (kind, (_, size)), width in product(SWIZZLES, DATA_TYPES.items(), WIDTHS):
+        rows = 12 if width > 128 else 17
+        bases = BASES if kind.startswith("UINT") else BASES[1:2]
+        found += [_case(kind, (width // size, rows), swizzle, base) for base in bases]
+    spans = [name for name, number in SWIZZLES.items() if number in (0, *SPANS)]
+    return found + [_case("UINT16", box, swizzle, base) for swizzle, box, base in product(spans, BOXES, BASES[:2])]
 
 
 def misaligned_boxes() -> list[BoxCase]:
@@ -328,21 +330,6 @@ def misaligned_boxes() -> list[BoxCase]:
 def all_boxes() -> tuple[BoxCase, ...]:
     """All boxes, the misaligned ones last."""
     return (*boxes(), *misaligned_boxes())
-
-
-SPANS_BY_NAME = tuple(name for name, number in SWIZZLES.items() if number in (0, *SPANS))
-
-
-def _wide() -> Iterator[BoxCase]:
-    for swizzle, (kind, (_, size)), width in product(SWIZZLES, DATA_TYPES.items(), WIDTHS):
-        rows = 12 if width > 128 else 17
-        for base in BASES if kind.startswith("UINT") else BASES[1:2]:
-            yield _case(kind, (width // size, rows), swizzle, base)
-
-
-def _deep() -> Iterator[BoxCase]:
-    for swizzle, box, base in product(SPANS_BY_NAME, BOXES, BASES[:2]):
-        yield _case("UINT16", box, swizzle, base)
 
 
 def _case(kind: str, box: tuple[int, ...], swizzle: str, base: int) -> BoxCase:
@@ -423,26 +410,21 @@ def _map_of_rank(rank: int) -> TensorMap:
     return TensorMap(6, dims, strides, (32, *(2 for _ in dims[1:]))[:rank], (1,) * rank)
 
 
-KIND = "tensor_maps"
 ACCEPTED = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
 PlacedBoxes = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
 
 
-class OfTensorMaps(Dialogue):
-    """What these experiments share."""
+class TensorMapDialogue(Dialogue):
+    """What these experiments share: the first arch with tensor maps."""
 
     kind = KIND
-
-    @property
-    def target(self) -> Target:
-        """The first arch with tensor maps."""
-        return TARGET
+    target = TARGET
 
 
 @dataclass(frozen=True)
-class ModeExperiment(OfTensorMaps):
+class ModeExperiment(TensorMapDialogue):
     """All boxes of a swizzle mode."""
 
     name: str
@@ -481,7 +463,8 @@ class ModeExperiment(OfTensorMaps):
         every = [box for of_way in placed.values() for box in of_way.values()]
         if not every:
             return None
-        first, second = map(_rule, fit_boxes(every))
+        swizzles = [(fitted, fitted.rule.swizzle.to_json()) for fitted in fit_boxes(every)]
+        first, second = (Rule(f.rule.pitch or "row", (s[0], s[1], s[2]), len(f.misfits)) for f, s in swizzles)
         used = [self.cases[n] for n in sorted({n for of_way in placed.values() for n in of_way})]
         lost = [line.split(" ", 2) for line in text_lines(reading["wrong"])]
         return ModeRule(
@@ -501,7 +484,7 @@ class ModeExperiment(OfTensorMaps):
 
 
 @dataclass(frozen=True)
-class MisalignedExperiment(OfTensorMaps):
+class MisalignedExperiment(TensorMapDialogue):
     """A box at a misaligned address."""
 
     number: int
@@ -530,13 +513,10 @@ class MisalignedExperiment(OfTensorMaps):
         return Body(fault=_box(self.case, words=words)) if event in ("fault", "hangs") else None
 
 
-class EncodingsExperiment(OfTensorMaps):
+class EncodingsExperiment(TensorMapDialogue):
     """The driver's answers to maps."""
 
-    @property
-    def id(self) -> str:
-        """The subject; there is only one."""
-        return ENCODINGS
+    id = ENCODINGS
 
     def kernels(self) -> list[Kernel]:
         """No kernels: the driver answers."""
@@ -548,19 +528,12 @@ class EncodingsExperiment(OfTensorMaps):
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """Each call, and the rules that it breaks."""
-        answers = text_lines(reading["maps"])
-        return Body(
-            calls=[
-                EncodeCall(
-                    encoding.argument,
-                    list(encoding.value) if isinstance(encoding.value, tuple) else encoding.value,
-                    words,
-                    [rule.name for rule in broken_rules(encoding.map)],
-                    (words == ACCEPTED) != bool(refusing_rules(encoding.map)),
-                )
-                for encoding, words in zip(encodings(), answers, strict=True)
-            ]
-        )
+        calls = []
+        for call, words in zip(encodings(), text_lines(reading["maps"]), strict=True):
+            broken = [rule.name for rule in broken_rules(call.map)]
+            differs = (words == ACCEPTED) != bool(refusing_rules(call.map))
+            calls.append(EncodeCall(call.argument, call.value, words, broken, differs))
+        return Body(calls=calls)
 
 
 def _kernels(boxes: Sequence[BoxCase]) -> list[Kernel]:
@@ -597,11 +570,6 @@ def _boxes_of(flat: Array, boxes: Sequence[BoxCase]) -> Iterator[tuple[int, Plac
             raise ProbeError(f"there is no box {number}.")
         yield number, PlacedBox(window + boxes[number].base, addresses)
         start += 4 + rows * width
-
-
-def _rule(fitted: BoxFit) -> Rule:
-    swizzle = fitted.rule.swizzle.to_json()
-    return Rule(fitted.rule.pitch or "row", (swizzle[0], swizzle[1], swizzle[2]), len(fitted.misfits))
 
 
 def _box(box_case: BoxCase, **more: Any) -> BoxRecord:

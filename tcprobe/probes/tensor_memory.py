@@ -1,9 +1,8 @@
-"""Kernels with one tcgen05 instruction each, to see what the compiler makes of it.
+"""tcgen05.ld and tcgen05.st, measured by numbers: each cell of tensor memory has its own number, or each register has.
 
-They are assembled, never launched: they neither allocate tensor memory nor describe matrices. If a name has several
-spellings, the first is taken: the least number of repetitions, no optional qualifier, one CTA.
-
-tcgen05.ld and tcgen05.st, measured by numbers: each cell of tensor memory has its own number, or each register has.
+`kernel` has one tcgen05 instruction, to see what the compiler makes of it. It is assembled, never launched: it neither
+allocates tensor memory nor describes matrices. If a name has several spellings, the first is taken: the least number of
+repetitions, no optional qualifier, one CTA.
 
 A warp allocates the columns of the load or store, at least 32. For a load, tcgen05.st.32x32b.x1 first writes a number
 into every cell, which encodes thread and column; the load brings some of them into registers. For a store, each
@@ -33,7 +32,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
+from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, NotEmulated
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
@@ -148,7 +147,7 @@ class StoreCells:
 
 
 @dataclass(frozen=True)
-class TensorMove(OfInstruction):
+class TensorMove(FormExperiment):
     """A load or store of tensor memory. A reading has "lane" and "column" of every slot."""
 
     @property
@@ -198,11 +197,26 @@ class TensorMove(OfInstruction):
 
 def move_kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
-    registers, name = instruction.fragments[0], ptx.identifier(f"{instruction.id}.numbered")
-    work = _loading(instruction, registers) if registers.operand == "d" else _storing(instruction, registers)
-    body = [*_prologue(instruction), *work, *_epilogue(instruction)]
-    op = LoadCells(instruction) if registers.operand == "d" else StoreCells(instruction)
-    text = ptx.entry(name, ["out"], [*ALLOCATE, *_declarations(instruction)], body)
+    if instruction.fragments[0].operand == "d":
+        return _kernel(instruction, "numbered", LoadCells(instruction), _loading(instruction))
+    return _kernel(instruction, "numbered", StoreCells(instruction), _storing(instruction))
+
+
+def _kernel(instruction: Instruction, what: str, op: ptx.Op, ptx_lines: Sequence[str]) -> Kernel:
+    """A kernel that allocates columns, runs `ptx_lines`, and frees the columns."""
+    body = [
+        f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {columns(instruction)};",
+        "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
+        "bar.sync 0;",
+        "ld.shared.b32 %taddr, [allocated];",
+        *ptx_lines,
+        "bar.sync 0;",
+        f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {columns(instruction)};",
+    ]
+    marked = [".reg .pred %marked;"] if isinstance(op, MarkedCells) else []
+    registers = [*ALLOCATE, *marked, *(ptx.declare(f.operand, f) for f in instruction.fragments)]
+    name = ptx.identifier(f"{instruction.id}.{what}")
+    text = ptx.entry(name, ["out"], registers, body)
     return Kernel(name, op, text, instruction.target)
 
 
@@ -211,26 +225,9 @@ def columns(instruction: Instruction) -> int:
     return max(LEAST, instruction.fragments[0].cols)
 
 
-def _prologue(instruction: Instruction) -> list[str]:
-    return [
-        f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {columns(instruction)};",
-        "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
-        "bar.sync 0;",
-        "ld.shared.b32 %taddr, [allocated];",
-    ]
-
-
-def _epilogue(instruction: Instruction) -> list[str]:
-    return ["bar.sync 0;", f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {columns(instruction)};"]
-
-
 def _instruction_text(instruction: Instruction) -> str:
     """PTX of the instruction; a reduction computes the maximum of unsigned integers."""
     return instruction_text(instruction).replace(".min.f32", ".max.u32")
-
-
-def _declarations(instruction: Instruction) -> list[str]:
-    return [ptx.declare(f.operand, f) for f in instruction.fragments]
 
 
 def _each_column(instruction: Instruction, label: str, *lines: str) -> list[str]:
@@ -246,25 +243,24 @@ def _each_column(instruction: Instruction, label: str, *lines: str) -> list[str]
     ]
 
 
-def _loading(instruction: Instruction, moved_registers: Fragment) -> list[str]:
+def _loading(instruction: Instruction) -> list[str]:
     """Number all cells, load, store the registers."""
+    loaded = instruction.fragments[0]
     number = [f"mad.lo.u32 %value, %lane, {columns(instruction)}, %column;", "add.u32 %value, %value, 1;"]
     store = ["tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
     return [
         *_each_column(instruction, "FILL", *number, *store),
         _instruction_text(instruction),
         READ,
-        *ptx.point("out", "%x", moved_registers),
-        *ptx.store("out", moved_registers.operand, moved_registers),
+        *ptx.point("out", "%x", loaded),
+        *ptx.store("out", loaded.operand, loaded),
     ]
 
 
-def _storing(instruction: Instruction, moved_registers: Fragment) -> list[str]:
+def _storing(instruction: Instruction) -> list[str]:
     """Clear all cells, store numbered registers, read all cells."""
-    numbers = [
-        f"mad.lo.u32 %{moved_registers.operand}{i}, %lane, {moved_registers.elements}, {i + 1};"
-        for i in range(moved_registers.registers)
-    ]
+    a = instruction.fragments[0]
+    numbers = [f"mad.lo.u32 %{a.operand}{i}, %lane, {a.elements}, {i + 1};" for i in range(a.registers)]
     return [
         "mov.b32 %value, 0;",
         *_each_column(instruction, "CLEAR", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
@@ -339,21 +335,17 @@ class TensorReduction(TensorMove):
 def marked_kernel(instruction: Instruction) -> Kernel:
     """The probe of a reduction's value: block x sets cell x to one, counted row by row."""
     moved, kept = (instruction.fragment(name) for name in ("d", REDUCED))
-    name = ptx.identifier(f"{instruction.id}.marked")
     number = [f"mad.lo.u32 %place, %lane, {moved.cols}, %column;", "setp.eq.u32 %marked, %place, %x;"]
     inside = f"setp.lt.and.u32 %marked, %column, {moved.cols}, %marked;"
     stored = ["selp.u32 %value, 1, 0, %marked;", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
-    body = [
-        *_prologue(instruction),
+    work = [
         *_each_column(instruction, "MARK", *number, inside, *stored),
         _instruction_text(instruction),
         READ,
         *ptx.point("out", "%x", kept),
         *ptx.store("out", kept.operand, kept),
-        *_epilogue(instruction),
     ]
-    text = ptx.entry(name, ["out"], [*ALLOCATE, ".reg .pred %marked;", *_declarations(instruction)], body)
-    return Kernel(name, MarkedCells(instruction), text, instruction.target)
+    return _kernel(instruction, "marked", MarkedCells(instruction), work)
 
 
 def experiments() -> list[TensorMove]:

@@ -1,4 +1,6 @@
-"""Operands of tcgen05.mma in tensor memory, measured by numbers and by one-hot operands.
+"""Operands of tcgen05.mma in tensor memory, measured by numbers and by one-hot operands; where tcgen05.cp writes.
+
+    tcprobe run --family tensor_memory
 
 - D: first A encodes the numbers of its elements and B has a single one in each column, which shows the element of A
   that each cell of D met. Then B encodes its numbers and A has a single one in each row. Both must agree about k. The
@@ -10,12 +12,8 @@
   column of each chunk, each column of B in one chunk. A last image tells the index fields of four bits apart
 
 Of what a multiply reads, a place counts if some element of D was computed from it. Only the layout of A and B in shared
-memory is assumed (`tensor_multiply_images`): descriptors' packed layout, whose addresses are those of rows, columns and
-k.
-
-Where operands of tcgen05.mma are in tensor memory, and where tcgen05.cp writes.
-
-    tcprobe run --family tensor_memory
+memory is assumed (`tensor_multiply_kernels`): descriptors' packed layout, whose addresses are those of rows, columns
+and k.
 
 On a GPU with tcgen05, a run without `family` makes these findings too. D depends on M, N and type: it is measured for
 every M, with the least, the largest and some N between. What does not depend on N is measured once for each M.
@@ -37,9 +35,8 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.instruction_descriptor import word
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Ints
-from tcprobe.layout.cell_runs import runs
-from tcprobe.layout.descriptor import packed_descriptor
-from tcprobe.layout.tcgen05_descriptor import encode
+from tcprobe.layout.descriptor import encode_tcgen05, packed_descriptor
+from tcprobe.layout.runs import cell_runs
 from tcprobe.probes import tensor_multiply_kernels as images
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout
 from tcprobe.probes.ptx import POISON, Kernel, Launch
@@ -281,7 +278,7 @@ SOURCE_BYTES = 8 << 10  # of the image that tcgen05.cp copies from
 
 def _body(rows: int, cols: int, bits: int, held_rows: Ints) -> Body:
     places = [(row, col, cta, lane, bit) for row, col, cta, lane, bit in held_rows.tolist()]
-    return Body(rows, cols, bits, [run[:] for run in runs(places)])
+    return Body(rows, cols, bits, [run[:] for run in cell_runs(places)])
 
 
 @dataclass(frozen=True)
@@ -349,7 +346,7 @@ class CopyExperiment(FormDialogue):
     def launch(self) -> Launch:
         """One block; every word of shared memory has its number."""
         words = np.zeros(PLAN, np.uint32)
-        descriptor = encode(packed_descriptor(self.row.shape.n * CELL // BYTE))
+        descriptor = encode_tcgen05(packed_descriptor(self.row.shape.n * CELL // BYTE))
         words[4:8] = np.array([descriptor, descriptor], np.uint64).view(np.uint32)
         words[8], words[11] = SOURCE_BYTES, 2 * REGION
         source = np.arange(1, SOURCE_BYTES // 4 + 1, dtype=np.uint32).view(np.uint8).reshape(1, -1)
@@ -392,6 +389,7 @@ def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
     names = {operand.name for operand in instruction.operands}
     scaled = vectors(instruction) if "scale_a" in names else (0,)
     sizes = [int(n) for n in instruction.stated["n_values"]]
+    fields = {field.name: field for field in word(instruction.kind or "")}  # of the kind's instruction descriptor
     for m in map(int, instruction.stated["m_values"]):
         for n in (n for n in sizes if n in (sizes[0], sizes[-1], *SOME_N)):
             for kind in ("f32",) if scaled != (0,) else map(str, instruction.stated["d_types"]):
@@ -402,12 +400,7 @@ def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
             for selector in selectors(instruction, "e"):
                 yield PlaceExperiment("e", SizedMultiply(instruction, m, USUAL_N, wide, scaled[0], "e", selector))
         for vector, (name, some_n) in product(scaled if any(scaled) else (), SCALES.items()):
-            for n, selector in product((*some_n, sizes[-1]), _selectable(instruction, name, vector)):
+            field = fields["a_scale_id" if name == "scale_a" else "b_scale_id"]
+            selectable = [number for number in selectors(instruction, name, vector) if number in field.documented]
+            for n, selector in product((*some_n, sizes[-1]), selectable):
                 yield PlaceExperiment(name, SizedMultiply(instruction, m, n, "f32", vector, name, selector))
-
-
-def _selectable(instruction: Instruction, name: str, vector: int) -> list[int]:
-    """The selectors of scales that the kind's instruction descriptor has too."""
-    fields = {field.name: field for field in word(instruction.kind or "")}
-    there = fields["a_scale_id" if name == "scale_a" else "b_scale_id"].documented
-    return [selector for selector in selectors(instruction, name, vector) if selector in there]

@@ -4,16 +4,12 @@ A block is a warpgroup. Its warp w accesses lanes 32 w to 32 w + 31 by tcgen05.s
 column. All 512 columns are POISON first, so that cells that the instruction does not write are noticed. Forms of two
 CTAs run in clusters of two; the first CTA issues. The plan has, for each block, which images it takes and their sizes.
 
-Inputs of tcgen05.mma: its descriptors, and images of shared and of tensor memory.
-
 A and B are packed in shared memory, without a swizzle and with k contiguous (`layout.descriptor`). Of two CTAs each has
 half of the rows of A and half of the columns of B, the first CTA the first half. These addresses number rows, columns
 and k. What else a multiply reads is in tensor memory, each operand in its own columns (`REGIONS`).
 
-What the emulator does in place of the kernels of tcgen05.mma and tcgen05.cp, with operands at any places.
-
-It reads A and B in shared memory by their descriptors. If an operand has several copies, the part of the rows and
-columns that D[r][c] is in selects one.
+The emulator reads A and B in shared memory by their descriptors. If an operand has several copies, the part of the rows
+and columns that D[r][c] is in selects one.
 """
 
 from __future__ import annotations
@@ -30,9 +26,8 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS
-from tcprobe.layout import tcgen05_descriptor
 from tcprobe.layout.arrays import Array, Bytes, Ints
-from tcprobe.layout.descriptor import offsets, packed_descriptor
+from tcprobe.layout.descriptor import encode_tcgen05, offsets, packed_descriptor
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
@@ -135,11 +130,6 @@ class SizedMultiply:
         name = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}.get(self.selects)
         return fields | ({name: self.selector} if name and self.selector else {})
 
-    @property
-    def instruction_bits(self) -> int:
-        """The instruction descriptor, encoded."""
-        return instruction_descriptor.encode(self.row.kind or "", self.descriptor_fields)
-
 
 def k_bytes(sized: SizedMultiply, operand: str) -> int:
     """Bytes along k in a row of A or a column of B."""
@@ -216,8 +206,8 @@ def plan(sized: SizedMultiply, image_numbers: Sequence[tuple[int, int, int]], co
     each = np.array(image_numbers, np.uint32).repeat(sized.ctas, axis=0) * sized.ctas
     words = np.zeros((len(each), PLAN), np.uint32)
     words[:, :3] = each + (np.arange(len(each)) % sized.ctas)[:, None]
-    words[:, 3] = sized.instruction_bits
-    described = [tcgen05_descriptor.encode(packed_descriptor(k_bytes(sized, name))) for name in FACTORS]
+    words[:, 3] = instruction_descriptor.encode(sized.row.kind or "", sized.descriptor_fields)
+    described = [encode_tcgen05(packed_descriptor(k_bytes(sized, name))) for name in FACTORS]
     words[:, 4:8] = np.array(described, np.uint64).view(np.uint32)
     lines = (sized.m // sized.ctas, sized.n // sized.ctas)
     words[:, 8:10] = [count * k_bytes(sized, name) for count, name in zip(lines, FACTORS, strict=True)]
@@ -412,7 +402,12 @@ def _kernel(name: str, probe_op: TensorMultiply | TensorCopy, spelled_as: tuple[
     name = ptx.identifier(name)
     memory = f".extern .shared .align {ALIGNMENT} .b8 {name}_memory[];\n"
     cluster = ".explicitcluster .reqnctapercluster 2, 1, 1" if paired else ""
-    body = [*_prologue(name, paired), *_fill(paired), *_issue(text, paired), *_read_back(), *_epilogue(paired)]
+    epilogue = [
+        *_synchronize(paired),
+        "setp.eq.u32 %first, %warp, 0;",
+        f"@%first tcgen05.dealloc.{_group(paired)}.sync.aligned.b32 %taddr, {ALL_COLUMNS};",
+    ]
+    body = [*_prologue(name, paired), *_fill(paired), *_issue(text, paired), *_read_back(), *epilogue]
     source = memory + ptx.entry(name, POINTERS, REGISTERS, body, cluster)
     return Kernel(name, probe_op, source, probe_op.instruction.target.at_least(since))
 
@@ -515,14 +510,6 @@ def _read_back() -> list[str]:
                 "add.u64 %out, %out, 4;",
             ],
         ),
-    ]
-
-
-def _epilogue(paired: bool) -> list[str]:
-    return [
-        *_synchronize(paired),
-        "setp.eq.u32 %first, %warp, 0;",
-        f"@%first tcgen05.dealloc.{_group(paired)}.sync.aligned.b32 %taddr, {ALL_COLUMNS};",
     ]
 
 

@@ -9,11 +9,8 @@ up; then short and long passes alternate. Their difference is the loop alone, wi
 Inputs come from memory, and results go into a sum that decides whether something is stored; so the compiler knows
 neither. %zero is a zero that comes from memory.
 
-What machine code must show before a time counts: the loop has the opcodes that were written, as often as written.
-
-What experiments on cost share: loops that are launched together, and numbers that machine code confirms.
-
-A run is a kernel with its blocks. A reading has the cycles of each run, and the opcodes of all loops as lines of text.
+A time counts only if machine code shows it: the loop has the opcodes that were written, as often as written. A reading
+has the cycles of each run (a kernel with its blocks), and the opcodes of all loops as lines of text.
 """
 
 from __future__ import annotations
@@ -116,7 +113,7 @@ class TimedLoop:
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
         cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
         directives = f'.maxntid {self.threads}, 1, 1 {cluster}.pragma "nounroll";'
-        text = entry(self.name, pointers, self._declarations(), self._lines(), directives)
+        text = entry(self.name, pointers, self._declarations(), [*self._start(), *self._passes()], directives)
         why = f"how long {self.subject} takes cannot be emulated"
         op = LoopTiming(why, False, self.subject, self.variant, self.copies, self.ctas)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
@@ -137,7 +134,8 @@ class TimedLoop:
             *self.registers,
         ]
 
-    def _lines(self) -> list[str]:
+    def _start(self) -> list[str]:
+        """Read the block's row of the plan, its inputs and its words."""
         return [
             *(["mov.u32 %x, %clusterid.x;"] if self.ctas > 1 else []),
             f"mad.wide.u32 %plan, %x, {4 * ROW_WORDS}, %plan;",
@@ -156,6 +154,11 @@ class TimedLoop:
             *([f"mov.u32 %memory, {self.name}_memory;"] if self.shared else []),
             *(line for j, name in enumerate(self.loaded) for line in self._load(j, name)),
             *self.before,
+        ]
+
+    def _passes(self) -> list[str]:
+        """All passes; thread 0 stores cycles and nanoseconds of each. In the end the results are consumed."""
+        return [
             "mov.u32 %pass, 0;",
             "mov.u64 %row, %plan;",
             "PASS:",
@@ -172,7 +175,6 @@ class TimedLoop:
             "bar.sync 0, %warps;",
             "mov.u64 %end, %clock64;",
             "mov.u64 %until, %globaltimer;",
-            # thread 0 stores cycles and nanoseconds of the pass
             "sub.u64 %end, %end, %start;",
             "sub.u64 %until, %until, %since;",
             "cvt.u32.u64 %low, %end;",
@@ -407,10 +409,10 @@ class ProvedNumbers:
         """Counts of the opcodes that do a loop's work."""
         return working_opcodes(self.code(variant).loop)
 
-    def split(self, variant: str, own: Callable[[str], object]) -> tuple[Counts, Counts]:
-        """(the opcodes of a loop whose stems are `own`, once each; all others, with their counts)."""
+    def split(self, variant: str, is_own: Callable[[str], object]) -> tuple[Counts, Counts]:
+        """(the opcodes of a loop whose stems pass `is_own`, once each; all others, with their counts)."""
         counts = self.each(variant)
-        each = {opcode: 1 for opcode in counts if own(stem(opcode))}
+        each = {opcode: 1 for opcode in counts if is_own(stem(opcode))}
         return each, {opcode: n for opcode, n in counts.items() if opcode not in each}
 
     def cycles_of_copy(

@@ -10,18 +10,14 @@ Each form has two launches. Factors in shared memory are packed without a swizzl
 Rows, columns and k are numbered by address as in the packed descriptor (`layout.descriptor`). That the hardware numbers
 elements like this is what the PTX ISA says of canonical layouts; the slots that meet show that it fits.
 
-Which slots of a warpgroup's multiply meet: every A slot with elements of B in slots of D.
-
 A launch stores a word for every D slot that an A slot reaches: the D slot, and the element of B met there. The words
 have no order, and there are millions of them: they are decoded a few A slots at a time.
 
-Fragments of a sparse warpgroup multiply: A, D and the metadata, numbered by addresses of the factors.
-
-As for dense forms, one A slot at a time is one while B encodes its elements' numbers. This is done once for all D
-slots, then for a few slots of each thread under every image of metadata (`probes.sparse`) and every documented
-selector. The k that an A slot meets under each index gives its chunk and its place in it; the images encode the field
-that it obeys. Finally A in shared memory encodes its own numbers while the metadata picks the first elements of each
-chunk: that gives the rows.
+Sparse forms: as for dense ones, one A slot at a time is one while B encodes its elements' numbers. This is done once
+for all D slots, then for a few slots of each thread under every image of metadata (`probes.sparse`) and every
+documented selector. The k that an A slot meets under each index gives its chunk and its place in it; the images encode
+the field that it obeys. Finally A in shared memory encodes its own numbers while the metadata picks the first elements
+of each chunk: that gives the rows.
 """
 
 from __future__ import annotations
@@ -40,10 +36,9 @@ from tcprobe.isa.operand import OF_WARPGROUP, Operand
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Array, Bytes, Ints, Words
 from tcprobe.layout.descriptor import offsets, packed_descriptor
-from tcprobe.layout.predicted import NIBBLE, WholeProduct, chunks, picked_k
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.probes.experiment import Conclusion, Context, OfInstruction, Readout
+from tcprobe.layout.structure import NIBBLE, WholeProduct, chunks, picked_k
+from tcprobe.layout.table import StructureHash, Table, selected, slot_table
+from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import codes, pack
 from tcprobe.probes.sparse_decode import indices_and_fields, metadata_images
@@ -56,9 +51,9 @@ from tcprobe.probes.wgmma_kernels import (
     SHARED_A,
     SLOT_SHIFT,
     KernelKind,
-    behind,
     kernel,
     shared_bytes,
+    shared_operand,
 )
 from tcprobe.store.measurement import ADDRESSES
 from tcprobe.values import Json
@@ -124,13 +119,13 @@ LAST = 0xE  # metadata that picks the last elements of each chunk; NIBBLE picks 
 
 
 @dataclass(frozen=True)
-class WarpgroupExperiment(OfInstruction):
+class WarpgroupExperiment(FormExperiment):
     """A dense wgmma. A reading has "a" and "d", the element number of every slot, and "sha256" of the triples."""
 
     def launches(self) -> list[Launch]:
         """One A slot at a time in registers; then A in shared memory."""
         row = self.instruction
-        b, slots = behind(row, "b_smem").held, row.fragment("a").slots
+        b, slots = shared_operand(row, "b_smem").held, row.fragment("a").slots
         return [registers_launch(CodedRun(row), (slots, 1), 4 * slots * (1 + b.cols)), shared_launch(row)]
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
@@ -185,7 +180,7 @@ class CodedRun:
 
 def registers_launch(run: CodedRun, grid: tuple[int, int], size: int) -> Launch:
     """A launch of the kernel of kind registers; with SHARED_A in its flags, A is coded instead of B."""
-    a, b = (behind(run.row, name).held for name in ("a_smem", "b_smem"))
+    a, b = (shared_operand(run.row, name).held for name in ("a_smem", "b_smem"))
     both = [packed_descriptor(k_bytes(operand)).encode() for operand in (b, a)]
     images = coded_images(a if run.flags & SHARED_A else b), ones_by_k(run.row)
     return run.launch(images, [(both[0], 0), (both[1], both[0])], grid, size)
@@ -234,7 +229,7 @@ def ones_by_k(instruction: Instruction) -> Bytes:
     In image y, column n has it at k = picked[(n + y * N) % stored].
     """
     return _ones_by_k(
-        packed_b(instruction), behind(instruction, "b_smem").held.one, tuple(picked_k(instruction).tolist())
+        packed_b(instruction), shared_operand(instruction, "b_smem").held.one, tuple(picked_k(instruction).tolist())
     )
 
 
@@ -260,13 +255,13 @@ def decode_answers(instruction: Instruction, words: Words, image_count: int) -> 
 
 def packed_b(instruction: Instruction) -> tuple[int, int, int]:
     """(bits of an element of B, columns, k): arguments of `places`."""
-    b = behind(instruction, "b_smem").held
+    b = shared_operand(instruction, "b_smem").held
     return b.slot_bits, b.cols, b.rows
 
 
 def d_rows(instruction: Instruction, raw: Bytes, whole: WholeProduct) -> Ints:
     """The row of every D slot; ProbeError if it met an element of A with another k than B picked."""
-    a, name = behind(instruction, "a_smem").held, instruction.name
+    a, name = shared_operand(instruction, "a_smem").held, instruction.name
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(-1, len(whole.col))
     lines, ks = (
         x[decode_answers(instruction, words, len(coded_images(a)))] for x in places(a.slot_bits, a.rows, a.cols)
@@ -301,7 +296,7 @@ IMAGES = 8  # of metadata whose words are decoded at a time
 
 
 @dataclass(frozen=True)
-class SparseWarpgroupExperiment(OfInstruction):
+class SparseWarpgroupExperiment(FormExperiment):
     """A wgmma.sp. A reading has "a" and "d", elements by slot; "e": by selector, the field that each A slot obeys."""
 
     def launches(self) -> list[Launch]:

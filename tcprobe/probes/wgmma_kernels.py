@@ -12,10 +12,6 @@ is all zeros. There are three kinds of kernel:
 If A is sparse, image y of the metadata is used. Shared memory has, from a base aligned to 1024: the coded matrix, the
 other one, the answers. Start addresses in descriptors count from their own matrix. Every thread that writes shared
 memory fences its writes towards the asynchronous proxy.
-
-What the emulator does in place of the kernels of warpgroup multiplies, for any layouts and address maps.
-
-PTX that loads the inputs of a warpgroup multiply: descriptors, metadata, A in registers, B in shared memory.
 """
 
 from __future__ import annotations
@@ -163,7 +159,7 @@ class _Run:
 
     def _matrix_behind(self, name: str, memory_image: Bytes, descriptor: int) -> Ints:
         """The matrix behind a descriptor."""
-        operand = behind(self.instruction, name)
+        operand = shared_operand(self.instruction, name)
         major = self.op.majors[name == "b_smem"]
         bits = self.tables.behind(operand, decode(int(descriptor)), major)
         return values(operand.held.type, unpack(memory_image[None], operand.held.slot_bits)[0])[
@@ -175,7 +171,7 @@ class _Run:
         return into_slots(self.tables.table(d), d, matrix.reshape(-1))
 
 
-def behind(instruction: Instruction, name: str) -> SharedOperand:
+def shared_operand(instruction: Instruction, name: str) -> SharedOperand:
     """The operand `name`, "a_smem" or "b_smem"."""
     return next(operand for operand in instruction.described if operand.held.name == name)
 
@@ -280,7 +276,7 @@ FEW_BIT, SHARED_BIT = 30, 31
 
 def other_bytes(instruction: Instruction) -> int:
     """Bytes of B in shared memory where it is fixed: packed without gaps."""
-    b = behind(instruction, "b_smem").held
+    b = shared_operand(instruction, "b_smem").held
     return b.rows * b.cols * b.slot_bits // 8
 
 
@@ -322,6 +318,15 @@ def _registers(instruction: Instruction) -> list[str]:
     ]
 
 
+NEXT_IMAGE = (
+    "add.u32 %n, %n, 1;",
+    "cvt.u64.u32 %low, %bytes;",
+    "add.u64 %coded, %coded, %low;",
+    "setp.lt.u32 %p, %n, %images;",
+    "@%p bra.uni NEXT;",
+)
+
+
 def _body(warpgroup_op: Warpgroup) -> list[str]:
     instruction, by_descriptor = warpgroup_op.instruction, warpgroup_op.coded == "a_smem"
     raw, still = warpgroup_op.kind == "raw", str(other_bytes(instruction))
@@ -345,13 +350,6 @@ def _body(warpgroup_op: Warpgroup) -> list[str]:
         work, output = both[by_descriptor], _raw(instruction) if raw else _codes(instruction)
     clear = ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;"]
     clear += _each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"])
-    next_image = [
-        "add.u32 %n, %n, 1;",
-        "cvt.u64.u32 %low, %bytes;",
-        "add.u64 %coded, %coded, %low;",
-        "setp.lt.u32 %p, %n, %images;",
-        "@%p bra.uni NEXT;",
-    ]
     return [
         *brought,
         *(metadata(image) if instruction.metadata else []),
@@ -364,7 +362,7 @@ def _body(warpgroup_op: Warpgroup) -> list[str]:
         "fence.proxy.async;",
         "bar.sync 0;",
         *work,
-        *([] if raw else [*_answers(instruction), *next_image]),
+        *([] if raw else [*_answers(instruction), *NEXT_IMAGE]),
         *output,
     ]
 

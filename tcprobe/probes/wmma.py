@@ -183,7 +183,7 @@ def image_bytes(fragment: Fragment, layout: str) -> int:
 
 def load_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
     """One block for each piece and each inverted piece."""
-    images = _pieces(_image_elements(fragment, layout), fragment.slot_bits)
+    images = _pieces(image_bytes(fragment, layout) * 8 // fragment.slot_bits, fragment.slot_bits)
     grid = (len(images), 1, 1)
     size = len(images) * fragment.threads * ptx.thread_bytes(fragment)
     return Launch(load_kernel(fragment, layout), grid, (pack(images, fragment.slot_bits),), ldm, size)
@@ -248,10 +248,6 @@ def element_of(fragment: Fragment, memory: InMemory, positions: Array) -> Ints:
     line, place = np.divmod(positions.astype(np.int64), memory.ldm)
     row, col = (line, place) if memory.layout == "row" else (place, line)
     return np.where((row < fragment.rows) & (col < fragment.cols), row * fragment.cols + col, -1)
-
-
-def _image_elements(fragment: Fragment, layout: str) -> int:
-    return image_bytes(fragment, layout) * 8 // fragment.slot_bits
 
 
 def _pieces(count: int, bits: int) -> NDArray[np.uint64]:

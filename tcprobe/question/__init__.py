@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +22,24 @@ if TYPE_CHECKING:
     import click
 
 
-def names() -> Sequence[str]:
-    """The commands that questions have, sorted; nothing is imported for it."""
+# how a module says that it has a command, with its line in the list of commands
+_COMMAND = re.compile(r'^(?:GROUP = group|@command)\([^)"]*short="([^"]*)"', re.MULTILINE)
+
+
+def names() -> Mapping[str, str]:
+    """The commands that questions have, sorted, each with its line in the list; nothing is imported for it."""
     return _names(tuple(importlib.import_module("tcprobe.ask").__path__))
 
 
 @functools.cache
-def _names(folders: Sequence[str]) -> Sequence[str]:
+def _names(folders: Sequence[str]) -> Mapping[str, str]:
     files = [path for folder in folders for path in [*Path(folder).glob("*.py"), *Path(folder).glob("*/__init__.py")]]
-    return sorted(
-        (path.parent.name if path.stem == "__init__" else path.stem).replace("_", "-")
+    shorts = {
+        (path.parent.name if path.stem == "__init__" else path.stem).replace("_", "-"): short[1]
         for path in files
-        if b"\n@command(" in path.read_bytes()
-    )
+        if (short := _COMMAND.search(path.read_text("utf-8")))
+    }
+    return dict(sorted(shorts.items()))
 
 
 def load(name: str) -> click.Command:

@@ -23,7 +23,7 @@ from typing import Any, Literal, ParamSpec, SupportsIndex, TypeVar, Union, get_a
 
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import Arch
-from tcprobe.layout import spelling
+from tcprobe.layout import swizzle as spelling
 from tcprobe.layout.swizzle import Swizzle
 
 Sizes = str | Sequence[SupportsIndex]  # "128x64", or numbers
@@ -109,7 +109,7 @@ def each(name: str, several: object) -> list[object]:
 def sizes(name: str, given_sizes: Sizes, most: int = spelling.MOST_SIDES) -> tuple[int, ...]:
     """Up to `most` numbers; UsageError naming the parameter where they are none."""
     if isinstance(given_sizes, str):
-        return spelling.sides(given_sizes, most)
+        return spelling.sizes_written(given_sizes, most)
     return tuple(whole(name, number) for number in each(name, given_sizes))
 
 
@@ -133,13 +133,13 @@ def element_type(python_type: object) -> str:
         text = type(python_type).__name__
     if len(text := str(text).rpartition(".")[2]) > MOST_TYPE:
         raise UsageError(f"{_shown(text)} is not the name of a type.")
-    return spelling.element_type(text)
+    return spelling.type_named(text)
 
 
 def place(placed: PlaceName) -> str:
     """A place in shared memory, a swizzle in its one spelling."""
     text = ",".join(map(str, placed.to_json())) if isinstance(placed, Swizzle) else str(placed)
-    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text
+    return str(spelling.swizzle_named(text)) if spelling.is_swizzle(text) else text
 
 
 def arch_name(arch: ArchName | None) -> str | None:

@@ -99,7 +99,7 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-def group(name: str, *, short: str, text: str) -> click.Group:
+def group(*, short: str, text: str, name: str) -> click.Group:
     """A command that has others below it, those of questions whose `command` is `of` it; `text` is its help."""
     COMMANDS[name] = made = Suggesting(name, help=text, short_help=short)
     return made

@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError
 from tcprobe.text import message, quoted
 
 if TYPE_CHECKING:
-    from tcprobe.layout.spelling import SwizzleName
+    from tcprobe.layout.swizzle import SwizzleName
 
 
 Called = Callable[..., None]  # a command, whatever its options
@@ -239,10 +239,10 @@ class SwizzleType(click.ParamType["SwizzleName"]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SwizzleName:
         """The swizzle and its name."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle as spelling
 
         try:
-            return value if isinstance(value, spelling.SwizzleName) else spelling.swizzle(str(value))
+            return value if isinstance(value, spelling.SwizzleName) else spelling.swizzle_named(str(value))
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -262,7 +262,7 @@ class MapSwizzle(click.ParamType[str]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As the driver calls it: NONE, 128B, 128B_ATOM_32B."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle as spelling
 
         try:
             return spelling.map_mode(str(value))
@@ -278,10 +278,10 @@ class Sides(click.ParamType[tuple[int, ...]]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """All of them."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle as spelling
 
         try:
-            return value if isinstance(value, tuple) else spelling.sides(str(value), self.most)
+            return value if isinstance(value, tuple) else spelling.sizes_written(str(value), self.most)
         except UsageError as error:
             self.fail(str(error), param, ctx)
 
@@ -293,9 +293,9 @@ class MapTile(click.ParamType[tuple[int, ...]]):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """Its sides; UsageError, which names `tile` and `box`, for those of the driver's order."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout.swizzle import map_tile
 
-        return value if isinstance(value, tuple) else spelling.map_tile(str(value))
+        return value if isinstance(value, tuple) else map_tile(str(value))
 
 
 class ElementType(Given):
@@ -305,9 +305,9 @@ class ElementType(Given):
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """PTX's name, if there is one."""
-        from tcprobe.layout import spelling
+        from tcprobe.layout import swizzle as spelling
 
-        return spelling.element_type(super().convert(value, param, ctx))
+        return spelling.type_named(super().convert(value, param, ctx))
 
 
 class PlaceRequest(TypedDict):
@@ -332,9 +332,9 @@ SWIZZLE = click.option(
 
 def place_text(place_request: PlaceRequest) -> str:
     """Where a tile lies, by --shared or --swizzle, a swizzle in its one spelling; UsageError where both are given."""
-    from tcprobe.layout import spelling
+    from tcprobe.layout import swizzle as spelling
 
     if place_request["placed"] is not None and place_request["swizzle"] is not None:
         raise UsageError("--shared and --swizzle set the same thing: remove one of them.")
     text = str(place_request["placed"] or place_request["swizzle"] or "plain")
-    return str(spelling.swizzle(text)) if spelling.is_swizzle(text) else text
+    return str(spelling.swizzle_named(text)) if spelling.is_swizzle(text) else text

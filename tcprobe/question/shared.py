@@ -84,7 +84,7 @@ def print_answer(
 
 def print_code(text: str, output: Path | None, function: str | None = None, namespace: str | None = None) -> None:
     """Code to a file, or to standard output; its struct by a name and in a namespace of the user's."""
-    from tcprobe.code.scope import in_namespace, rename
+    from tcprobe.code.names import in_namespace, rename
     from tcprobe.system import files
 
     struct = re.search(r"^struct (\w+)", text, re.MULTILINE)

@@ -1,12 +1,10 @@
-"""What others published, one module for each source, in that source's own terms.
+"""What others published, one module for each source, in that source's own terms; numbers and atoms in CSV files.
 
-    claim, formulas, shape_stride                          how a source states something
-    ptx_isa, ptx_isa_sparse, ptx_moves                     PTX ISA
-    cute, cute_copy, cute_gmma, cute_scale,
-    cute_tensor_memory                                     CuTe
+    claim                                                  how a source states something
+    ptx_isa                                                PTX ISA
+    cute, cute_copy, cute_tensor_memory                    CuTe
     register_mapping                                       others' tables of wmma
-    tensor_memory, memory_operand, accumulator,
-    scale_atom                                             tensor memory and scale factors
+    tensor_memory, memory_operand, accumulator             tensor memory and scale factors
     numerics, cost                                         published arithmetic and cost
     shared_memory                                          layouts of shared memory
     newer_forms                                            what newer compilers accept
@@ -46,17 +44,10 @@ APART = (
     "claim",
     "cost",
     "cute_copy",
-    "cute_gmma",
-    "cute_scale",
     "cute_tensor_memory",
-    "formulas",
     "memory_operand",
     "newer_forms",
     "numerics",
-    "ptx_isa_sparse",
-    "ptx_moves",
-    "scale_atom",
-    "shape_stride",
     "shared_memory",
     "tensor_memory",
 )

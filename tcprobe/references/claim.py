@@ -1,6 +1,19 @@
-"""What a reference module states: a Claim about one fragment, or an Erratum about the source itself."""
+"""What a reference module states: a Claim about one fragment, or an Erratum about the source itself; and its formulas.
 
-from collections.abc import Callable, Mapping
+>>> from tcprobe.references.claim import read_formula
+>>> read_formula("group + 8 if 4 <= i < 6 else member * 2 + (i & 1)").values([(0, 1), (9, 3), (9, 4)])
+(1, 3, 10)
+
+Formulas are in the PTX ISA's variables: groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and
+`member`); i counts a thread's elements. The text is parsed, never run.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from tcprobe.layout.table import Table, slot_table
@@ -34,3 +47,67 @@ def tabulate(threads: int, elements: int, place_formulas: Mapping[str, PlaceForm
     slots = [(lane, i) for lane in range(threads) for i in range(elements)]
     values = {name: tuple(formula(lane, i) for lane, i in slots) for name, formula in place_formulas.items()}
     return slot_table(threads, elements, values)
+
+
+VARIABLES: dict[str, Callable[[int, int], int]] = {
+    "lane": lambda lane, i: lane,
+    "tid": lambda lane, i: lane,
+    "group": lambda lane, i: lane >> 2,
+    "member": lambda lane, i: lane % 4,
+    "i": lambda lane, i: i,
+}
+_DO: dict[type[ast.AST], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.BitAnd: operator.and_,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Eq: operator.eq,
+}
+
+
+class StatedFormula(NamedTuple):
+    """A formula and what was read of it."""
+
+    text: str
+    body: ast.expr
+
+    def values(self, slots: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+        """Its value for each (lane, i)."""
+        return tuple(_values(self.body, slots))
+
+
+@cache
+def read_formula(cell: str) -> StatedFormula:
+    """The formula of a table's cell; ValueError for what is none."""
+    try:
+        formula = StatedFormula(cell, ast.parse(cell.strip(), mode="eval").body)
+    except SyntaxError:
+        raise ValueError("is not a formula such as group if i < 2 else group + 8") from None
+    formula.values([(0, 0)])
+    return formula
+
+
+def _values(node: ast.expr, slots: Sequence[tuple[int, int]]) -> list[int]:
+    match node:
+        case ast.Constant(value=int(number)):
+            return [number] * len(slots)
+        case ast.Name(id=name) if name in VARIABLES:
+            return [VARIABLES[name](*slot) for slot in slots]
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _DO:
+            return list(map(_DO[type(op)], _values(left, slots), _values(right, slots)))
+        case ast.Compare(left=left, ops=ops, comparators=others) if {type(op) for op in ops} <= _DO.keys():
+            parts = [_values(part, slots) for part in (left, *others)]
+            each = [map(_DO[type(op)], parts[at], parts[at + 1]) for at, op in enumerate(ops)]
+            return [int(all(held)) for held in zip(*each, strict=True)]
+        case ast.BoolOp(op=ast.Or(), values=parts_of_or):
+            return [int(any(held)) for held in zip(*(_values(part, slots) for part in parts_of_or), strict=True)]
+        case ast.IfExp(test=test, body=body, orelse=orelse):
+            chosen = (_values(part, slots) for part in (test, body, orelse))
+            return [then if held else other for held, then, other in zip(*chosen, strict=True)]
+    raise ValueError(f"has {ast.unparse(node)!r}, which is no part of a formula in {', '.join(VARIABLES)}")

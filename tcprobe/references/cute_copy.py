@@ -8,14 +8,16 @@ the byte that was loaded.
 
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
+from tcprobe import facts
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.references.claim import Claim
-from tcprobe.references.shape_stride import L, apply, modes
+from tcprobe.references.cute import L, apply, modes, read_layout
 
 FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 ROW_BITS = 128
@@ -26,97 +28,45 @@ IDENTITY = (
 
 
 class CopyAtom(NamedTuple):
-    """`name` and `header` as in the source; the layouts of the registers' side and of the memory's."""
+    """A line of cute_copies.csv: `name` and `header` as in the source; the layouts of the registers' side and of the
+    memory's. `form` is PTX's name without .sync.aligned.
+    """
 
+    form: str
     name: str
     header: str
     registers: L
     memory: L
-    order: tuple[int, ...] = ()
+    order: tuple[int, ...]
 
 
-_SM75, _SM90, _SM100 = (f"copy_traits_sm{number}.hpp" for number in (75, 90, 100))
-_ROWS = {1: L(((8, 4), 128), ((128, 0), 1)), 2: L(((16, 2), 128), ((128, 0), 1)), 4: L((32, 128), (128, 1))}
-_PLAIN = {1: L((32, 32), (32, 1)), 2: L((32, (32, 2)), (32, (1, 1024))), 4: L((32, (32, 4)), (32, (1, 1024)))}
-_TURNED = {
-    1: L(((4, 8), (16, 2)), ((256, 16), (1, 128))),
-    2: L(((4, 8), (16, 2, 2)), ((256, 16), (1, 128, 1024))),
-    4: L(((4, 8), (16, 2, 4)), ((256, 16), (1, 128, 1024))),
-}
-_BYTES = {
-    1: L(((4, 8), (8, 2, 2)), ((256, 8), (1, 128, 64))),
-    2: L(((4, 8), (8, 2, 2, 2)), ((256, 8), (1, 128, 64, 1024))),
-    4: L(((4, 8), (8, 2, 2, 4)), ((256, 8), (1, 128, 64, 1024))),
-}
-_M16N16 = {
-    1: CopyAtom(
-        "SM100_U8x8_LDSM_T",
-        _SM100,
-        _BYTES[2],
-        L(((2, 2, 4, 2), 128), ((128, 1024, 256, 0), 1)),
-        (0, 1, 4, 5, 2, 3, 6, 7),
-    ),
-    2: CopyAtom(
-        "SM100_U8x16_LDSM_T",
-        _SM100,
-        _BYTES[4],
-        L(((2, 2, 4, 2), 128), ((128, 1024, 256, 2048), 1)),
-        (0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15),
-    ),
-}
-# by name in PTX without .sync.aligned
-ATOMS = {
-    **{
-        f"ldmatrix.m8n8.x{n}.shared.b16": CopyAtom(f"SM75_U32x{n}_LDSM_N", _SM75, _PLAIN[n], _ROWS[n])
-        for n in (1, 2, 4)
-    },
-    **{
-        f"ldmatrix.m8n8.x{n}.trans.shared.b16": CopyAtom(f"SM75_U16x{2 * n}_LDSM_T", _SM75, _TURNED[n], _ROWS[n])
-        for n in (1, 2, 4)
-    },
-    **{
-        f"ldmatrix.m8n16.x{n}.shared.b8x16.b{bits}x16_p{pad}": CopyAtom(
-            f"SM100_SU{bits}_DU8x16_x{n}_LDSM_N", _SM100, _PLAIN[n], _ROWS[n]
-        )
-        for n in (1, 2, 4)
-        for bits, pad in ((4, 64), (6, 32))
-    },
-    **{f"ldmatrix.m16n16.x{n}.trans.shared.b8": _M16N16[n] for n in (1, 2)},
-    **{
-        f"stmatrix.m8n8.x{n}.shared.b16": CopyAtom(f"SM90_U32x{n}_STSM_N", _SM90, _PLAIN[n], _ROWS[n])
-        for n in (1, 2, 4)
-    },
-    **{
-        f"stmatrix.m8n8.x{n}.trans.shared.b16": CopyAtom(f"SM90_U16x{2 * n}_STSM_T", _SM90, _TURNED[n], _ROWS[n])
-        for n in (1, 2, 4)
-    },
-    **{
-        f"stmatrix.m16n8.x{n}.trans.shared.b8": CopyAtom(f"SM100_U8x{4 * n}_STSM_T", _SM100, _BYTES[n], _ROWS[n])
-        for n in (1, 2, 4)
-    },
-}
-MOVMATRIX = CopyAtom("SM75_U32x1_MOVM_T", _SM75, _PLAIN[1], _PLAIN[1])
+@cache
+def atoms() -> dict[str, CopyAtom]:
+    """The lines of cute_copies.csv by form."""
+    path = Path(__file__).with_name("cute_copies.csv")
+    rows = facts.read(path, CopyAtom, registers=read_layout, memory=read_layout, order=facts.numbers)
+    return {row.form: row for row in rows}
 
 
 def claim(fragment: Fragment) -> Claim | str:
     """What the traits state of a fragment of these families (the same for every arch), or why nothing."""
-    if fragment.family == "movmatrix":
-        return _exchange(fragment)
-    atom, where = ATOMS.get(fragment.experiment), ""
+    atom, where = atoms().get(fragment.experiment), ""
     if atom is None:
         # PTX ISA 9.1, section 9.7.14.5.15, figure 105 draws the registers of all three formats of m16n16 as one
-        atom = ATOMS.get(fragment.experiment.partition(".b8x16")[0] + ".b8")
+        atom = atoms().get(fragment.experiment.partition(".b8x16")[0] + ".b8")
         where = " of .b8, whose registers PTX ISA draws as one with these (figure 105)"
     if atom is None:
         return f"CuTe has no atom for {fragment.instruction}"
+    if fragment.family == "movmatrix":
+        return _exchange(fragment, atom)
     table = _addresses(atom.memory) if fragment.role is Role.ADDRESS else _registers(atom, fragment.slot_bits)
     return Claim(table, f"{atom.header}, {atom.name}{where}", None, table)
 
 
-def _exchange(fragment: Fragment) -> Claim:
+def _exchange(fragment: Fragment, atom: CopyAtom) -> Claim:
     """movmatrix: both sides are registers of 8 rows of 8 elements."""
-    where = f"{MOVMATRIX.header}, {MOVMATRIX.name}"
-    as_stated = _registers(MOVMATRIX, fragment.slot_bits, _rows(_ROWS[1]))
+    where = f"{atom.header}, {atom.name}"
+    as_stated = _registers(atom, fragment.slot_bits, {ROW_BITS * row: row for row in range(8)})
     if fragment.operand == "a":
         return Claim(as_stated, where, None, as_stated)
     transposed = as_stated.with_values({"row": as_stated.values["col"], "col": as_stated.values["row"]})

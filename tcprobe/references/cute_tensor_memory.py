@@ -14,7 +14,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.references.claim import Claim
-from tcprobe.references.shape_stride import L, apply, modes, size
+from tcprobe.references.cute import L, apply, modes, size
 
 FAMILIES = ("tcgen05",)
 HEADER = "copy_traits_sm100.hpp"

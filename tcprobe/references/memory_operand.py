@@ -217,3 +217,22 @@ def _scales(instruction: Instruction, of_a: bool, chosen_size: Extent) -> Stated
     return statement, CellStatement(
         f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, and CuTe DSL", BYTE, *shape, lambda r, c: cells(r, c, 2)
     )
+
+
+SCALE_SOURCE = "CUTLASS, sm100_blockscaled_layout.hpp, Sm1xxBlockScaledBasicChunk"
+LINES, BLOCKS, ATOM_BYTES = 128, 4, 512  # of an atom
+APART = 32  # lines that are 16 bytes apart; these 16 bytes have 4 lines, 32 apart
+
+
+def scale_offset(line: int, block: int, blocks: int) -> int:
+    """The byte offset of a scale in global memory, by CUTLASS's SfAtom tiled over lines and blocks.
+
+    >>> scale_offset(line=40, block=5, blocks=8), scale_offset(line=128, block=0, blocks=6)
+    (645, 1024)
+
+    A line is a row of A or a column of B; a block is the run of k that shares one scale; a line has `blocks` of them; a
+    scale is a byte. An atom has 128 lines x 4 blocks in 512 bytes. Atoms follow each other along k first; the last one
+    along k is padded. Source: SCALE_SOURCE, and tile_atom_to_shape_SFA there.
+    """
+    atom = line // LINES * -(-blocks // BLOCKS) + block // BLOCKS
+    return atom * ATOM_BYTES + line % APART * 16 + line % LINES // APART * BLOCKS + block % BLOCKS

@@ -13,102 +13,42 @@ released, so what only 9.5 may state is marked.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
+from tcprobe import facts
+from tcprobe.isa.target import read_target
+
 BY = "ptxas 13.5.37"
-TEXT_94 = "PTX ISA 9.4, section 9.7.18"
-RUBIN = (("sm_107f", "9.4"), ("sm_107a", "9.4"))
-FAMILIES = (
-    ("sm_100f", "8.8"),
-    ("sm_100a", "8.8"),
-    ("sm_103f", "8.8"),
-    ("sm_103a", "8.8"),
-    *RUBIN,
-    ("sm_110f", "9.0"),
-    ("sm_110a", "9.0"),
-)
-MULTIPLY = "[%r0], %d0, %d1, {}%r1, {}%p"
 
 
 class NewerForm(NamedTuple):
-    """`spelled`, with operands, is what was assembled. `targets`: all that accept it, each with its least PTX version.
+    """A line of newer_forms.csv: `spelled`, with operands, is what was assembled.
 
-    `refusal`: what the compiler says for another target. `text`: where the form is documented, None if in no released
-    text.
+    `targets`: all that accept it, each with its least PTX version. `refusal`: what the compiler says for another.
+    `text`: where the form is documented, None if in no released text.
     """
 
     name: str
     spelled: str
     targets: tuple[tuple[str, str], ...]
     refusal: str
-    text: str | None = TEXT_94
-
-
-def _multiply(name: str, between: str = "", behind: str = "") -> str:
-    return f"{name} {MULTIPLY.format(between, behind)};"
-
-
-def _ti16(variant: str, between: str = "") -> NewerForm:
-    name = f"tcgen05.mma{variant}.kind::ti16"
-    return NewerForm(name, _multiply(name, between), RUBIN, "Feature '.kind::ti16' not supported on .target 'sm_100a'")
+    text: str | None
 
 
 SCALES = "[%r2], [%r3], "
-F8, MXF8 = "tcgen05.mma.cta_group::1.kind::f8f6f4", "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale"
-NVF4 = "tcgen05.mma.cta_group::1.kind::mxf4nvf4.block_scale"
-LUT = "Feature '.decompress::lut::b' not supported on .target 'sm_100a'"
-NOT_HERE = "Instruction 'tcgen05.mma' not supported on .target 'sm_100'"
-COMPRESS = "Feature '.sp::2:4' not supported on .target 'sm_107f'"
-FORMS = (
-    _ti16(".cta_group::1"),
-    _ti16(".cta_group::2"),
-    _ti16(".sp.cta_group::1", "[%r2], "),
-    _ti16(".ws.cta_group::1"),
-    _ti16(".ws.sp.cta_group::1", "[%r2], "),
-    NewerForm(
-        f"{F8}.collector::b::fill",
-        _multiply(f"{F8}.collector::b::fill"),
-        RUBIN,
-        "Illegal modifier '.collector::b::fill' for instruction 'tcgen05.mma'",
-    ),
-    NewerForm(f"{F8}.decompress::lut::b", _multiply(f"{F8}.decompress::lut::b", "[%r2], "), RUBIN, LUT),
-    NewerForm(
-        f"{MXF8}.decompress::lut::b", _multiply(f"{MXF8}.decompress::lut::b.block32", "[%r2], ", SCALES), RUBIN, LUT
-    ),
-    NewerForm(f"{NVF4}.block16", _multiply(f"{NVF4}.block16", "", SCALES), FAMILIES, NOT_HERE),
-    NewerForm(f"{NVF4}.block32", _multiply(f"{NVF4}.block32", "", SCALES), FAMILIES, NOT_HERE),
-    NewerForm(
-        f"{NVF4}.scale_vec::4X",
-        _multiply(f"{NVF4}.scale_vec::4X", "", SCALES),
-        (("sm_100a", "8.7"), ("sm_103a", "8.8"), ("sm_107a", "9.4"), ("sm_110a", "9.0")),
-        "Feature '.scale_vec::4X' not supported on .target 'sm_107f'",
-    ),
-    NewerForm(
-        "tcgen05.ld.spcompress",
-        "tcgen05.ld.spcompress.sync.aligned.32x32b.x4.max.sp::2:4.f32.b2 {%r5}, {%r6, %r7}, [%r0];",
-        (("sm_107a", "9.4"),),
-        COMPRESS,
-    ),
-    NewerForm(
-        "tcgen05.ld.red.spcompress",
-        "tcgen05.ld.red.spcompress.sync.aligned.32x32b.x4.max.sp::2:4.f32.b2 {%r5}, {%r6, %r7}, %f0, [%r0];",
-        (("sm_107a", "9.4"),),
-        COMPRESS,
-    ),
-    NewerForm(
-        "cvt.rn.satfinite.ue5m3x2.f32",
-        "cvt.rn.satfinite.ue5m3x2.f32 %h0, %f0, %f1;",
-        RUBIN,
-        "Instruction 'cvt with .ue5m3x2' not supported on .target 'sm_100a'",
-        "PTX ISA 9.4, cvt",
-    ),
+FORMS = facts.read(
+    Path(__file__).with_suffix(".csv"),
+    NewerForm,
+    targets=lambda cell: read_target(cell).options,
+    text=facts.optional(str),
 )
 # what ptxas refuses for every target, although other kinds have it
 REFUSED = {
-    f"{MXF8}.block16": "Modifier '.kind::mxf8f6f4' cannot be combined with modifier '.block16'",
-    "tcgen05.mma.cta_group::1.kind::mxf4.block_scale.block16": (
-        "Modifier '.kind::mxf4' cannot be combined with modifier '.block16'"
-    ),
+    f"tcgen05.mma.cta_group::1.kind::{kind}.block_scale.block16": (
+        f"Modifier '.kind::{kind}' cannot be combined with modifier '.block16'"
+    )
+    for kind in ("mxf8f6f4", "mxf4")
 }
 # families of which targets of sm_107 accept forms: those that need no `a` or `f` target of an earlier arch
 _PLAIN = ("wmma", "mma", "mma.sp", "ldmatrix", "stmatrix", "movmatrix")

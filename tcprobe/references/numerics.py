@@ -14,8 +14,13 @@ MATLAB-tensor-core: a model for each GPU in `models`: `fma` is K, 23 + `neab` is
 
 from __future__ import annotations
 
+from functools import cache
+from pathlib import Path
 from typing import NamedTuple
 
+from tcprobe import facts
+from tcprobe.isa.arch import arch as arch_named
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS, Role
 
@@ -26,19 +31,12 @@ FLOOR = "the least exponent is MATLAB-tensor-core's alone"
 FLOOR_OF_F16 = "of an f16 D later commits of MATLAB-tensor-core have -20 and -21 as least exponents"
 PTX_FP8 = "PTX ISA 9.2, wgmma: e4m3 and e5m2 to f32 accumulate in more than half and less than single precision"
 PTX = "PTX ISA, mma and wmma: accumulated in at least single precision; order, rounding and subnormals are unspecified"
-DENSE = ("mma", "wmma", "wgmma")
-MMA, WGMMA, TCGEN05 = ("mma",), ("wgmma",), ("tcgen05",)
-SCALED = ("mma.block_scale",)
-HALVES, TF32, BYTES, FOURS = ("f16", "bf16"), ("tf32",), ("e4m3", "e5m2"), ("e2m1",)
+BYTES = ("e4m3", "e5m2")
 QUAD_PAIRS = "m8n8k4"  # of f16: emulated on every chip after Turing
-SCALES_ADDED = "the scales' exponents are added to those of products"
-SUMMED_FIRST = "16 products at a time are summed exactly, and aligned by the scales' exponents alone"
-THROUGH_WMMA = "MATLAB-tensor-core's B200 was read through wmma"
-THROUGH_MMA = "MATLAB-tensor-core's B200 was read through mma.sync, which emulates fp8 there"
 
 
 class Published(NamedTuple):
-    """What a source states of `types` on a chip's archs.
+    """A line of numerics.csv: what a source states of `types` on a chip's archs.
 
     `families` are the instructions that it is about, `scaled` those of them with block scales; `depths` is every k that
     it is about, empty for all. `quad_pairs`: m8n8k4 is among its forms.
@@ -47,15 +45,15 @@ class Published(NamedTuple):
     chip: str
     archs: tuple[str, ...]
     types: tuple[str, ...]
-    products: int | None
-    fraction_bits: int | None
+    products: int
+    fraction_bits: int
     floor: int | None
-    source: str = BOTH
-    families: tuple[str, ...] = DENSE
-    words: str = ""
-    depths: tuple[int, ...] = ()
-    scaled: bool = False
-    quad_pairs: bool = False
+    source: str
+    families: tuple[str, ...]
+    words: str
+    depths: tuple[int, ...]
+    scaled: bool
+    quad_pairs: bool
 
     def about(self, instruction: Instruction) -> str:
         """What else the source states; and the instructions that it is about, if the form is not among them."""
@@ -73,37 +71,30 @@ class Published(NamedTuple):
         row = self._replace(products=min(self.products, depth)) if self.products else self
         if row.floor is None or _type(instruction, "d") != "f16":
             return row
-        floor = row.floor if instruction.family in TCGEN05 else None
+        floor = row.floor if instruction.family == "tcgen05" else None
         return row._replace(floor=floor, words="; ".join(filter(None, (row.words, FLOOR_OF_F16))))
 
 
-PUBLISHED = (
-    Published("Volta", ("sm_70", "sm_72"), ("f16",), 4, 23, None, quad_pairs=True),
-    Published("Turing", ("sm_75",), ("f16",), 8, 24, None, MMA_SIM, MMA, quad_pairs=True),
-    Published("A100", ("sm_80",), HALVES, 8, 24, -132, words="a multiply of k16 is two sums, chained"),
-    Published("A100", ("sm_80",), TF32, 4, 24, -132),
-    Published("A2 and A40", ("sm_86",), HALVES, 8, 24, -132, MATLAB, words="a multiply of k16 is two sums, chained"),
-    Published("A2 and A40", ("sm_86",), TF32, 4, 24, -132, MATLAB),
-    Published("L40S", ("sm_89",), HALVES, 8, 24, -132),
-    Published("L40S", ("sm_89",), TF32, 4, 24, -132),
-    Published("L40S", ("sm_89",), BYTES, 16, 13, -132),
-    Published("H100", ("sm_90",), HALVES, 16, 25, -133),
-    Published("H100", ("sm_90",), TF32, 8, 25, -133, words="some paths of wgmma: 4"),
-    Published("H100", ("sm_90",), BYTES, 32, 13, -133, families=WGMMA),
-    Published("B200", ("sm_100",), HALVES, 16, 25, -133),
-    Published("B200", ("sm_100",), TF32, 8, 25, -133),
-    Published("B200", ("sm_100",), HALVES, 16, 25, -133, families=TCGEN05, words=THROUGH_WMMA),
-    Published("B200", ("sm_100",), TF32, 8, 25, -133, families=TCGEN05, words=THROUGH_WMMA),
-    Published("B200", ("sm_100",), BYTES, 32, 25, -133, families=TCGEN05, words=THROUGH_MMA),
-    Published("B200", ("sm_100",), BYTES, 32, 25, None, MMA_SIM, TCGEN05, SCALES_ADDED, (32,), True),
-    Published("B200", ("sm_100",), FOURS, 64, 35, None, MMA_SIM, TCGEN05, SUMMED_FIRST, (64,), True),
-    Published("RTX Blackwell", ("sm_120",), HALVES, 16, 25, -133),
-    Published("RTX Blackwell", ("sm_120",), TF32, 8, 25, -133),
-    Published("RTX Blackwell", ("sm_120",), BYTES, 32, 25, -133, families=MMA),
-    Published("RTX Blackwell", ("sm_120",), (*BYTES, *FOURS), 32, 25, None, MMA_SIM, MMA),
-    Published("RTX Blackwell", ("sm_120",), (*BYTES, *FOURS), 32, 25, None, MMA_SIM, SCALED, SCALES_ADDED, (32,), True),
-    Published("RTX Blackwell", ("sm_120",), FOURS, 64, 35, None, MMA_SIM, SCALED, SUMMED_FIRST, (64,), True),
-)
+SOURCES = {"MMA-Sim": MMA_SIM, "MATLAB-tensor-core": MATLAB, "both": BOTH}
+
+
+@cache
+def published() -> tuple[Published, ...]:
+    """The lines of numerics.csv."""
+    return facts.read(
+        Path(__file__).with_suffix(".csv"),
+        Published,
+        archs=facts.words_of(arch_named),
+        types=facts.words_of(dtype),
+        products=facts.number,
+        fraction_bits=facts.number,
+        floor=facts.optional(facts.number),
+        source=lambda cell: SOURCES[facts.one_of(*SOURCES)(cell)],
+        families=facts.words,
+        depths=facts.numbers,
+        scaled=facts.flag,
+        quad_pairs=facts.flag,
+    )
 
 
 def published_row(instruction: Instruction, arch: str) -> Published | None:
@@ -112,7 +103,7 @@ def published_row(instruction: Instruction, arch: str) -> Published | None:
     wmma becomes mma, so what is stated of one is offered for the other, and of a dense form for its sparse one, with
     words. Nothing else is: what mma.sync emulates is not what wgmma or tcgen05 computes.
     """
-    rows = [row for row in PUBLISHED if arch in row.archs and _covers(row, instruction)]
+    rows = [row for row in published() if arch in row.archs and _covers(row, instruction)]
     found = next(iter(sorted(rows, key=lambda row: instruction.family not in row.families)), None)
     return found and found.of(instruction)
 

@@ -1,62 +1,122 @@
-"""PTX ISA 9.1, section 9.7.14.5: the formulas of the dense mma fragments, as the document writes them.
+"""PTX ISA 9.1, section 9.7.14: the formulas of fragments of mma (9.7.14.5) and mma.sp (9.7.14.6).
 
-groupID = %laneid >> 2, threadID_in_group = %laneid % 4 (here `group` and `member`); i counts a thread's elements. C
-stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so there is no claim; mma.sp is in
-`ptx_isa_sparse`, matrix moves are in `ptx_moves`. Errata of the document are in their rows: `printed_col` is what is
-printed, the row what is meant.
+They are lines of ptx_isa.csv, as the document writes them. Its other errata are lines of ptx_isa_errata.csv.
+
+C stands for C and D. wmma layouts are unspecified by design (9.7.14.4.1), so there is no claim.
+
+For A of mma.sp the document gives the row and a range of columns, which is `stored` columns wide: the metadata selects
+half of the range, which is kept in the order of i. The claim's column is the stored one. B is often shown as a figure
+only, metadata always; there is no claim for these.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from pathlib import Path
+from typing import NamedTuple
 
+from tcprobe import facts
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import Arch
-from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment, Shape, read_shape
+from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.references.claim import Claim, Erratum, PlaceFormula, tabulate
-from tcprobe.references.formulas import FormulaRow, Map, group, member
+from tcprobe.layout.table import slot_table
+from tcprobe.references.claim import Claim, Erratum, StatedFormula, read_formula, tabulate
 
 NAME = "PTX ISA"
 PER_ARCH = False
 SOURCE = "NVIDIA, Parallel Thread Execution ISA Version 9.1, section 9.7.14"
-MOVES = ("ldmatrix", "stmatrix", "movmatrix")
 SILENT = {
     "wmma": "unspecified by design (9.7.14.4.1)",
     "wgmma": "shown in figures only (9.7.15.5.1.1)",
     "wgmma.sp": "shown in figures only (9.7.15.6.2)",
 }
+SECTIONS = {"ldmatrix": "9.7.14.5.15", "stmatrix": "9.7.14.5.16", "movmatrix": "9.7.14.5.17"}
+FIGURES = {"ldmatrix.m16n16": 105, "stmatrix.m16n8": 108}
+IDENTITY = (
+    "the text calls D the transpose of A and gives the rows and columns of the transpose, which together make the "
+    "instruction an identity; read as rows and columns of A"
+)
+ERRATA = facts.read(Path(__file__).with_name("ptx_isa_errata.csv"), Erratum)
 
 
-def quadpair(lane: int, i: int) -> int:
-    """The product that a lane belongs to, from 0 (the document counts from 1)."""
-    return lane % 16 // 4
+class FormulaRow(NamedTuple):
+    """A line of ptx_isa.csv: a fragment of section 9.7.14.5 or 9.7.14.6, `operands` of these `types`.
+
+    `with_a`: only of instructions with one of these types of A. `printed_col` is what is printed where that is wrong,
+    `col` what is meant.
+    """
+
+    section: str
+    shape: Shape
+    operands: str
+    types: tuple[str, ...]
+    layout: str | None
+    with_a: tuple[str, ...]
+    product: StatedFormula | None
+    row: StatedFormula
+    col: StatedFormula
+    stored: int | None
+    printed_col: StatedFormula | None
+    erratum: str
+
+    def covers(self, fragment: Fragment, instruction: Instruction) -> bool:
+        """Whether the section is about this fragment."""
+        return (
+            self.section.startswith("9.7.14.6" if instruction.metadata else "9.7.14.5")
+            and fragment.shape == self.shape
+            and fragment.operand in self.operands
+            and fragment.type in self.types
+            and self.layout in (None, fragment.layout)
+            and (self.product is None) == (fragment.products == 1)
+            and (not self.with_a or instruction.type("a") in self.with_a)
+        )
+
+
+@cache
+def formula_rows() -> tuple[FormulaRow, ...]:
+    """The lines of ptx_isa.csv."""
+    return facts.read(
+        Path(__file__).with_suffix(".csv"),
+        FormulaRow,
+        shape=read_shape,
+        operands=facts.one_of("a", "b", "cd"),
+        types=facts.words_of(dtype),
+        layout=facts.optional(facts.one_of("row", "col")),
+        with_a=facts.words_of(dtype),
+        product=facts.optional(read_formula),
+        row=read_formula,
+        col=read_formula,
+        stored=facts.optional(facts.number),
+        printed_col=facts.optional(read_formula),
+    )
 
 
 def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the document states of `fragment` (the same for every arch), or why nothing."""
     if fragment.family in SILENT:
         return SILENT[fragment.family]
-    if fragment.family in MOVES:
-        from tcprobe.references import ptx_moves
-
-        return ptx_moves.claim(fragment)
+    if fragment.family in SECTIONS:
+        return _move_claim(fragment)
     instruction = inventory.instructions()[fragment.experiment]
     if not instruction.multiplies:
         figures = "section 9.7.16.8 shows which lane moves what as figures only"
         return _reduction_claim(fragment) if fragment.operand == "redval" else figures
+    return _multiply_claim(fragment, instruction)
+
+
+def _multiply_claim(fragment: Fragment, instruction: Instruction) -> Claim | str:
     if fragment.role is Role.SCALE:
         return "section 9.7.14.3 says which lanes and bytes are read; which row or column each serves is a figure only"
+    row = next((row for row in formula_rows() if row.covers(fragment, instruction)), None)
+    if row:
+        return _claim(row, fragment.threads, fragment.elements)
     if instruction.metadata is None:
-        return _by_row(fragment, ROWS) or "no such fragment in 9.7.14.5"
-    from tcprobe.references import ptx_isa_sparse
-
-    return _by_row(fragment, ptx_isa_sparse.ROWS) or ptx_isa_sparse.silence(fragment)
-
-
-def _by_row(fragment: Fragment, formula_rows: tuple[FormulaRow, ...]) -> Claim | None:
-    row = next((row for row in formula_rows if row.covers(fragment)), None)
-    return _claim(row, fragment.threads, fragment.elements) if row else None
+        return "no such fragment in 9.7.14.5"
+    what = "the metadata" if fragment.role is Role.METADATA else f"{fragment.operand.upper()} of this shape"
+    return f"section 9.7.14.6.2 shows {what} as a figure only"
 
 
 def _reduction_claim(fragment: Fragment) -> Claim:
@@ -72,235 +132,68 @@ def _reduction_claim(fragment: Fragment) -> Claim:
 
 @cache
 def _claim(formula: FormulaRow, threads: int, elements: int) -> Claim:
-    intended = tabulate(threads, elements, _formulas(formula, formula.col))
-    printed = tabulate(threads, elements, _formulas(formula, formula.printed_col)) if formula.printed_col else intended
-    return Claim(printed, f"section {formula.section}", formula.erratum, intended)
+    slots = [(lane, i) for lane in range(threads) for i in range(elements)]
+    values = {"row": formula.row.values(slots), "col": formula.col.values(slots)}
+    if formula.stored:
+        half = formula.stored // 2
+        values["col"] = tuple(start // 2 + i % half for start, (_, i) in zip(values["col"], slots, strict=True))
+    if formula.product:
+        values["product"] = formula.product.values(slots)
+    meant = slot_table(threads, elements, values)
+    printed = meant.with_values(values | {"col": formula.printed_col.values(slots)}) if formula.printed_col else meant
+    return Claim(printed, f"section {formula.section}", formula.erratum or None, meant)
 
 
-def _formulas(formula: FormulaRow, col: Map) -> dict[str, PlaceFormula]:
-    return {"row": formula.row, "col": col} | ({"product": formula.product} if formula.product else {})
+def _move_claim(fragment: Fragment) -> Claim | str:
+    """What sections 9.7.14.5.15 to 9.7.14.5.17 state of a fragment of ldmatrix, stmatrix or movmatrix, or why nothing.
+
+    For ldmatrix .s8.s4 it is PTX ISA 9.4, section 9.7.16.5.15. Rows count over all matrices, eight each. row and col
+    are those of the element in memory; .trans exchanges them within a matrix. Layouts of .b8 matrices with sixteen rows
+    or columns under .trans are shown in figures only.
+    """
+    section, kind = _section(fragment), f"{fragment.family}.{fragment.shape}"
+    if fragment.family == "movmatrix":
+        return _exchange(fragment.operand, section)
+    if fragment.role is Role.ADDRESS:
+        if kind == "ldmatrix.m16n16":
+            return f"{section} lists the addresses of matrices of eight rows only"
+        return _addresses(fragment.rows, section)
+    if kind in FIGURES:
+        return f"{section} shows it in figure {FIGURES[kind]} only"
+    return _registers(fragment.elements, fragment.slot_bits, ".trans." in fragment.instruction, section)
 
 
-ERRATA = (
-    Erratum(
-        "wmma.m8n8k4.[cd].f64",
-        "9.7.14.4.1",
-        "the table of fragments says one .f64 register for C and D; 64 elements over 32 lanes need two, "
-        "as the examples of wmma.store and wmma.mma have",
-    ),
-    Erratum(
-        "mma.m*.s32.[us]4.[us]4.s32.[ab]",
-        "9.7.14.2",
-        "the table of data types allows only equal 4-bit types of A and B; the syntax mixes u4 and s4, "
-        "and so does the hardware",
-    ),
-    Erratum(
-        "mma.sp*.m16n8k32.*f16.*.b",
-        "9.7.14.6.2.2",
-        "the table of registers lists b0 to b3 for four registers of two elements each; there are eight",
-    ),
-    Erratum(
-        "mma.sp*.m16n8k16.*.tf32.*.b",
-        "9.7.14.6.2.3",
-        "the table speaks of four .tf32 elements in each of four registers; a register holds one",
-    ),
-    Erratum(
-        "mma.sp*.m16n8k64.*.e[45]m[32].*",
-        "9.7.14.6",
-        "the version notes speak of .f16 accumulators and of m16n8k32 for these types; the syntax has neither",
-    ),
-    Erratum(
-        "ldmatrix.m16n16.*.address",
-        "9.7.14.5.15",
-        "the table of which threads' addresses count has eight rows for a matrix; m16n16 has sixteen",
-    ),
-    Erratum(
-        "stmatrix.m16n8.*",
-        "9.7.14.5.16",
-        ".trans is mandatory for .m16n8 by the text; one of the examples leaves it out",
-    ),
-)
+def _section(fragment: Fragment) -> str:
+    return "9.7.16.5.15 of version 9.4" if fragment.instruction.endswith(".s8.s4") else SECTIONS[fragment.family]
 
-# fmt: off
-ROWS = (
-    # 9.7.14.5.1
-    FormulaRow("m8n8k4", "a", "f16", "9.7.14.5.1",
-        lambda lane, i: member(lane) if lane < 16 else member(lane) + 4,
-        lambda lane, i: i, product=quadpair, layout="row"),
-    FormulaRow("m8n8k4", "a", "f16", "9.7.14.5.1",
-        lambda lane, i: i % 4 if lane < 16 else (i % 4) + 4,
-        lambda lane, i: member(lane), product=quadpair, layout="col"),
-    FormulaRow("m8n8k4", "b", "f16", "9.7.14.5.1",
-        lambda lane, i: member(lane),
-        lambda lane, i: i if lane < 16 else i + 4, product=quadpair, layout="row"),
-    FormulaRow("m8n8k4", "b", "f16", "9.7.14.5.1",
-        lambda lane, i: i,
-        lambda lane, i: member(lane) if lane < 16 else member(lane) + 4, product=quadpair, layout="col"),
-    FormulaRow("m8n8k4", "cd", "f16", "9.7.14.5.1",
-        lambda lane, i: member(lane) if lane < 16 else member(lane) + 4,
-        lambda lane, i: i, product=quadpair),
-    FormulaRow("m8n8k4", "cd", "f32", "9.7.14.5.1",
-        lambda lane, i: (lane & 1) + (i & 2) if lane < 16 else (lane & 1) + (i & 2) + 4,
-        lambda lane, i: (i & 4) + (lane & 2) + (i & 1), product=quadpair),
-    # 9.7.14.5.2
-    FormulaRow("m8n8k4", "a", "f64", "9.7.14.5.2",
-        lambda lane, i: group(lane),
-        lambda lane, i: member(lane)),
-    FormulaRow("m8n8k4", "b", "f64", "9.7.14.5.2",
-        lambda lane, i: member(lane),
-        lambda lane, i: group(lane)),
-    FormulaRow("m8n8k4", "cd", "f64", "9.7.14.5.2",
-        lambda lane, i: group(lane),
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    # 9.7.14.5.3
-    FormulaRow("m8n8k16", "a", "u8 s8", "9.7.14.5.3",
-        lambda lane, i: group(lane),
-        lambda lane, i: member(lane) * 4 + i),
-    FormulaRow("m8n8k16", "b", "u8 s8", "9.7.14.5.3",
-        lambda lane, i: member(lane) * 4 + i,
-        lambda lane, i: group(lane)),
-    FormulaRow("m8n8k16", "cd", "s32", "9.7.14.5.3",
-        lambda lane, i: group(lane),
-        lambda lane, i: member(lane) * 2 + i),
-    # 9.7.14.5.4
-    FormulaRow("m8n8k32", "a", "u4 s4", "9.7.14.5.4",
-        lambda lane, i: group(lane),
-        lambda lane, i: member(lane) * 8 + i),
-    FormulaRow("m8n8k32", "b", "u4 s4", "9.7.14.5.4",
-        lambda lane, i: member(lane) * 8 + i,
-        lambda lane, i: group(lane)),
-    FormulaRow("m8n8k32", "cd", "s32", "9.7.14.5.4",
-        lambda lane, i: group(lane),
-        lambda lane, i: member(lane) * 2 + i),
-    # 9.7.14.5.5
-    FormulaRow("m8n8k128", "a", "b1", "9.7.14.5.5",
-        lambda lane, i: group(lane),
-        lambda lane, i: member(lane) * 32 + i),
-    FormulaRow("m8n8k128", "b", "b1", "9.7.14.5.5",
-        lambda lane, i: member(lane) * 32 + i,
-        lambda lane, i: group(lane)),
-    FormulaRow("m8n8k128", "cd", "s32", "9.7.14.5.5",
-        lambda lane, i: group(lane),
-        lambda lane, i: member(lane) * 2 + i),
-    # 9.7.14.5.6
-    FormulaRow("m16n8k4", "a", "tf32", "9.7.14.5.6",
-        lambda lane, i: group(lane) if i == 0 else group(lane) + 8,
-        lambda lane, i: member(lane)),
-    FormulaRow("m16n8k4", "b", "tf32", "9.7.14.5.6",
-        lambda lane, i: member(lane),
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k4", "cd", "f32", "9.7.14.5.6",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    FormulaRow("m16n8k4", "a", "f64", "9.7.14.5.6",
-        lambda lane, i: group(lane) if i == 0 else group(lane) + 8,
-        lambda lane, i: member(lane)),
-    FormulaRow("m16n8k4", "b", "f64", "9.7.14.5.6",
-        lambda lane, i: member(lane),
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k4", "cd", "f64", "9.7.14.5.6",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    # 9.7.14.5.7
-    FormulaRow("m16n8k8", "a", "f16 bf16", "9.7.14.5.7",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    FormulaRow("m16n8k8", "a", "tf32", "9.7.14.5.7",
-        lambda lane, i: group(lane) if i in (0, 2) else group(lane) + 8,
-        lambda lane, i: member(lane) if i in (0, 1) else member(lane) + 4),
-    FormulaRow("m16n8k8", "a", "f64", "9.7.14.5.7",
-        lambda lane, i: group(lane) if i in (0, 2) else group(lane) + 8,
-        lambda lane, i: member(lane) if i in (0, 1) else member(lane) + 4),
-    FormulaRow("m16n8k8", "b", "f16 bf16", "9.7.14.5.7",
-        lambda lane, i: member(lane) * 2 + i,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k8", "b", "tf32", "9.7.14.5.7",
-        lambda lane, i: member(lane) if i == 0 else member(lane) + 4,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k8", "b", "f64", "9.7.14.5.7",
-        lambda lane, i: member(lane) if i == 0 else member(lane) + 4,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k8", "cd", "f16 f32", "9.7.14.5.7",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    FormulaRow("m16n8k8", "cd", "f64", "9.7.14.5.7",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    # 9.7.14.5.8
-    FormulaRow("m16n8k16", "a", "f16 bf16", "9.7.14.5.8",
-        lambda lane, i: group(lane) if i < 2 or 4 <= i < 6 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1) if i < 4 else member(lane) * 2 + (i & 1) + 8),
-    FormulaRow("m16n8k16", "a", "f64", "9.7.14.5.8",
-        lambda lane, i: group(lane) if i % 2 == 0 else group(lane) + 8,
-        lambda lane, i: i * 2 + member(lane) if i % 2 == 0 else i * 2 - 2 + member(lane),
-        erratum="the printed column formula for odd i has an unbalanced parenthesis; read without it"),
-    FormulaRow("m16n8k16", "b", "f16 bf16", "9.7.14.5.8",
-        lambda lane, i: member(lane) * 2 + (i & 1) if i < 2 else member(lane) * 2 + (i & 1) + 8,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k16", "b", "f64", "9.7.14.5.8",
-        lambda lane, i: member(lane) + i * 4,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k16", "cd", "f16 f32 f64", "9.7.14.5.8",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1), with_a="f16 bf16 f64"),
-    # 9.7.14.5.9
-    FormulaRow("m16n8k16", "a", "u8 s8 e4m3 e5m2", "9.7.14.5.9",
-        lambda lane, i: group(lane) if i < 4 else group(lane) + 8,
-        lambda lane, i: member(lane) * 4 + (i & 3)),
-    FormulaRow("m16n8k16", "b", "u8 s8 e4m3 e5m2", "9.7.14.5.9",
-        lambda lane, i: member(lane) * 4 + i,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k16", "cd", "s32 f32 f16", "9.7.14.5.9",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1), with_a="u8 s8 e4m3 e5m2",
-        erratum="the table of registers lists the .f16 elements as c0, c1, c1, c2"),
-    # 9.7.14.5.10
-    FormulaRow("m16n8k32", "a", "u4 s4", "9.7.14.5.10",
-        lambda lane, i: group(lane) if i < 8 else group(lane) + 8,
-        lambda lane, i: member(lane) * 8 + (i & 7)),
-    FormulaRow("m16n8k32", "a", "u8 s8 e4m3 e5m2 e3m2 e2m3 e2m1", "9.7.14.5.10",
-        lambda lane, i: group(lane) if i < 4 or 8 <= i < 12 else group(lane) + 8,
-        lambda lane, i: member(lane) * 4 + (i & 3) if i < 8 else member(lane) * 4 + (i & 3) + 16),
-    FormulaRow("m16n8k32", "b", "u4 s4", "9.7.14.5.10",
-        lambda lane, i: member(lane) * 8 + (i & 7),
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k32", "b", "u8 s8 e4m3 e5m2 e3m2 e2m3 e2m1", "9.7.14.5.10",
-        lambda lane, i: member(lane) * 4 + (i & 3) if i < 4 else member(lane) * 4 + (i & 3) + 16,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k32", "cd", "s32 f32 f16", "9.7.14.5.10",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    # 9.7.14.5.11
-    FormulaRow("m16n8k64", "a", "u4 s4 e2m1", "9.7.14.5.11",
-        lambda lane, i: group(lane) if i < 8 or 16 <= i < 24 else group(lane) + 8,
-        lambda lane, i: member(lane) * 8 + (i & 7) if i < 16 else member(lane) * 8 + (i & 7) + 32),
-    FormulaRow("m16n8k64", "b", "u4 s4 e2m1", "9.7.14.5.11",
-        lambda lane, i: member(lane) * 8 + (i & 7) if i < 8 else member(lane) * 8 + (i & 7) + 32,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k64", "cd", "s32 f32", "9.7.14.5.11",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    # 9.7.14.5.12
-    FormulaRow("m16n8k128", "a", "b1", "9.7.14.5.12",
-        lambda lane, i: group(lane) if i < 32 else group(lane) + 8,
-        lambda lane, i: member(lane) * 32 + (i & 31)),
-    FormulaRow("m16n8k128", "b", "b1", "9.7.14.5.12",
-        lambda lane, i: member(lane) * 32 + i,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k128", "cd", "s32", "9.7.14.5.12",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-    # 9.7.14.5.13
-    FormulaRow("m16n8k256", "a", "b1", "9.7.14.5.13",
-        lambda lane, i: group(lane) if i < 32 or 64 <= i < 96 else group(lane) + 8,
-        lambda lane, i: member(lane) * 32 + (i & 31) if i < 64 else member(lane) * 32 + (i & 31) + 128,
-        printed_col=lambda lane, i: member(lane) * 32 + i if i < 64 else member(lane) * 32 + (i & 31) + 128,
-        erratum="the printed column formula for i < 64 adds i without the mask & 0x1F"),
-    FormulaRow("m16n8k256", "b", "b1", "9.7.14.5.13",
-        lambda lane, i: member(lane) * 32 + (i & 31) if i < 32 else member(lane) * 32 + (i & 31) + 128,
-        lambda lane, i: group(lane)),
-    FormulaRow("m16n8k256", "cd", "s32", "9.7.14.5.13",
-        lambda lane, i: group(lane) if i < 2 else group(lane) + 8,
-        lambda lane, i: member(lane) * 2 + (i & 1)),
-)
-# fmt: on
+
+@cache
+def _addresses(rows: int, section: str) -> Claim:
+    """The rows of threads 0 to 7, 0 to 15 or 0 to 31, in order."""
+    table = slot_table(WARP, 1, {"row": tuple(lane if lane < rows else None for lane in range(WARP))})
+    return Claim(table, f"section {section}", None, table)
+
+
+@cache
+def _registers(elements: int, slot_bits: int, trans: bool, section: str) -> Claim:
+    """One register per matrix; four consecutive threads share a row, each with as many elements as a register has."""
+    each = 32 // slot_bits
+
+    def first(lane: int, i: int) -> int:
+        return lane // 4
+
+    def second(lane: int, i: int) -> int:
+        return each * (lane % 4) + i % each
+
+    row, col = (second, first) if trans else (first, second)
+    table = tabulate(WARP, elements, {"row": lambda lane, i: 8 * (i // each) + row(lane, i), "col": col})
+    return Claim(table, f"section {section}", None, table)
+
+
+@cache
+def _exchange(operand: str, section: str) -> Claim:
+    as_printed = tabulate(WARP, 2, {"row": lambda lane, i: lane // 4, "col": lambda lane, i: 2 * (lane % 4) + i})
+    if operand == "a":
+        return Claim(as_printed, f"section {section}", None, as_printed)
+    transposed = as_printed.with_values({"row": as_printed.values["col"], "col": as_printed.values["row"]})
+    return Claim(as_printed, f"section {section}", IDENTITY, transposed)

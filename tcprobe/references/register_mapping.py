@@ -4,13 +4,16 @@ For each arch the project prints which lane and which element x[i] hold row r, c
 (its `tid` is the lane). Its formulas and tables agree in every cell.
 """
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
-from tcprobe.isa.arch import Arch
+from tcprobe import facts
+from tcprobe.isa.arch import Arch, arch
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.operand import ACCUMULATORS
-from tcprobe.references.claim import Claim, Erratum, tabulate
+from tcprobe.layout.table import slot_table
+from tcprobe.references.claim import Claim, Erratum, StatedFormula, read_formula
 
 NAME = "register-mapping"
 SOURCE = "cuda-tensorcores-register-mapping (MIT), printed tables and formulas of the wmma m16n16k16 accumulators"
@@ -18,33 +21,21 @@ ERRATA: tuple[Erratum, ...] = ()
 
 
 class PrintedTable(NamedTuple):
-    """One printed table: its archs and accumulator types, and its formulas."""
+    """A line of register_mapping.csv: a printed table's archs and accumulator types, and its formulas."""
 
     archs: tuple[str, ...]
     types: tuple[str, ...]
-    row: Callable[[int, int], int]
-    col: Callable[[int, int], int]
+    row: StatedFormula
+    col: StatedFormula
 
 
-ROWS = (
-    PrintedTable(
-        ("sm_75", "sm_80"),
-        ("f16", "f32"),
-        lambda tid, i: ((i & 2) << 2) + ((tid & 28) >> 2),
-        lambda tid, i: (i & 1) + ((i & 4) << 1) + ((tid & 3) << 1),
-    ),
-    PrintedTable(
-        ("sm_70",),
-        ("f32",),
-        lambda tid, i: (i & 2) + (tid & 1) + ((tid & 4) << 1) + ((tid & 16) >> 2),
-        lambda tid, i: (i & 5) + (tid & 10),
-    ),
-    PrintedTable(
-        ("sm_70",),
-        ("f16",),
-        lambda tid, i: (tid & 3) + ((tid & 4) << 1) + ((tid & 16) >> 2),
-        lambda tid, i: (i & 7) + (tid & 8),
-    ),
+ROWS = facts.read(
+    Path(__file__).with_suffix(".csv"),
+    PrintedTable,
+    archs=facts.words_of(arch),
+    types=facts.words_of(dtype),
+    row=read_formula,
+    col=read_formula,
 )
 
 
@@ -56,5 +47,8 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     if row is None:
         archs = ", ".join(a for r in ROWS for a in r.archs if fragment.type in r.types)
         return f"stated for {archs or 'f16 and f32'} only"
-    table = tabulate(fragment.threads, fragment.elements, {"row": row.row, "col": row.col})
+    slots = [(lane, i) for lane in range(fragment.threads) for i in range(fragment.elements)]
+    table = slot_table(
+        fragment.threads, fragment.elements, {"row": row.row.values(slots), "col": row.col.values(slots)}
+    )
     return Claim(table, "printed table and formula", None, table)

@@ -10,8 +10,7 @@ Apache TVM, documentation of tirx, tcgen05.cp, for the lanes of 4x256b. Columns 
 
 from __future__ import annotations
 
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Axis, Space, Table
 
 WARP_LANES = 32  # of tensor memory that a warp of a warpgroup may access
 LANES = 128

@@ -1,20 +1,27 @@
-"""Backends run launches. Each is a class with the methods of `Backend`; probes know none of them.
+"""What runs launches: the protocol of backends, and the processes that each serve one.
 
-`gpu` is the only file that imports CuPy; `emulator` is a tensor core with any layout, for tests.
-`worker` serves a backend in a process of its own, which `tcprobe.run.runner` can replace when it dies or hangs.
+`gpu` is the only file that imports CuPy; `emulator` is a tensor core with any layout, for tests. `worker` serves a
+backend in a process of its own, which `tcprobe.run.runner` can replace when it dies or hangs. Nothing here imports
+NumPy, so that such a process starts before the tool imports it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:  # brings NumPy along
+from tcprobe.system import children
+from tcprobe.system.worker import command
+
+if TYPE_CHECKING:
     from tcprobe.layout.arrays import Bytes
     from tcprobe.probes.experiment import TimedCode
     from tcprobe.probes.ptx import Kernel, Launch
     from tcprobe.references.shared_memory.tensor_map import TensorMap
+
 
 OUTPUTS_KEPT = 6  # how many results of `run` stay valid at a time
 
@@ -77,3 +84,40 @@ class Backend(Protocol):
 
     def map_result(self, tensor_map: TensorMap) -> str:
         """The name of the driver's result code for a tensor map, such as CUDA_SUCCESS."""
+
+
+COMMAND = command("tcprobe.run.live")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """The command of a worker, and after how many seconds of silence it counts as hung (None: never)."""
+
+    command: tuple[str, ...] = field(default_factory=lambda: COMMAND)
+    limit: float | None = 60.0
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start it in a session of its own: Ctrl-C reaches only the tool, which then ends the worker."""
+        return children.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+
+
+def live_worker(ptxas: str | None, limit: float) -> Worker:
+    """A worker on the GPU; kernels are compiled by `ptxas`, or without one by the driver."""
+    return Worker(command("tcprobe.run.live", ptxas, str(limit)) if ptxas else COMMAND, limit)
+
+
+@contextmanager
+def ended_by_errors(*processes: subprocess.Popen[bytes] | None) -> Iterator[None]:
+    """A context that ends workers, which were started early, if an error occurs inside."""
+    try:
+        yield
+    except BaseException:
+        for process in filter(None, processes):
+            children.end(process)
+            process.wait()
+        raise
+
+
+def sass_worker(arch: str, ptxas: str, nvdisasm: str, limit: float) -> Worker:
+    """A worker that reads the machine code of an arch. `limit` bounds each call of a tool in seconds."""
+    return Worker(command("tcprobe.run.machine_code", arch, ptxas, nvdisasm, str(limit)), limit=None)

@@ -3,41 +3,197 @@
 auto   a visible GPU of the arch, else machine code; without an arch the first visible GPU, else every arch
 live   a GPU only
 sass   machine code only
+
+Experiments are selected by names of fragments and instructions, by family, or by kind of finding. What machine code
+shows is held back in `Drafts` until it has been checked against each other; then all is saved together.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
-from tcprobe.isa import arch
+from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.table import Tables
+from tcprobe.probes import dialogues, experiments
 from tcprobe.probes.experiment import Dialogue, Experiment
 from tcprobe.probes.moves import MemoryMove, RegisterMove
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.run import runner
-from tcprobe.run.backend import Device
-from tcprobe.run.drafts import Drafts
-from tcprobe.run.origin import Probe, kind_of, saved_tables
-from tcprobe.run.process import sass_worker
-from tcprobe.run.selection import in_words, select
-from tcprobe.store import findings
+from tcprobe.run.backend import Device, sass_worker
+from tcprobe.run.runner import Probe, kind_of, saved_tables
+from tcprobe.store import findings, kinds
 from tcprobe.store.choose import over_published
 from tcprobe.store.finding import Finding
+from tcprobe.store.kinds import encodings
+from tcprobe.store.kinds.tensor_memory import KIND as TENSOR_MEMORY
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
 from tcprobe.values import Json
 
-if TYPE_CHECKING:  # a run on a GPU needs nothing of machine code
+if TYPE_CHECKING:
     from tcprobe.sass.derive import Derived
     from tcprobe.sass.toolchain import Toolchain
+
+
+TENSOR_FAMILIES = ("tcgen05",)
+KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
+
+
+def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
+    """The experiments on fragments and instructions that match `patterns`, on fragments that these need, and on their
+    operands in tensor memory; only those of `family`, if given, which may also be a kind of finding. UsageError if
+    there are none.
+    """
+    kind = KINDS.get(family or "", family)
+    if kind in kinds.names():
+        return _dialogues_by_subject(kind, patterns)
+    tables, in_memory = _table_experiments(patterns), _in_tensor_memory(patterns)
+    if family is None:
+        return [*tables, *in_memory]
+    names.select(family=family)  # which refuses an unknown one
+    of_family: list[Probe] = [e for e in tables if any(f.family == family for f in e.fragments)]
+    of_family += in_memory if family in TENSOR_FAMILIES else []
+    if not of_family:
+        raise UsageError(f"nothing of family {family} can be measured here.", "nothing to measure")
+    return of_family
+
+
+def in_words(patterns: Sequence[str], family: str | None) -> str:
+    """The subjects of a run of dialogues, in words."""
+    return f"findings of {family}" if family else f"places in tensor memory of {', '.join(patterns)}"
+
+
+def _dialogues_by_subject(kind: str, patterns: Sequence[str]) -> list[Probe]:
+    """The experiments of a kind whose subjects match; UsageError if a pattern matches none."""
+    every = dialogues(kind)
+    if not every:
+        raise UsageError(f"findings of kind {kind} follow from others: run without `family`.")
+    for pattern in patterns:
+        if not fnmatch.filter(every, pattern):
+            raise UsageError(f"{pattern}: not a subject of {kind}; one is {next(iter(every))}.")
+    return [
+        dialogue for id_, dialogue in every.items() if not patterns or any(fnmatch.fnmatch(id_, p) for p in patterns)
+    ]
+
+
+def _table_experiments(patterns: Sequence[str]) -> list[Experiment]:
+    if not patterns:
+        return list(experiments().values())
+    ids: set[str] = set()
+    for pattern in patterns:
+        meaning = names.resolve(pattern)
+        forms = meaning.instructions if len(meaning.instructions) == 1 else []
+        in_memory = _in_tensor_memory([pattern])
+        fragments = meaning.fragments if forms or in_memory else meaning.some_fragments
+        named = {f.experiment for f in fragments} | {form.id for form in forms}
+        if not named & set(experiments()) and not in_memory:
+            unprobed = inventory.instructions()[next(iter(named))]
+            raise UsageError(f"{unprobed.id}: {unprobed.unprobed}.")
+        ids |= named
+    return [e for id_, e in experiments().items() if id_ in ids or _representing(id_) in ids]
+
+
+def _representing(id_: str) -> str:
+    """The id under which a load or store of tensor memory is listed, without its number of repetitions."""
+    return id_.rpartition(".x")[0] if id_.startswith("tcgen05.") else id_
+
+
+def _in_tensor_memory(patterns: Sequence[str]) -> list[Dialogue]:
+    """The experiments on operands in tensor memory, of the forms that `patterns` match; without patterns all."""
+    every = dialogues(TENSOR_MEMORY)
+    if not patterns:
+        return list(every.values())
+    ids = (form.id for pattern in patterns for form in names.resolve(pattern).instructions)
+    forms = tuple(f"{id_}." for id_ in ids if id_.startswith("tcgen05."))
+    return [dialogue for id_, dialogue in every.items() if id_.startswith(forms)] if forms else []
+
+
+Encodings = Mapping[str, tuple[Iterable[str], Iterable[str]]]  # bits and forms by opcode
+
+
+class Drafts(Results):
+    """A results folder whose new files stay in memory until `settle` writes them."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._drafts: dict[tuple[str, str, str], Measurement] = {}
+        self._aside: list[Measurement] = []
+        self._opcodes: list[tuple[str, str, Mapping[str, tuple[Tables, str]]]] = []
+        self._contested: set[tuple[str, str]] = set()
+        self._encodings: list[tuple[str, str, Encodings]] = []
+
+    def write(self, measurement: Measurement) -> None:
+        """Keep a measurement; reading through this object gives it as if it were saved.
+
+        A refusal or failure does not take the place of tables, as in any results folder.
+        """
+        key = (measurement.arch, measurement.method, measurement.experiment)
+        if measurement.status != "measured" and self.has_tables(key):
+            self._aside.append(measurement)
+        else:
+            self._keep(measurement)
+
+    def _keep(self, measurement: Measurement) -> None:
+        key = (measurement.arch, measurement.method, measurement.experiment)
+        self._drafts[key] = self._read[key] = measurement
+
+    def overrule(self, measurement: Measurement) -> None:
+        """Keep a conclusion in place of the earlier one, even if the new one failed."""
+        self._keep(measurement)
+
+    def withhold(self, arch: str, method: str, why: Mapping[str, str]) -> list[Measurement]:
+        """Replace measurements, saved ones too, by failures and return these; `why` has the reasons by experiment."""
+        drafted = [m for experiment in why if (m := self.measurement(arch, method, experiment))]
+        failed = [
+            replace(m, status="failed", tables={}, numbering=None, structure=None, unread={}, words=why[m.experiment])
+            for m in drafted
+        ]
+        for measurement in failed:
+            self._keep(measurement)
+        return failed
+
+    def contest(self, arch: str, opcodes: Collection[str]) -> None:
+        """Forget the layouts of opcodes, saved ones too."""
+        self._contested |= {(arch, opcode) for opcode in opcodes}
+
+    def opcodes(self, arch: str) -> Json:
+        """The saved layouts of opcodes, without the contested ones."""
+        return {name: layout for name, layout in super().opcodes(arch).items() if (arch, name) not in self._contested}
+
+    def write_opcodes(self, arch: str, compiler: str, layouts: Mapping[str, tuple[Tables, str]]) -> list[str]:
+        """Keep the layouts of opcodes; complaints come from `settle`."""
+        self._opcodes.append((arch, compiler, layouts))
+        return []
+
+    def write_encodings(self, arch: str, compiler: str, encoded: Encodings) -> None:
+        """Keep how opcodes are encoded."""
+        self._encodings.append((arch, compiler, encoded))
+
+    def settle(self) -> list[str]:
+        """Save everything; returns complaints about existing files that could not be trusted."""
+        for measurement in self._drafts.values():
+            super().write(measurement)
+        for measurement in self._aside:
+            self.set_aside(measurement)
+        complaints: list[str] = []
+        for opcodes in self._opcodes:
+            complaints += super().write_opcodes(*opcodes)
+        for encoded in self._encodings:
+            complaints += encodings.write_document(self, *encoded)
+        for drafts in (self._encodings, self._drafts, self._aside, self._opcodes):
+            drafts.clear()
+        return complaints
+
 
 AT_ONCE = max(2, min(os.cpu_count() or 2, 8))  # archs that are read from machine code at the same time
 
@@ -221,12 +377,12 @@ class Campaign:
     def _same_opcodes(self, report: Report, tools: Toolchain, derived: Derived) -> None:
         """Add what follows for an arch from the same opcodes on other archs, read before: method same-opcode."""
         from tcprobe.sass.derive import measurement
-        from tcprobe.sass.same_opcode import conclude
+        from tcprobe.sass.evidence import conclude_by_encoding
 
         row, drafts, measurements = arch.arch(report.device.arch), Drafts(self.folder), []
         own = {opcode: anchored.tables for opcode, anchored in derived.conclusion.opcodes.items()}
         pending, layers = derived.forms.pending, over_published(self.folder)
-        for form, content, words, contradicted in conclude(pending, row, own, derived.encodings, layers):
+        for form, content, words, contradicted in conclude_by_encoding(pending, row, own, derived.encodings, layers):
             if content or contradicted:
                 measurements.append(measurement(form.instruction, row, "same-opcode", tools, content or words))
                 drafts.overrule(measurements[-1])

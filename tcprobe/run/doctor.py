@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tcprobe.errors import TcprobeError
 from tcprobe.isa.arch import ARCHS, Arch, arch
-from tcprobe.run.process import Worker
+from tcprobe.run.backend import Worker
 from tcprobe.sass import toolchain
 
 LIMIT = 20.0  # seconds for one call of a tool, here only for its version

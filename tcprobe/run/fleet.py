@@ -1,30 +1,257 @@
 """A run over many machines: each kind of GPU once, each compiler and arch once; all findings are merged here.
 
 A `Crew` is the machines, such as the workers of a Dask scheduler (`tcprobe.run.fleet_dask`). A machine says what it
-has, then makes single runs, as many at a time as it takes; who is done first gets the next. A machine that is lost
-costs only the run that it was at, which another makes. Reports are taken as `merge` takes a stranger's. A machine whose
-report is refused gets no more jobs, and what came from it before is measured elsewhere. What a folder has by
-the very GPU or compiler goes along with a run, which continues it as a single run does.
+has (`offer`), then makes single runs, as many at a time as it takes (`single_run`); who is done first gets the next. A
+machine that is lost costs only the run that it was at, which another makes. What a folder has by the very GPU or
+compiler goes along with a run, which continues it as a single run does.
+
+Jobs are single runs, each of one kind of GPU (a name and an arch) or of one arch's machine code by one compiler; they
+follow from the offers. Only text travels back, and it is untrusted: sizes and shapes are checked, reports are taken as
+`merge` takes a stranger's and must have findings of their own job only. A machine whose report is refused gets no more
+jobs, and what came from it before is measured elsewhere.
 """
 
 from __future__ import annotations
 
+import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
 
-from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
+import msgspec
+
+from tcprobe import __version__
+from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError, understood
+from tcprobe.isa import arch
 from tcprobe.probes.experiment import Dialogue
-from tcprobe.run import report
-from tcprobe.run.campaign import Request
-from tcprobe.run.fleet_jobs import FleetJob, JobKey, decode, findings_of, jobs, known_findings
-from tcprobe.run.fleet_worker import Offer, RunAnswer, offer, single_run
-from tcprobe.run.merge import Conflict, measured_findings, take
-from tcprobe.run.selection import in_words, select
+from tcprobe.run import merge
+from tcprobe.run.backend import Device, live_worker
+from tcprobe.run.campaign import Request, in_words, select
+from tcprobe.run.merge import MOST_BYTES, Conflict, measured_findings, take
+from tcprobe.run.runner import Session
+from tcprobe.sass import toolchain
+from tcprobe.store import findings
+from tcprobe.store.evidence import FROM_CODE, made_by
 from tcprobe.store.results import Results
+from tcprobe.system import files
+from tcprobe.system.children import Scratch, one_line
 from tcprobe.values import Json
+
+PROGRAM = (sys.executable, "-m", "tcprobe")  # what makes a single run
+MOST_SECONDS = 6 * 3600.0  # for one run; what hangs inside it is stopped much earlier, by its own limit
+
+
+class OfferedCompiler(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A toolkit as a machine finds it: `cuda` is its folder ("": the installed one), `name` as in findings."""
+
+    cuda: str
+    name: str
+    archs: list[str]
+
+
+class Offer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a machine has: the version of tcprobe, GPUs, compilers; `words` say why it lacks any of these."""
+
+    tcprobe: str
+    devices: list[Device]
+    compilers: list[OfferedCompiler]
+    words: list[str]
+
+
+class RunAnswer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The text of a run's report, None if it wrote none; its exit code, and the last line that it printed."""
+
+    report: str | None
+    code: int
+    words: str
+
+
+def offer(toolkit_folders: Sequence[str], limit: float) -> str:
+    """An `Offer` as JSON. "" in `toolkit_folders` is the installed one; a tool's call may take `limit` seconds."""
+    compilers, words = [], []
+    for folder in toolkit_folders:
+        try:
+            tools = toolchain.find(Path(folder) if folder else None, limit)
+            compilers.append(OfferedCompiler(folder, tools.name, [row.name for row in tools.archs]))
+        except Exception as error:
+            words.append(str(understood(error)))
+    devices: list[Device] = []
+    try:
+        ptxas = toolchain.compiler(Path(toolkit_folders[0])) if toolkit_folders and toolkit_folders[0] else None
+        with Session(live_worker(ptxas, limit)) as session:
+            devices = session.devices
+    except Exception as error:
+        words.append(str(understood(error)))
+    return msgspec.json.encode(Offer(__version__, devices, compilers, words)).decode()
+
+
+def single_run(arguments: Sequence[str], known_report: str = "") -> str:
+    """A `RunAnswer` as JSON, of `tcprobe run ARGUMENTS` in a temporary folder.
+
+    The run continues from the findings of `known_report`, unless that is "".
+    """
+    try:
+        with Scratch() as scratch:
+            path, folder = scratch.folder / "report.json", scratch.folder / "results"
+            if known_report:
+                _continue(known_report, path, Results(folder))
+            places = ["--results", str(folder), "--report", str(path)]
+            completed = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
+            raw = files.read(path, MOST_BYTES)
+        last_line = one_line(completed.stderr.strip().rpartition("\n")[2])
+        answer = RunAnswer(None if raw is None else raw.decode(), completed.returncode, last_line)
+    except Exception as error:
+        answer = RunAnswer(None, 70, one_line(str(understood(error))))
+    return msgspec.json.encode(answer).decode()
+
+
+def _continue(known_report: str, path: Path, results: Results) -> None:
+    """Save the findings of a report; uses the file `path` and removes it."""
+    path.write_text(known_report, encoding="utf-8")
+    with merge.open_report(path) as source:
+        findings.save_all(results, merge.own(source))
+    path.unlink()
+
+
+MOST_OFFER = 1 << 20  # characters of an offer
+MOST_ANSWER = 3 * (64 << 20)  # characters of an answer, whose report stands in it as a text
+MOST_PARTS = 1000  # GPUs of a machine, toolkits, archs
+Answer = TypeVar("Answer", Offer, RunAnswer)
+METHODS = {"live": ("live",), "sass": FROM_CODE}  # of findings, by method of a run
+
+
+class JobKey(NamedTuple):
+    """What is measured once: the method, its `maker` (the name of a GPU or of a compiler), and the arch."""
+
+    method: str
+    maker: str
+    arch: str
+
+    def __str__(self) -> str:
+        return f"{self.arch} {'of' if self.method == 'live' else 'by'} {self.maker}"
+
+
+@dataclass(frozen=True)
+class FleetJob:
+    """A single run. `able`: by machine, the arguments of `tcprobe run` there and the device that findings will name."""
+
+    key: JobKey
+    able: Mapping[str, tuple[tuple[str, ...], Device]]
+
+
+def decode(reply: object, statement: type[Answer]) -> Answer:
+    """A machine's reply as a `statement`; DataError if it is none."""
+    most = MOST_OFFER if statement is Offer else MOST_ANSWER
+    if not isinstance(reply, str) or len(reply) > most:
+        raise DataError(f"no answer, or one of more than {most} characters.")
+    try:
+        answer = msgspec.json.decode(reply, type=statement)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise DataError(f"not an answer of tcprobe: {error}.") from None
+    if isinstance(answer, Offer):
+        _check_offer(answer)
+    return answer
+
+
+def _check_offer(offered: Offer) -> None:
+    """DataError if versions of tcprobe differ, the offer is too long, or a GPU's description cannot be true."""
+    if offered.tcprobe != __version__:
+        raise DataError(f"it has tcprobe {offered.tcprobe}, this machine has {__version__}: install the same version.")
+    counts = [
+        len(offered.devices),
+        len(offered.compilers),
+        len(offered.words),
+        *(len(c.archs) for c in offered.compilers),
+    ]
+    if max(counts) > MOST_PARTS:
+        raise DataError(f"it offers more than {MOST_PARTS} devices, compilers or archs.")
+    if any(device.method != "live" for device in offered.devices):
+        raise DataError("it offers a device that is not a GPU.")
+
+
+def jobs(request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, Offer]) -> dict[JobKey, FleetJob]:
+    """All jobs by key that the machines' offers allow; "" in `toolkit_folders` is the installed one.
+
+    UsageError for an unknown arch.
+    """
+    live = dict(_live(request, offers)) if request.method != "sass" else {}
+    if request.method == "live" or (request.method == "auto" and live and request.name != "all"):
+        return live
+    measured = {key.arch for key in live}
+    return live | {k: job for k, job in _from_code(request, toolkit_folders, offers) if k.arch not in measured}
+
+
+def _live(request: Request, offers: Mapping[str, Offer]) -> Iterator[tuple[JobKey, FleetJob]]:
+    """Each kind of GPU of a known arch, with the machines that have one."""
+    kinds: dict[JobKey, dict[str, tuple[tuple[str, ...], Device]]] = {}
+    known_archs = {row.name for row in arch.ARCHS}
+    archs = known_archs if request.name in (None, "all") else {arch.arch(request.name or "").name}
+    for address, offered in offers.items():
+        for device in offered.devices:
+            if device.arch in archs & known_archs:
+                cuda = ("--cuda", str(request.cuda)) if request.cuda else ()
+                words = _words(request, "--method", "live", "--device", str(device.index), *cuda)
+                kinds.setdefault(JobKey("live", device.name, device.arch), {}).setdefault(address, (words, device))
+    for key, able in sorted(kinds.items()):
+        yield key, FleetJob(key, able)
+
+
+def _from_code(
+    request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, Offer]
+) -> Iterator[tuple[JobKey, FleetJob]]:
+    """Each compiler and arch, the compilers in the order in which they were named."""
+    only = None if request.name in (None, "all") else arch.arch(request.name or "").name
+    for folder in toolkit_folders:
+        kinds: dict[JobKey, dict[str, tuple[tuple[str, ...], Device]]] = {}
+        for address, offered in offers.items():
+            for tools in (compiler for compiler in offered.compilers if compiler.cuda == folder):
+                for name in (name for name in tools.archs if only in (None, name)):
+                    cuda = ("--cuda", folder) if folder else ()
+                    words = _words(request, "--method", "sass", "--arch", name, *cuda)
+                    device = Device(0, "machine code", name, "none", "none", tools.name, "sass")
+                    kinds.setdefault(JobKey("sass", tools.name, name), {})[address] = (words, device)
+        for key, able in sorted(kinds.items()):
+            yield key, FleetJob(key, able)
+
+
+def _words(request: Request, *options: str) -> tuple[str, ...]:
+    """The arguments of `tcprobe run` for a job of a request."""
+    family = ("--family", request.family) if request.family else ()
+    return ("--limit", f"{request.limit:g}", *family, *options, "--", *request.patterns)
+
+
+def known_findings(job: FleetJob, machine: str, saved_findings: Iterable[merge.AnySaved]) -> list[merge.AnySaved]:
+    """The saved findings of a job's own device that are up to date: its run need not measure them again."""
+    device = job.able[machine][1]
+    methods = METHODS[job.key.method]
+    own = [f for f in saved_findings if (f.arch, made_by(f)) == (job.key.arch, _maker(device)) and f.method in methods]
+    return [finding for finding in own if merge.made_by_probe(finding)]
+
+
+def _maker(device: Device) -> tuple[str, ...]:
+    return device.name, device.driver, device.cuda, device.compiler
+
+
+def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.AnySaved]:
+    """The findings of a machine's report, checked like any stranger's; DataError also if one is not of this job."""
+    device = job.able[machine][1]
+    with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
+        path = Path(folder, "report.json")
+        path.write_bytes(text.encode(errors="replace"))
+        try:
+            findings = merge.accept(path, Results(Path(folder, "none")))
+        except (DataError, UsageError) as error:
+            raise DataError(str(error).replace(f"{path}", "its report")) from None
+    arch_and_maker = (job.key.arch, _maker(device))
+    for finding in findings:
+        if finding.method not in METHODS[job.key.method] or (finding.arch, made_by(finding)) != arch_and_maker:
+            raise DataError(f"its report has {finding.key.subject} of a different run than the one it was asked for.")
+    return findings
+
 
 MOST_TRIES = 3  # machines that are tried for a job
 STEP = 0.5  # seconds between two looks at which machines are there
@@ -56,9 +283,9 @@ class JobOutcome:
 
     key: JobKey
     machine: str | None = None
-    findings: list[report.AnySaved] = field(default_factory=list)
+    findings: list[merge.AnySaved] = field(default_factory=list)
     kept: int = 0
-    new: list[report.AnySaved] = field(default_factory=list)  # the findings that merging added
+    new: list[merge.AnySaved] = field(default_factory=list)  # the findings that merging added
     complaints: list[str] = field(default_factory=list)
     refused_by: set[str] = field(default_factory=set)
     words: str | None = None  # why the job is given up
@@ -100,7 +327,7 @@ class Fleet:
     distrusted: set[str] = field(default_factory=set)
     outcomes: dict[JobKey, JobOutcome] = field(default_factory=dict)
     _jobs: dict[JobKey, FleetJob] = field(default_factory=dict)
-    _before: list[report.AnySaved] = field(default_factory=list)  # of the folder; none if all is measured again
+    _before: list[merge.AnySaved] = field(default_factory=list)  # of the folder; none if all is measured again
     _tickets: dict[str, tuple[str, JobKey | None]] = field(default_factory=dict)  # open: machine, job (None: an offer)
     _seen: set[str] = field(default_factory=set)
     _unplanned: bool = False  # whether an offer came that no job follows from yet
@@ -165,13 +392,11 @@ class Fleet:
                 key = self._next(machine)
                 if key is None:
                     break
-                self._tickets[self._start(machine, self._jobs[key])] = machine, key
-
-    def _start(self, machine: str, job: FleetJob) -> str:
-        """Have a machine make a job, continuing from the known findings; returns the ticket."""
-        known_reports = known_findings(job, machine, self._before)
-        arguments, _ = job.able[machine]
-        return self.crew.give(machine, single_run, list(arguments), report.text(known_reports) if known_reports else "")
+                known = known_findings(self._jobs[key], machine, self._before)
+                arguments, _ = self._jobs[key].able[machine]
+                known_report = merge.report_text(known) if known else ""  # from which the run continues
+                ticket = self.crew.give(machine, single_run, list(arguments), known_report)
+                self._tickets[ticket] = machine, key
 
     def _next(self, machine: str) -> JobKey | None:
         """The first waiting job that a machine can make; None if there is none."""
@@ -186,10 +411,8 @@ class Fleet:
         """Ask new machines for their offers."""
         for machine in [address for address in run_slots if address not in self._seen | self.distrusted]:
             self._seen.add(machine)
-            self._tickets[self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)] = (
-                machine,
-                None,
-            )
+            ticket = self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)
+            self._tickets[ticket] = machine, None
 
     def _take(self, ticket: str, reply: object) -> None:
         """Take the answer to a ticket."""

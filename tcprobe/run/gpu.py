@@ -27,7 +27,7 @@ from tcprobe.system.children import one_line
 from tcprobe.system.pools import Pool
 
 if TYPE_CHECKING:  # most runs leave it to the driver
-    from tcprobe.sass.ptxas import Ptxas
+    from tcprobe.sass.toolchain import Ptxas
 
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
@@ -47,7 +47,11 @@ class Gpu:
     """One GPU. `load` before `run`. A `ptxas` replaces the driver's compiler of PTX."""
 
     def __init__(self, ptxas: Ptxas | None = None) -> None:
-        self._cupy = _import_cupy()
+        try:
+            import cupy
+        except ImportError as error:
+            raise EnvironmentUnfitError(f"CuPy cannot be imported ({error}). {INSTALL}") from None
+        self._cupy: Any = cupy
         self._ptxas = ptxas
         self._functions: dict[str, Any] = {}
         self._compilers = Pool(COMPILERS)
@@ -151,7 +155,7 @@ class Gpu:
 
     def _read(self, binaries: Mapping[str, bytes]) -> None:
         """The opcodes that kernels time, from their machine code."""
-        from tcprobe.sass.loops import timed_codes
+        from tcprobe.sass.cubin import timed_codes
 
         def read(batch: dict[str, bytes]) -> dict[str, TimedCode]:
             assert self._arch is not None
@@ -235,7 +239,11 @@ class Gpu:
         """Load one module; returns "", or the compiler's log (without one the error) if the driver refuses it."""
         assert self._arch is not None
         self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
-        cubin, log = self._assemble(module(kernels, self._arch), kernels[0].optimised)
+        text, optimised = module(kernels, self._arch), kernels[0].optimised
+        if self._ptxas:
+            cubin, log = self._ptxas.assemble(self._arch, text, optimised)
+        else:
+            cubin, log = driver.assemble(text.encode(), driver.BEST if optimised else driver.QUICK)
         if not cubin:
             return log
         loaded = self._cupy.cuda.function.Module()
@@ -253,18 +261,13 @@ class Gpu:
         self._functions |= {k.name: loaded.get_function(k.name) for k in kernels}
         return None
 
-    def _assemble(self, text: str, optimised: bool) -> tuple[bytes, str]:
-        """(cubin, error log) of a module, by the driver's compiler or by ptxas."""
-        if self._ptxas and self._arch:
-            return self._ptxas.assemble(self._arch, text, optimised)
-        return driver.assemble(text.encode(), driver.BEST if optimised else driver.QUICK)
-
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """Run all launches in order on one stream; their outputs are side by side in one pinned buffer."""
         runtime = self._cupy.cuda.runtime
         ends = np.cumsum([_align(launch.output_bytes) for launch in launches])
         try:
-            host = self._reserve(max(_device_bytes(launch) for launch in launches), int(ends[-1]))
+            sizes = [(*(i.nbytes for i in x.inputs), len(x.maps) * driver.MAP_BYTES, x.output_bytes) for x in launches]
+            host = self._reserve(max(sum(map(_align, parts)) for parts in sizes), int(ends[-1]))
             for launch, end in zip(launches, ends, strict=True):
                 self._launch(launch, host.ptr + int(end) - _align(launch.output_bytes))
             runtime.deviceSynchronize()
@@ -321,19 +324,6 @@ def _batches(binaries: Mapping[str, bytes]) -> list[dict[str, bytes]]:
 
 def _align(size: int) -> int:
     return -(-size // 256) * 256
-
-
-def _device_bytes(launch: Launch) -> int:
-    sizes = [*(image.nbytes for image in launch.inputs), len(launch.maps) * driver.MAP_BYTES, launch.output_bytes]
-    return sum(map(_align, sizes))
-
-
-def _import_cupy() -> Any:
-    try:
-        import cupy
-    except ImportError as error:
-        raise EnvironmentUnfitError(f"CuPy cannot be imported ({error}). {INSTALL}") from None
-    return cupy
 
 
 def _no_device(words: str) -> str:

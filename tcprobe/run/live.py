@@ -12,7 +12,7 @@ if __name__ == "__main__":
     from tcprobe.run.worker import main
 
     if sys.argv[1:]:
-        from tcprobe.sass.ptxas import Ptxas
+        from tcprobe.sass.toolchain import Ptxas
 
         main(lambda: Gpu(Ptxas(sys.argv[1], float(sys.argv[2]))), method="live")
     main(Gpu, method="live")

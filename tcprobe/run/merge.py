@@ -2,6 +2,10 @@
 
 A run is a device with its driver, CUDA version and compiler, and who contributed it. Nothing is written before
 everything is accepted, and known findings are accepted again. Findings of all kinds are merged.
+
+A report is one file of findings for somebody else to merge. It contains documents as `tcprobe run` saved them, each
+with its own checksum; `merge` unpacks them into a temporary folder and checks that like any other folder. It names the
+device, driver, CUDA version and compiler of each finding, and nothing else of the machine.
 """
 
 from __future__ import annotations
@@ -9,14 +13,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tcprobe.errors import UsageError
+from tcprobe import __version__
+from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import inventory
-from tcprobe.run import report
-from tcprobe.run.report import AnySaved
+from tcprobe.probes import experiments
+from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.evidence import FROM_CODE, MAKER, how, made_by
@@ -24,7 +30,85 @@ from tcprobe.store.finding import Finding, parts
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import files
+from tcprobe.system.children import Scratch
 from tcprobe.text import one_line
+from tcprobe.values import Json
+
+KIND = "report"
+MOST_BYTES = 64 << 20
+MOST_FILES = 20_000
+# layouts/ID.json, ARCH/METHOD/SUBJECT.json, ARCH/METHOD/KIND/SUBJECT.json, ARCH/KIND.json
+_PLACE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_-]{0,39}){0,2}/[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\.json")
+AnySaved = Measurement | Finding
+
+
+def write_report(path: Path, reported: Sequence[AnySaved]) -> None:
+    """Write a report; equal findings give equal bytes."""
+    files.write(path, report_text(reported).encode())
+
+
+def report_text(reported: Sequence[AnySaved]) -> str:
+    """The text of a report."""
+    with _folder() as folder:
+        findings.save_all(Results(folder), reported)
+        raw = {path.relative_to(folder).as_posix(): files.read(path) for path in sorted(folder.rglob("*.json"))}
+        content = {name: documents.parse(document) for name, document in raw.items() if document is not None}
+    return documents.seal(KIND, {"tcprobe": __version__, "files": content})
+
+
+@contextmanager
+def open_report(path: Path) -> Iterator[Results]:
+    """A context with the findings of a report in a temporary folder; DataError if the report cannot be trusted."""
+    body = documents.read(path, KIND, MOST_BYTES)
+    if body is None:
+        raise DataError(f"{path}: no such file.")
+    with _folder() as folder:
+        try:
+            with documents.naming(path):
+                _lay_out(body, folder)
+            yield Results(folder)
+        except DataError as error:
+            raise type(error)(str(error).replace(f"{folder}/", f"{path}, ")) from None
+
+
+def _lay_out(body: Json, folder: Path) -> None:
+    """Write each document to the file that its name gives, byte for byte as its checksum needs."""
+    content = body["files"]
+    if set(body) != {"tcprobe", "files"} or not isinstance(content, dict) or len(content) > MOST_FILES:
+        raise DataError("its keys are not those of a report.")
+    for name, document in content.items():
+        if not _PLACE.fullmatch(name) or not isinstance(document, dict) or "sha256" not in document:
+            raise DataError(f"{name}: not the document of a finding.")
+        inner = {key: value for key, value in document.items() if key not in ("kind", "schema", "sha256")}
+        sealed = documents.seal(document["kind"], inner, document["schema"])
+        if documents.parse(sealed.encode()) != document:
+            raise DataError(f"{name}: its content does not match its checksum; it was damaged or edited.")
+        files.write(folder / name, sealed.encode(), parents=True)
+
+
+def check_probe(finding: AnySaved) -> None:
+    """DataError if a live table claims to come from this version of tcprobe, but its probe is another one."""
+    if finding.provenance["tcprobe"] == __version__ and not made_by_probe(finding):
+        raise DataError(
+            f"{finding.key.subject} on {finding.arch}: made with PTX {finding.provenance['ptx']}, "
+            f"which differs from the probe of tcprobe {__version__}."
+        )
+
+
+def made_by_probe(finding: AnySaved) -> bool:
+    """Whether a live table's probe is the present one; True for all other findings, whose probes are not known."""
+    probe = experiments().get(finding.key.subject) if isinstance(finding, Measurement) else None
+    return probe is None or finding.method != "live" or finding.provenance["ptx"] == ptx_hash(kernels(probe))
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    try:
+        with Scratch() as scratch:
+            yield scratch.folder
+    except OSError as error:
+        raise EnvironmentUnfitError(f"no temporary folder for a report: {error.strerror}. Is the disk full?") from None
+
 
 SCHEMA = 2
 ACCEPTED_METHODS = ("live", *FROM_CODE)  # methods that say something of hardware
@@ -44,11 +128,8 @@ class Conflict(NamedTuple):
         first_words, other_words = (
             f"{words}, {how(f)}" for words, f in zip(self.what, (self.first, self.other), strict=True)
         )
-        return f"{self.subject} on {self.arch}: {first_words}; ANOTHER {self._kind}: {other_words}"
-
-    @property
-    def _kind(self) -> str:
-        return "TABLE" if isinstance(self.first, Measurement) else "FINDING"
+        kind = "TABLE" if isinstance(self.first, Measurement) else "FINDING"
+        return f"{self.subject} on {self.arch}: {first_words}; ANOTHER {kind}: {other_words}"
 
 
 @dataclass(frozen=True)
@@ -112,21 +193,17 @@ def accept(path: Path, into: Results) -> list[AnySaved]:
     DataError if a file cannot be trusted; UsageError if there are no findings, or `path` is `into`.
     """
     if path.is_file():
-        return _accept_report(path)
+        with open_report(path) as source:
+            accepted_findings = _accept_folder(path, source)
+            for finding in accepted_findings:
+                with documents.naming(path):
+                    check_probe(finding)
+            return accepted_findings
     if not files.is_folder(path):
         raise UsageError(f"{path}: neither a results folder nor a report.")
     if path.resolve() == into.root.resolve():
         raise UsageError(f"{path} is the folder to merge into; give another one.")
     return _accept_folder(path, Results(path))
-
-
-def _accept_report(path: Path) -> list[AnySaved]:
-    with report.open_report(path) as source:
-        accepted_findings = _accept_folder(path, source)
-        for finding in accepted_findings:
-            with documents.naming(path):
-                report.check(finding)
-        return accepted_findings
 
 
 def _accept_folder(path: Path, merged_folder: Results) -> list[AnySaved]:

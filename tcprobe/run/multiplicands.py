@@ -1,7 +1,9 @@
-"""Random whole numbers for a multiply, their product by NumPy, and their bit patterns.
+"""Random numbers for a multiply, and the results that they must have: whole numbers and floats.
 
-A, B and C hold small whole numbers, none of them zero and no two lines alike, so that every type computes exactly and a
-misplaced element shows. A of a sparse multiply has the stored elements, under random legal indices.
+Whole: A, B and C hold small numbers, none of them zero and no two lines alike, so that every type computes exactly and
+a misplaced element shows; NumPy has the product. Floats are normally distributed and of the type's whole precision,
+so that sums are cut and rounded, and the bits of tf32 that are not read are random too; the model of the form's
+arithmetic has the bits of D. A of a sparse multiply has the stored elements, under random legal indices.
 
 >>> import numpy as np
 >>> from tcprobe.isa.names import resolve
@@ -13,32 +15,38 @@ misplaced element shows. A of a sparse multiply has the stored elements, under r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe import numerics
+from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.model import dot
+from tcprobe.arithmetic.parameters import Arithmetic, types_of
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import Operand
+from tcprobe.isa.operand import INPUTS, Operand
 from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Array, Bits, Ints
+from tcprobe.store.choose import Layers
 
 DECODE: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
 
 
 @dataclass(frozen=True)
 class Multiplicands:
-    """Whole numbers: a (products, m, k), b (products, k, n), c (products, m, n).
+    """Whole numbers, or the bits of floats without padding: a (products, m, k), b (products, k, n), c (products, m, n).
 
     Of a sparse multiply a (1, m, stored k), and `index` (m, stored units): where in its chunk a unit was.
     """
 
-    a: Ints
-    b: Ints
-    c: Ints
+    a: Array
+    b: Array
+    c: Array
     index: Ints | None = None
 
 
@@ -105,3 +113,67 @@ def decode(bit_patterns: Bits, matrix_operand: Operand | Fragment) -> Array:
     """The numbers that bit patterns of an accumulator stand for."""
     unsigned = {16: np.uint16, 32: np.uint32, 64: np.uint64}[matrix_operand.slot_bits]
     return bit_patterns.astype(unsigned).view(DECODE[matrix_operand.type])
+
+
+def model_of(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | None:
+    """The parameters of a form's arithmetic; None for integers, and if no model gives every bit."""
+    if not types_of(instruction).is_float:
+        return None
+    rule = numerics.find_model(instruction, arch, layers)
+    return rule if isinstance(rule, Arithmetic) else None
+
+
+def draw_floats(instruction: Instruction, rng: np.random.Generator, steps: int = 1) -> Multiplicands:
+    """Random floats for `steps` multiplies along k; C as large as a sum."""
+    size = [(matrix(instruction, name).rows, matrix(instruction, name).cols) for name in INPUTS]
+    (m, stored), (k, n), _ = size
+    kinds = types_of(instruction)
+    shapes = (
+        (kinds.a, (m, stored * steps), 1.0),
+        (kinds.b, (k * steps, n), 1.0),
+        (kinds.c, (m, n), (stored * steps) ** 0.5),
+    )
+    a, b, c = (_normal(kind, rng, (instruction.products, *shape), scale) for kind, shape, scale in shapes)
+    e = instruction.metadata
+    return Multiplicands(a, b, c, indices(e, rng, steps) if e else None)
+
+
+def _normal(kind: str, rng: np.random.Generator, shape: Sequence[int], scale: float) -> Bits:
+    form = FORMATS[kind]
+    values = (rng.normal(size=shape) * scale).astype(form.numpy)
+    return values.view(form.word)
+
+
+def in_slots(instruction: Instruction, random: Multiplicands) -> list[NDArray[np.uint64]]:
+    """A, B and C as slots hold them: narrow numbers at their place in the container."""
+    slots = []
+    for name, bits in zip(INPUTS, (random.a, random.b, random.c), strict=True):
+        operand = matrix(instruction, name)
+        kind = dtype(operand.type)
+        shift = kind.container_shift if operand.slot_bits > kind.bits else 0
+        slots.append(bits.astype(np.uint64) << np.uint64(shift))
+    return slots
+
+
+def bits_by_model(instruction: Instruction, arithmetic: Arithmetic, random: Multiplicands) -> Bits:
+    """D's bits (products, m, n), by multiplies along k in turn; D of one is C of the next."""
+    kinds, d, first = types_of(instruction), random.c, 0
+    stored, k = arithmetic.products, matrix(instruction, "b").rows
+    for step in range(random.a.shape[2] // stored):
+        a = random.a[:, :, None, first : first + stored]
+        b_rows = _b_rows(instruction, random.index, step)
+        lines = random.b[:, step * k : (step + 1) * k].swapaxes(1, 2)
+        b = lines[:, None] if b_rows is None else lines[:, :, b_rows].swapaxes(1, 2)
+        shape = (*d.shape, stored)
+        d = dot(kinds, arithmetic, (np.broadcast_to(a, shape), np.broadcast_to(b, shape), d))
+        first += stored
+    return d
+
+
+def _b_rows(instruction: Instruction, units_of_rows: Ints | None, step: int) -> Ints | None:
+    """(m, stored k): the row of B that an element of a sparse A meets in a step; None if A is dense."""
+    if instruction.metadata is None or units_of_rows is None:
+        return None
+    rule, units = sparsity(instruction.metadata), instruction.stored // sparsity(instruction.metadata).span
+    part = units_of_rows[:, step * units : (step + 1) * units]
+    return np.array([[rule.k(s, row[s // rule.span]) for s in range(instruction.stored)] for row in part.tolist()])

@@ -6,6 +6,10 @@
 
 A launch that fails or never ends costs its own experiment only: the worker is killed and a new one goes on
 with the rest. Files are saved whole, so a stopped run can be continued.
+
+A table is up to date, and others may be concluded from it, if it was measured with the same probe, by the same
+method, with the same compiler; on a GPU also on the same model with the same driver and CUDA version, since each of
+them has a compiler of its own. The version of tcprobe does not count: its probes do.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from queue import Empty, Queue
 
+from tcprobe import __version__
 from tcprobe.errors import (
     DataError,
     EnvironmentUnfitError,
@@ -32,21 +37,107 @@ from tcprobe.errors import (
 )
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.layout.structure import anchor, read_slots
 from tcprobe.layout.table import Table
-from tcprobe.probes.experiment import EVENTS, Context, Dialogue, Experiment, kernels, ptx_hash
+from tcprobe.probes.experiment import (
+    EVENTS,
+    Context,
+    Dialogue,
+    Experiment,
+    KnownTable,
+    Readout,
+    kernels,
+    ptx_hash,
+)
 from tcprobe.references import claim_of, references
-from tcprobe.run.backend import Device
-from tcprobe.run.conclude import conclude
-from tcprobe.run.origin import Probe, key_of, kind_of, provenance, saved_tables, up_to_date
-from tcprobe.run.process import Worker
-from tcprobe.run.wire import Arrays, receive, send
+from tcprobe.run.backend import Device, Worker
+from tcprobe.run.worker import Arrays, receive, send
+from tcprobe.store import kinds
 from tcprobe.store.choose import over_published
-from tcprobe.store.finding import Finding, Status
+from tcprobe.store.finding import AnyFinding, Finding, Key, Status
 from tcprobe.store.findings import read_any, save
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
 from tcprobe.values import Json
+
+Probe = Experiment | Dialogue
+
+
+def provenance(device: Device, ptx: str) -> dict[str, str]:
+    """The provenance of a measurement on `device` with the probe of hash `ptx`."""
+    return _maker(device) | {"ptx": ptx, "tcprobe": __version__}
+
+
+def kind_of(experiment: Probe) -> str:
+    """The kind of finding that an experiment concludes."""
+    return experiment.kind if isinstance(experiment, Dialogue) else TABLE
+
+
+def key_of(experiment: Probe, device: Device) -> Key:
+    """The key of an experiment's finding on a device."""
+    return Key(kind_of(experiment), device.arch, device.method, experiment.id)
+
+
+def same(measurement: AnyFinding, device: Device) -> bool:
+    """Whether method, compiler and, on a GPU, model, driver and CUDA version are those of `device`."""
+    maker = _maker(device)
+    return measurement.method == device.method and {key: measurement.provenance[key] for key in maker} == maker
+
+
+def up_to_date(experiment: Probe, saved: AnyFinding | None, device: Device) -> bool:
+    """Whether `device` need not measure `experiment` again; refusals and failures are always tried again."""
+    if saved is None or saved.status != "measured" or not same(saved, device):
+        return False
+    return saved.provenance["ptx"] == ptx_hash(kernels(experiment))
+
+
+def saved_tables(results: Results, device: Device) -> KnownTable:
+    """The saved tables that conclusions about `device` may rest on."""
+
+    def table(fragment: Fragment) -> Table | None:
+        saved = results.measurement(device.arch, device.method, fragment.experiment)
+        return saved.tables.get(fragment.operand) if saved and same(saved, device) else None
+
+    return table
+
+
+def _maker(device: Device) -> dict[str, str]:
+    return {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler}
+
+
+def conclude(
+    experiment: Experiment | Dialogue, reading: Readout, context: Context, method: str, provenance: Mapping[str, str]
+) -> Measurement | Finding:
+    """The finding of `experiment` from its `reading`.
+
+    ProbeError if the reading is no layout or no matrix product, contradicts known tables, or cannot be true.
+    """
+    if isinstance(experiment, Dialogue):
+        body = experiment.conclude(reading, context)
+        finding = Finding(experiment.kind, experiment.id, context.device.name, method, "measured", provenance, body)
+        try:
+            kinds.check(finding)
+        except DataError as error:
+            raise ProbeError(str(error)) from None
+        return finding
+    conclusion = experiment.conclude(reading, context)
+    structure = conclusion.structure
+    if structure:  # with the hash of the numbering that it leaves open
+        tables = {o: read_slots(table, conclusion.unread.get(o)) for o, table in conclusion.tables.items()}
+        structure = structure._replace(anchor=anchor(tables))
+    return Measurement(
+        experiment.id,
+        context.device.name,
+        method,
+        "measured",
+        provenance,
+        conclusion.tables,
+        conclusion.numbering,
+        structure,
+        conclusion.unread,
+    )
+
 
 LAST_BREATH = 5.0  # seconds for a worker that has closed its output to end by itself, so that its code is its own
 Received = tuple[Json, Arrays]  # a message of the worker

@@ -7,20 +7,24 @@ version that does not know an arch, or is too old for the PTX of a form, has no 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
+from tcprobe.ask.diff import Difference, arch_by_arch
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.target import version
-from tcprobe.run.campaign import AT_ONCE, Campaign, Request
+from tcprobe.run.campaign import AT_ONCE, Campaign, Report, Request
+from tcprobe.run.merge import Conflict, merge
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.store.choose import Layer, Layers
 from tcprobe.store.results import Results
 from tcprobe.system import children
 from tcprobe.system.children import Scratch
@@ -117,18 +121,15 @@ def survey(
         comparison.archs[compiler] = [row.name for row in rows]
         tick(len(rows), None)
         if rows:
-            _note(comparison.facts, compiler, _tables(Request(tuple(patterns), name, method="sass", cuda=folder), rows))
+            request = Request(tuple(patterns), name, method="sass", cuda=folder)
+            for fact, layout in _tables(request, rows).items():
+                comparison.facts.setdefault(fact, {})[compiler] = layout
             _note_lowerings(comparison, compiler, tools, rows)
         for row in rows:
             tick(0, f"{compiler} {row.name}")
     if not any(comparison.archs.values()):
         raise UsageError(f"no ptxas there knows {name}.")
     return comparison
-
-
-def _note(noted: dict[ComparedFact, dict[str, str]], compiler: str, facts: Mapping[ComparedFact, str]) -> None:
-    for fact, content in facts.items():
-        noted.setdefault(fact, {})[compiler] = content
 
 
 def _tables(request: Request, survey_archs: Sequence[Arch]) -> dict[ComparedFact, str]:
@@ -159,7 +160,8 @@ def _note_lowerings(comparison: Survey, compiler: str, tools: Toolchain, survey_
                 if lowered.refused:
                     comparison.refused.setdefault(fact, {})[compiler] = lowered.refused
                 else:
-                    comparison.facts.setdefault(fact, {})[compiler] = _words(lowered)
+                    opcodes = [f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowered.opcodes.items()]
+                    comparison.facts.setdefault(fact, {})[compiler] = ", ".join(opcodes) or "none"
 
 
 def _lowerings(tools: Toolchain, arch: Arch, newest: tuple[int, int]) -> dict[str, Lowering]:
@@ -173,11 +175,6 @@ def _lowerings(tools: Toolchain, arch: Arch, newest: tuple[int, int]) -> dict[st
     return lowered | {id_: lowering.count(codes[kernels[id_].name].opcodes, forms[id_]) for id_ in rest}
 
 
-def _words(lowered: Lowering) -> str:
-    opcodes = [f"{opcode} x {n}" if n > 1 else opcode for opcode, n in lowered.opcodes.items()]
-    return ", ".join(opcodes) or "none"
-
-
 def newest_ptx(tools: Toolchain) -> tuple[int, int]:
     """The newest PTX version that a ptxas accepts, from its error message for a newer one."""
     with Scratch() as scratch:
@@ -188,3 +185,35 @@ def newest_ptx(tools: Toolchain) -> tuple[int, int]:
     if not match:
         raise DataError(f"{tools.ptxas} does not say which PTX versions it accepts.")
     return version(match[1])
+
+
+def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = ()) -> Iterator[Difference]:
+    """How the machine code of two toolkits differs, for arch `name` or for all archs that both know.
+
+    UsageError unless there are two.
+    """
+    if len(cuda) != 2:
+        raise UsageError("give two archs, two folders of results, or `cuda` twice.")
+    with Scratch() as scratch:
+        sides = [_read_machine_code(scratch.folder / str(number), tools, name) for number, tools in enumerate(cuda)]
+        yield from arch_by_arch((sides[0], sides[1]), None, patterns)
+
+
+def _read_machine_code(root: Path, cuda: Path, name: str | None) -> Layers:
+    results = Results(root)
+    request = Request(name=name, method="sass", cuda=cuda)
+    Campaign(request, root, lambda text: print(text, file=sys.stderr)).run(None)
+    return Layers([Layer(results, str(cuda), str(cuda))])
+
+
+def read_beside(
+    cuda: Sequence[Path], request: Request, folder: Path, say: Callable[[str], None]
+) -> tuple[list[Report], list[Conflict]]:
+    """Carry out a request with other toolkits and merge into runs of a folder; returns reports and contradictions."""
+    reports: list[Report] = []
+    conflicts: list[Conflict] = []
+    for toolkit in cuda:
+        with Scratch() as scratch:
+            reports += Campaign(replace(request, cuda=toolkit), scratch.folder, say).run(None)
+            conflicts += merge([scratch.folder], Results(folder)).conflicts
+    return reports, conflicts

@@ -1,35 +1,407 @@
 """Multiplies on a live GPU whose operands go in and out by emitted code alone, compared with NumPy.
 
-The numbers are those of `multiplicands`, the kernels those of `verify_source`. One launch has these variants, each in
-every swizzle of factors in shared memory: the right operands; one i of a matrix with copies spoilt (if D does not
-change, that i is never read; an element without copies is read if D is exact); a wrong layout of A or a wrong map of
-the metadata, which must change D. A second launch multiplies the random floats of `verify_floats`; if the form's
-arithmetic was measured, D must have exactly the model's bits.
+A case is a multiply, the tables of its fragments, and how its factors are placed in shared memory. A factor behind a
+descriptor is a tile as `tcprobe descriptor` describes it, STEPS multiplies long, in every swizzle; its k steps are
+taken by the steps that the answer says. Fragments use the header of `emit`.
+
+One launch has these variants, each in every swizzle of factors in shared memory, a block each: the right operands; one
+i of a matrix with copies spoilt in every thread (a NaN, or all bits inverted: if D does not change, that i is never
+read; an element without copies is read if D is exact); a wrong layout of A (lane 1 holds what lane 4 should and so on,
+or lines in shared memory are exchanged in pairs) or a wrong map of the metadata, which must change D. A second launch
+multiplies random floats; if the form's arithmetic was measured, D must have exactly the model's bits. Loops are not
+unrolled: that compiles faster.
+
+>>> from tcprobe.isa.names import resolve
+>>> from tcprobe.store.cell import operands
+>>> from tcprobe.store.results import published
+>>> row = resolve("wgmma.m64n8k16.f32.bf16.bf16").instruction
+>>> [str(case) for case in cases(row, operands(row, "sm_90", published()))][1:4]
+['A in registers, B mn', 'A k, B k', 'A k, B mn']
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate
+from itertools import product as combinations
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe import emit
 from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.ask import trace
+from tcprobe.ask.descriptor import SharedTile, cuda, tile
+from tcprobe.code.names import identifier
+from tcprobe.emit.common import cell_identifier
+from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
-from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.operand import FACTORS, INPUTS
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.names import search, select_instructions
+from tcprobe.isa.operand import FACTORS, INPUTS, Role
 from tcprobe.layout.arrays import Array, Bits, Ints
-from tcprobe.run.multiplicands import Multiplicands, decode, draw, matrix, patterns, product
-from tcprobe.run.verify_case import VerifyCase, cases
-from tcprobe.run.verify_floats import bits_by_model, draw_floats, in_slots, model_of
-from tcprobe.run.verify_source import WRONG, name, source, variant
-from tcprobe.store.cell import Cell, sources
+from tcprobe.layout.descriptor import PERIOD, SWIZZLES, UNIT
+from tcprobe.run.multiplicands import (
+    Multiplicands,
+    bits_by_model,
+    decode,
+    draw,
+    draw_floats,
+    in_slots,
+    matrix,
+    model_of,
+    patterns,
+    product,
+)
+from tcprobe.store.cell import Cell, selections, sources
 from tcprobe.store.choose import Layers
 from tcprobe.system.pools import Pool
+
+NUMBERS = (8, 24, 64, 128, 256)  # N of a warpgroup's forms that are taken where none is named
+STEPS = 4  # multiplies along k where factors are in shared memory: a row of the widest swizzle
+
+
+@dataclass(frozen=True)
+class SharedFactor:
+    """A factor in shared memory, `major` contiguous, as one tile for all steps."""
+
+    operand: SharedOperand
+    major: str
+
+    @property
+    def matrix(self) -> str:
+        """a or b."""
+        return self.operand.held.name[0]
+
+    @property
+    def extent(self) -> tuple[int, int]:
+        """Lines, and k of all steps."""
+        operand = self.operand.held
+        lines, k = (operand.rows, operand.cols) if self.matrix == "a" else (operand.cols, operand.rows)
+        return lines, STEPS * k
+
+    def tile(self, swizzle: int) -> SharedTile:
+        """The least tile that contains it; if lines are contiguous, it has whole rows of the swizzle's pattern."""
+        (lines, k), operand = self.extent, self.operand.held
+        multiple = max(8, swizzle * 8 // operand.slot_bits) if self.major == "mn" else 8
+        padded = -(-lines // multiple) * multiple
+        return tile((padded, k), operand.type, self.major, swizzle, (padded, k // STEPS * operand.slot_bits // 8))
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes of shared memory for the largest of its tiles, in whole patterns."""
+        return max(-(-self.tile(swizzle).bytes // PERIOD) * PERIOD for swizzle in SWIZZLES)
+
+
+@dataclass(frozen=True)
+class VerifyCase:
+    """`operands` are the tables of the fragments, those of metadata under one selector; `shared` the other factors."""
+
+    instruction: Instruction
+    operands: Mapping[str, Cell]
+    shared: tuple[SharedFactor, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        """Multiplies along k."""
+        return STEPS if self.shared else 1
+
+    @property
+    def swizzles(self) -> tuple[int, ...]:
+        """The swizzles of the tiles in shared memory, one product each; only 0 without such tiles."""
+        return tuple(sorted(SWIZZLES)) if self.shared else (0,)
+
+    @property
+    def selector(self) -> int | None:
+        """The selector of a sparse multiply."""
+        return self.operands["e"].selector if "e" in self.operands else None
+
+    @property
+    def factors(self) -> dict[str, Cell]:
+        """Tables of the factors in registers, by matrix."""
+        in_shared = {placed.matrix for placed in self.shared}
+        roles = {o: cell.fragment.role for o, cell in self.operands.items()}
+        return {o: self.operands[o] for o in FACTORS if roles.get(o) is Role.FACTOR and o not in in_shared}
+
+    @property
+    def sums(self) -> Cell:
+        """The table of C; of D for a wgmma, which adds to it."""
+        return self.operands.get("c", self.operands["d"])
+
+    @property
+    def matrices_with_copies(self) -> list[tuple[str, Fragment]]:
+        """The matrices with several holders of an element: some may never be read."""
+        matrices = {**self.factors, "c": self.sums}
+        return [(name, cell.fragment) for name, cell in matrices.items() if cell.fragment.copies > 1]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory, with room to align to a whole pattern."""
+        return sum(placed.bytes for placed in self.shared) + PERIOD if self.shared else 0
+
+    def __str__(self) -> str:
+        if not self.shared:
+            return ""
+        majors = {placed.matrix: placed.major for placed in self.shared}
+        return ", ".join(f"{o.upper()} {majors.get(o, 'in registers')}" for o in FACTORS)
+
+
+def verifiable(*patterns: str) -> list[Instruction]:
+    """The multiplies that match patterns and can be verified; without patterns all, warpgroups' only with N of NUMBERS.
+
+    UsageError if there is none.
+    """
+    instructions = select_instructions(*patterns)
+    multiplies = [row for row in instructions if row.multiplies]
+    if not multiplies:
+        raise search.no_multiply(instructions[0])
+    rows = [row for row in multiplies if not row.unprobed and not row.scales]
+    if not rows:
+        why = "is block-scaled" if multiplies[0].scales else "has operands in tensor memory"
+        covered = "operands in registers and shared memory, without scales"
+        raise UsageError(f"{multiplies[0].id} {why}: `verify` covers {covered}.")
+    return rows if patterns else [row for row in rows if not row.described or row.shape.n in NUMBERS]
+
+
+def cases(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[VerifyCase]:
+    """All cases of a multiply: under each selector, with its factors in every possible place."""
+    operands_by_selector = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
+    for tables in operands_by_selector:
+        yield from (VerifyCase(instruction, tables, shared) for shared in _places(instruction))
+
+
+def _places(instruction: Instruction) -> Iterator[tuple[SharedFactor, ...]]:
+    """Every choice of factors in shared memory with their majors; empty if all are in registers."""
+    descriptors = instruction.described
+    in_registers = {fragment.operand for fragment in instruction.factors}
+    required = [operand for operand in descriptors if operand.held.name[0] not in in_registers]
+    for in_shared in (required, list(descriptors)) if len(required) < len(descriptors) else (required,):
+        for majors in combinations(*(operand.held.majors for operand in in_shared)):
+            yield tuple(SharedFactor(operand, major) for operand, major in zip(in_shared, majors, strict=True))
+
+
+WRONG = ("", "a", "e")  # the matrix whose map is mistaken, by the last number of a variant
+
+HELPERS = """
+typedef unsigned long long u64;
+
+// the lane whose elements a thread is to hold: where the map is mistaken, with two bits exchanged
+__device__ inline int lane_of(bool mistaken) {
+  const int lane = threadIdx.x;
+  return mistaken ? (lane & ~5) | (lane & 1) << 2 | (lane >> 2 & 1) : lane;
+}
+
+// every element of a fragment from its place in a matrix with rows `pitch` apart, i = `spoilt` of every thread spoilt
+template <class F, class W>
+__device__ void gather(int lane, const u64* matrix, int pitch, int spoilt, bool nan, W (&registers)[F::registers]) {
+  const u64 ones = ~0ull >> (64 - F::slot_bits);
+  for (int j = 0; j < F::registers; ++j) registers[j] = 0;
+  #pragma unroll 1
+  for (int i = 0; i < F::elements; ++i) {
+    u64 v = matrix[(F::product(lane, i) * F::rows + F::row(lane, i)) * pitch + F::col(lane, i)];
+    if (i == spoilt) v = nan ? ones : v ^ ones;
+    registers[i * F::slot_bits / F::register_bits] |= static_cast<W>(v) << (i * F::slot_bits % F::register_bits);
+  }
+}
+
+// and back
+template <class F, class W>
+__device__ void scatter(u64* matrix, const W (&registers)[F::registers]) {
+  const int lane = threadIdx.x;
+  const u64 ones = ~0ull >> (64 - F::slot_bits);
+  #pragma unroll 1
+  for (int i = 0; i < F::elements; ++i) {
+    const u64 v = registers[i * F::slot_bits / F::register_bits] >> (i * F::slot_bits % F::register_bits) & ones;
+    matrix[(F::product(lane, i) * F::rows + F::row(lane, i)) * F::cols + F::col(lane, i)] = v;
+  }
+}
+
+// the bits of registers
+template <class To, class From, int count>
+__device__ __forceinline__ void copied(To (&to)[count], const From (&from)[count]) {
+  static_assert(sizeof(To) == sizeof(From), "");
+  #pragma unroll
+  for (int j = 0; j < count; ++j) {
+    union { From from; To to; } both;
+    both.from = from[j];
+    to[j] = both.to;
+  }
+}
+
+// `bits` bits of v to byte `offset` of shared memory that was zero; of less than a byte to bit k % 8
+template <int bits>
+__device__ void put(unsigned char* shared, int offset, int k, u64 v) {
+  const int bit = offset % 4 * 8 + (bits < 8 ? k % 8 : 0);
+  atomicOr(reinterpret_cast<unsigned*>(shared + (offset & ~3)), static_cast<unsigned>(v) << bit);
+}
+"""
+
+KERNEL = """
+namespace {name}_ {{
+typedef unsigned long long uint64_t;
+extern "C" __global__ void {name}({inputs}, u64* d) {{
+  const int placed = blockIdx.x % {swizzles}, *variant = variants + blockIdx.x / {swizzles} * 4;
+  (void)placed;
+{body}
+}}
+}}
+"""
+
+# dynamic shared memory that begins where every pattern does, all zero
+MEMORY = f"""
+  extern __shared__ __align__({PERIOD}) unsigned char given[];
+  const unsigned first = static_cast<unsigned>(__cvta_generic_to_shared(given));
+  unsigned char* const memory = given + ({PERIOD} - first % {PERIOD}) % {PERIOD};
+  for (int at = threadIdx.x * 4; at < BYTES; at += blockDim.x * 4) *reinterpret_cast<unsigned*>(memory + at) = 0;
+  __syncthreads();
+"""
+FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();"]
+
+
+def cuda_source(all_cases: Sequence[VerifyCase]) -> str:
+    """The header of all fragments, and a kernel for each case."""
+    tables = {cell_identifier(cell): cell for case in all_cases for cell in case.operands.values()}
+    return "\n".join([emit.emit("cuda", list(tables.values())), HELPERS, *map(_kernel, all_cases)])
+
+
+def kernel_name(case: VerifyCase) -> str:
+    """The name of a case's kernel."""
+    selector = f"_selector{case.selector}" if case.selector is not None else ""
+    places = "".join(f"_{placed.operand.held.name}_{placed.major}" for placed in case.shared)
+    return f"verify_{identifier(case.instruction.id)}{places}{selector}"
+
+
+def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
+    """A variant as numbers: the spoilt i of A, of B and of C, -1 for none; the matrix whose map is wrong."""
+    return [*(i if o == operand else -1 for o in INPUTS), WRONG.index(wrong)]
+
+
+def _kernel(case: VerifyCase) -> str:
+    inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* variants"]
+    inputs += ["const unsigned char* index"] if "e" in case.operands else []
+    body = [*_declarations(case), *_fill_shared(case), *_multiply_steps(case)]
+    return KERNEL.format(
+        name=kernel_name(case),
+        inputs=", ".join(inputs),
+        swizzles=len(case.swizzles),
+        body="\n".join(f"  {line}" if line[:1] != "\n" else line for line in body),
+    )
+
+
+def _struct(cell: Cell) -> str:
+    return f"tcprobe::{cell_identifier(cell)}"
+
+
+def _declarations(case: VerifyCase) -> Iterator[str]:
+    """Declare the registers of every fragment, with C in them, and a descriptor of each factor in shared memory."""
+    cells = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
+    words = {o: "u64" if cell.fragment.register_bits == 64 else "unsigned" for o, cell in cells}
+    yield from (f"{words[o]} r{o}[{_struct(cell)}::registers];" for o, cell in cells)
+    to = "rd" if _adds(case) else "rc"
+    yield _gather_call("c", case.sums, "c", case.sums.fragment.cols, to)
+    for placed in case.shared:
+        yield f"uint64_t d{placed.matrix} = 0; int next_{placed.matrix}[{STEPS}] = {{}};"
+
+
+def _adds(case: VerifyCase) -> bool:
+    """Whether D is added to, so that there is no C."""
+    return "c" not in case.operands
+
+
+def _gather_call(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
+    nan = str(dtype(cell.fragment.type).has_nan).lower()
+    return f"gather<{_struct(cell)}>({_lane(matrix)}, {pointer}, {pitch}, variant[{'abc'.index(matrix)}], {nan}, {to});"
+
+
+def _lane(matrix: str) -> str:
+    return f"lane_of(variant[3] == {WRONG.index(matrix)})" if matrix in WRONG else "threadIdx.x"
+
+
+def _fill_shared(case: VerifyCase) -> Iterator[str]:
+    """Fill shared memory, for each swizzle."""
+    if not case.shared:
+        return
+    starts = [0, *accumulate(placed.bytes for placed in case.shared)]
+    yield MEMORY.replace("BYTES", str(starts[-1]))
+    yield "switch (placed) {"
+    for number, swizzle in enumerate(case.swizzles):
+        yield f"case {number}:  // swizzle {swizzle or 'none'}"
+        for placed, start in zip(case.shared, starts, strict=False):
+            yield from (f"  {line}" for line in _tile(placed, swizzle, start))
+        yield "  break;"
+    yield from ("}", *FENCE)
+
+
+def _tile(tile_place: SharedFactor, swizzle: int, start: int) -> Iterator[str]:
+    """Fill a tile at byte `start`, element by element, and make its descriptor."""
+    tile, (lines, k) = tile_place.tile(swizzle), tile_place.extent
+    element = f"e / {k} * {k} + e % {k}" if tile_place.matrix == "a" else f"e % {k} * {lines} + e / {k}"
+    steps = tile.per_k * (STEPS - 1) if len(tile.per_k) == 1 else tile.per_k
+    mistaken = f" ^ (variant[3] == {WRONG.index(tile_place.matrix)})" if tile_place.matrix in WRONG else ""
+    yield "{"
+    yield f"  unsigned char* const smem = memory + {start};"
+    yield "  #pragma unroll 1"
+    yield f"  for (int e = threadIdx.x; e < {lines * k}; e += blockDim.x) {{"
+    yield f"    const int line = e / {k}{mistaken}, k = e % {k};"
+    yield f"    put<{tile.bits}>(smem, {tile.formula}, k, {tile_place.matrix}[{element}]);"
+    yield "  }"
+    yield f"  {cuda(tile)}"
+    yield f"  d{tile_place.matrix} = desc;"
+    yield from (f"  next_{tile_place.matrix}[{step}] = {size // UNIT};" for step, size in enumerate(steps))
+    yield "}"
+
+
+def _multiply_steps(case: VerifyCase) -> Iterator[str]:
+    """Multiply step by step along k, and store D."""
+    d = case.operands["d"]
+    yield "#pragma unroll 1"
+    yield f"for (int step = 0; step < {case.steps}; ++step) {{"
+    for o, cell in case.factors.items():
+        across = cell.fragment.cols
+        by_step = f" + step * {across}" if case.steps > 1 else ""
+        yield "  " + _gather_call(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
+    if "e" in case.operands:
+        e = case.operands["e"].fragment
+        yield (
+            f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
+            f"index + step * {e.rows * e.cols // e.span});"
+        )
+    yield from (f"  {line}" for line in _multiply_call(case))
+    yield from (f"  d{placed.matrix} += next_{placed.matrix}[step];" for placed in case.shared)
+    yield "}"
+    size = f"{_struct(d)}::products * {_struct(d)}::rows * {_struct(d)}::cols"
+    yield f"scatter<{_struct(d)}>(d + blockIdx.x * {size}, rd);"
+
+
+def _multiply_call(case: VerifyCase) -> Iterator[str]:
+    """Call the emitted function of the multiply on operands in registers; wait for it if it is asynchronous."""
+    name, in_registers = f"tcprobe::{identifier(case.instruction.id)}", case.factors | {"d": case.operands["d"]}
+    in_registers |= {} if _adds(case) else {"c": case.sums}
+    for operand, cell in in_registers.items():
+        yield f"typename {_struct(cell)}::word p{operand}[{_struct(cell)}::registers]; copied(p{operand}, r{operand});"
+    places = {placed.matrix for placed in case.shared}
+    arguments = ["pd", *(f"d{o}" if o in places else f"p{o}" for o in FACTORS), *([] if _adds(case) else ["pc"])]
+    arguments += ["re"] if "e" in case.operands else []
+    statement = f"{name}::mma{_template(case)}({', '.join(arguments)});"
+    fences = "".join(f"{name}::fence_operand(p{operand}); " for operand in in_registers)
+    waits = f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);"
+    yield from (f"{fences}{name}::fence();", statement, waits) if case.shared else (statement,)
+    yield "copied(rd, pd);"
+
+
+def _template(case: VerifyCase) -> str:
+    """The template arguments: the selector, signs, and what is transposed."""
+    selector = [] if case.selector is None else [str(case.selector)]
+    majors = {placed.matrix: placed.major for placed in case.shared if len(placed.operand.held.majors) > 1}
+    transposed = [str(int(majors.get(o) == "mn")) for o in FACTORS] if majors else []
+    arguments = [*selector, *(["1", "1", *transposed] if transposed else [])]
+    return f"<{', '.join(arguments)}>" if arguments else ""
+
 
 CHUNK = 16  # multiplies that are compiled together
 COMPILERS = 8  # compilations at a time
@@ -136,7 +508,7 @@ def compile_cases(gpu: CudaRunner, chunk: Sequence[VerifyCase]) -> None:
     """Compile the kernels of cases, for each target that they need."""
     for target in dict.fromkeys(map(_target, chunk)):
         part = [case for case in chunk if _target(case) == target]
-        gpu.compile_cuda(source(part), list(map(name, part)), target)
+        gpu.compile_cuda(cuda_source(part), list(map(kernel_name, part)), target)
 
 
 def _target(case: VerifyCase) -> str | None:
@@ -150,7 +522,8 @@ def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Ve
     spoilt_slots = [(operand, i) for operand, fragment in case.matrices_with_copies for i in range(fragment.elements)]
     wrong = [operand for operand in WRONG if operand in ("a", *case.operands)]
     variants = [variant(), *(variant(*image) for image in spoilt_slots), *(variant(wrong=operand) for operand in wrong)]
-    output = _run(gpu, case, multiplicands, variants)
+    bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in INPUTS]
+    output = _run(gpu, case, bits, variants, multiplicands.index)
     expected, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
     first = next(
         (
@@ -188,21 +561,15 @@ def _difference(case: VerifyCase, swizzle: int, bit_patterns: Bits, expected: Ar
 
 
 def _run(
-    gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands, variants: Sequence[Sequence[int]]
-) -> NDArray[np.uint64]:
-    """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n)."""
-    bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in INPUTS]
-    return _run_case(gpu, case, bits, variants, multiplicands.index)
-
-
-def _run_case(
     gpu: CudaRunner,
     case: VerifyCase,
     bits_of_operands: list[NDArray[np.uint64]],
     variants: Sequence[Sequence[int]],
     unit_places: Ints | None,
 ) -> NDArray[np.uint64]:
-    """As `_run`, of A, B and C as bits, and where a sparse A's units were."""
+    """The bits of D that a kernel gives, of shape (variants, swizzles, products, m, n), from the bits of A, B and C and
+    where a sparse A's units were.
+    """
     row, d = case.instruction, matrix(case.instruction, "d")
     inputs: list[Array] = [*map(np.ascontiguousarray, bits_of_operands), np.array(variants, np.int32)]
     if unit_places is not None:
@@ -210,14 +577,14 @@ def _run_case(
         inputs.append(np.ascontiguousarray(by_step.astype(np.uint8)))
     output = np.zeros((len(variants), len(case.swizzles), row.products, d.rows, d.cols), np.uint64)
     blocks = len(variants) * len(case.swizzles)
-    gpu.call(name(case), blocks, inputs, output, (row.threads, case.shared_bytes))
+    gpu.call(kernel_name(case), blocks, inputs, output, (row.threads, case.shared_bytes))
     return output
 
 
 def _floats(gpu: CudaRunner, case: VerifyCase, arithmetic: Arithmetic, seed: int) -> FloatResults:
     """Random floats in every swizzle, compared with the model bit by bit."""
     random_floats = draw_floats(case.instruction, np.random.default_rng(seed), case.steps)
-    got = _run_case(gpu, case, in_slots(case.instruction, random_floats), [variant()], random_floats.index)[0]
+    got = _run(gpu, case, in_slots(case.instruction, random_floats), [variant()], random_floats.index)[0]
     modelled = _modelled_bits(case.instruction, arithmetic, seed, case.steps)
     differs = np.argwhere(got != modelled)
     first = ""

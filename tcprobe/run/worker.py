@@ -1,4 +1,4 @@
-"""The process that owns the GPU (`tcprobe.run.live`). It can be killed and replaced.
+"""The process that owns a backend, such as the GPU (`tcprobe.run.live`). It can be killed and replaced.
 
 It says hello with its devices, takes one job {device, kind, experiments, careful, folder}, and answers event by event:
 
@@ -9,6 +9,8 @@ It says hello with its devices, takes one job {device, kind, experiments, carefu
     unfit    words, error: nothing can run here, by the error's class
     done     stages (seconds), peak_mb
 
+A message is a JSON header and raw arrays, framed, on a pipe: no pickle.
+
 Three things go on at once: threads compile the kernels chunk by chunk, the main thread runs experiments as soon as
 their chunk is compiled, and a few threads decode outputs. The texts of a dialogue's kernels are made and freed with its
 chunk, and compilers are at most CHUNKS_KEPT ahead. A careful job compiles everything first, so that it is certain
@@ -17,7 +19,9 @@ whether a compilation or a launch lost the process.
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 import sys
 import threading
 import time
@@ -25,22 +29,24 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
-from functools import cached_property
+from copy import copy
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from queue import Queue
 from typing import IO, TYPE_CHECKING
 
+import numpy as np
+
 from tcprobe.errors import InternalError, ProbeError, StarvedError, TcprobeError, debugging, understood
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.arrays import Bytes
+from tcprobe.layout.arrays import Array, Bytes
 from tcprobe.layout.table import Table
-from tcprobe.probes import experiments
-from tcprobe.probes.experiment import Readout, TimedCode
+from tcprobe.probes import experiments, of_kind
+from tcprobe.probes.experiment import Bench, Dialogue, Experiment, Readout, TimedCode, ptx_hash
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
-from tcprobe.run.plans import Planned, chunks, kernels, names, plan_of
-from tcprobe.run.wire import Arrays, receive, send
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.measurement import TABLE
 from tcprobe.store.results import published
@@ -50,13 +56,141 @@ from tcprobe.values import Json
 if TYPE_CHECKING:
     from tcprobe.references.shared_memory.tensor_map import TensorMap
 
+
+Arrays = dict[str, Array]
+_SIZE = struct.Struct("<I")
+
+
+def send(stream: IO[bytes], header: dict[str, object], arrays: Arrays | None = None) -> None:
+    """Write one message."""
+    arrays = {name: np.ascontiguousarray(a) for name, a in (arrays or {}).items()}
+    shapes = {name: [a.dtype.str, list(a.shape)] for name, a in arrays.items()}
+    text = json.dumps({"header": header, "arrays": shapes}).encode()
+    stream.write(b"".join([_SIZE.pack(len(text)), text, *(a.tobytes() for a in arrays.values())]))
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> tuple[Json, Arrays] | None:
+    """Read one message; None at the end of the stream, also in the middle of a message."""
+    size = _read(stream, _SIZE.size)
+    text = size and _read(stream, _SIZE.unpack(size)[0])
+    if not text:
+        return None
+    message = json.loads(text)
+    arrays = {}
+    for name, (kind, shape) in message["arrays"].items():
+        dtype = np.dtype(kind)
+        raw = _read(stream, dtype.itemsize * int(np.prod(shape)))
+        if raw is None:
+            return None
+        arrays[name] = np.frombuffer(raw, dtype).reshape(shape)
+    return message["header"], arrays
+
+
+def _read(stream: IO[bytes], count: int) -> bytes | None:
+    raw = stream.read(count)
+    return raw if len(raw) == count else None
+
+
+CHUNK = 48  # multiplies that are compiled together, while the chunk before them runs
+
+
+@dataclass(frozen=True)
+class Planned:
+    """An experiment with its launches (a dialogue has none yet), its kernels by name, and their hash.
+
+    The kernels' texts are made when they are first needed, and live as long as this object.
+    """
+
+    experiment: Experiment | Dialogue
+    launches: Sequence[Launch]
+
+    @cached_property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """By name, each once."""
+        return {kernel.name: kernel for kernel in kernels_of(self.experiment, self.launches)}
+
+    @cached_property
+    def ptx(self) -> str:
+        """The hash of all texts."""
+        return ptx_hash(list(self.kernels.values()))
+
+    def prepare(self) -> str:
+        """Make all texts beforehand; returns their hash."""
+        return self.ptx
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of all outputs, by which the work of running and decoding is estimated."""
+        return sum(launch.output_bytes for launch in self.launches)
+
+    @property
+    def target(self) -> str:
+        """The target with a suffix that it needs, such as `sm_120a`; "" if it needs none."""
+        experiment = self.experiment
+        target = experiment.target if isinstance(experiment, Dialogue) else experiment.fragments[0].target
+        return "" if target.name[-1].isdigit() else target.name
+
+    @property
+    def about(self) -> dict[str, object]:
+        """What all messages about the experiment have."""
+        return {"experiment": self.experiment.id, "ptx": self.ptx}
+
+    def run(self, bench: Bench) -> Callable[[], Readout]:
+        """Run it; returns a function that decodes the outputs, which another thread may call."""
+        experiment = self.experiment
+        if isinstance(experiment, Dialogue):
+            reading = experiment.measure(bench)
+            return lambda: reading
+        outputs = bench.run(self.launches)
+        return lambda: experiment.decode(self.launches, outputs)
+
+
+def plan_of(kind: str, id_: str) -> Planned:
+    """An experiment's plan. It has a copy of a dialogue, so that what the dialogue caches is freed with the plan."""
+    experiment = of_kind(kind)[id_]
+    return Planned(copy(experiment), []) if isinstance(experiment, Dialogue) else _plan_with_launches(experiment.id)
+
+
+@cache
+def _plan_with_launches(id_: str) -> Planned:
+    """The plan of an experiment whose launches are known beforehand, made once."""
+    return Planned(experiments()[id_], experiments()[id_].launches())
+
+
+def kernels_of(experiment: Experiment | Dialogue, launches: Sequence[Launch]) -> Sequence[Kernel]:
+    """The kernels of an experiment whose launches are planned."""
+    return experiment.kernels() if isinstance(experiment, Dialogue) else [launch.kernel for launch in launches]
+
+
+def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
+    """Chunks: first the experiments that others need (wmma fragments), then the rest, the largest first, CHUNK in each.
+
+    Those that need a special target (`sm_90a`) have chunks of their own at the end.
+    """
+    late = sorted((plan for plan in plans if not plan.experiment.early), key=lambda plan: -plan.output_bytes)
+    parts = [[plan for plan in late if plan.target == target] for target in sorted({plan.target for plan in late})]
+    late_parts = [part[start : start + CHUNK] for part in parts for start in range(0, len(part), CHUNK)]
+    return [chunk for chunk in ([plan for plan in plans if plan.experiment.early], *late_parts) if chunk]
+
+
+def names(chunk: Sequence[Planned]) -> set[str]:
+    """The names of a chunk's kernels."""
+    return {name for plan in chunk for name in plan.kernels}
+
+
+def kernels(chunk: Sequence[Planned]) -> list[Kernel]:
+    """All kernels of a chunk, each once."""
+    return list({name: kernel for plan in chunk for name, kernel in plan.kernels.items()}.values())
+
+
 _KEPT: list[Job] = []  # to take a lost device apart, as Python would at a function's end, prints a lot
 CHUNKS_AHEAD = 4  # compiled and read at a time, so that no compiler waits for the last kernel of a chunk
 CHUNKS_KEPT = 6  # compiled or being compiled, which have not run yet
 Message = tuple[dict[str, object], Arrays]
 
 
-class Desk:
+class WorkerBench:
     """The bench of dialogues: an open backend, and the known tables of its device."""
 
     def __init__(self, backend: Backend, device: Device, folder: Path | None) -> None:
@@ -109,7 +243,7 @@ class Job:
         finally:
             self.stages[stage] = self.stages.get(stage, 0.0) + time.perf_counter() - start
 
-    def work(self, waiting: deque[list[Planned]], bench: Desk, careful: bool) -> None:
+    def work(self, waiting: deque[list[Planned]], bench: WorkerBench, careful: bool) -> None:
         """Measure chunks of experiments, each as soon as it is compiled; takes them out of `waiting`, to free them."""
         compiler = Pool(CHUNKS_AHEAD)
         compiled: deque[tuple[list[Planned], Future[dict[str, str]]]] = deque()
@@ -141,7 +275,7 @@ class Job:
             self._waiting_kernels.subtract(names(chunk))
             self.backend.unload(name for name in names(chunk) if not self._waiting_kernels[name])
 
-    def _measure(self, planned: Planned, refused: Mapping[str, str], bench: Desk) -> None:
+    def _measure(self, planned: Planned, refused: Mapping[str, str], bench: WorkerBench) -> None:
         """Run one experiment and leave its outputs to the decoders."""
         words = next((refused[name] for name in planned.kernels if name in refused), None)
         if words:
@@ -193,7 +327,7 @@ def serve(make: Callable[[], Backend], requests: IO[bytes], sink: IO[bytes], met
         with job.clock("plan"):
             plans = deque(chunks([plan_of(header["kind"], id_) for id_ in header["experiments"]]))
         folder = header["folder"] and Path(header["folder"])
-        job.work(plans, Desk(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
+        job.work(plans, WorkerBench(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
         send(sink, {"event": error.event, "words": str(error)})
     except BrokenPipeError:

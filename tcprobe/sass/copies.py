@@ -20,7 +20,7 @@ from tcprobe.sass.decode import Argument, UnreadError
 from tcprobe.sass.emulation import EMULATION
 from tcprobe.sass.image import Parameters
 from tcprobe.sass.machine import U32, U64, Image, Machine
-from tcprobe.sass.registry import Handler, must
+from tcprobe.sass.opcodes import Handler, must
 
 LEADING = 64  # the value of 32-bit parameters, such as leading dimensions
 BYTES = 1 << 16  # of each pointer's memory

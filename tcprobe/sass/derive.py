@@ -15,12 +15,18 @@ from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes.experiment import KnownTable, ptx_hash
-from tcprobe.sass.crosscheck import Account, Crosscheck
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.encodings import Encoded, encodings
-from tcprobe.sass.evidence import ContradictedError, Pending, agree_with_references, by_code, tensor_opcodes
-from tcprobe.sass.product_check import MisfitError, Piece, Stage, stages
+from tcprobe.sass.evidence import (
+    ContradictedError,
+    Encoded,
+    Pending,
+    agree_with_references,
+    by_code,
+    encodings,
+    tensor_opcodes,
+)
+from tcprobe.sass.product_check import Account, Crosscheck, MisfitError, Piece, Stage, stages
 from tcprobe.sass.tensor import Traced, Word, computes, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.measurement import MEMORY, Measurement

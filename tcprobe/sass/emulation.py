@@ -13,11 +13,10 @@ import numpy as np
 
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Array, Bytes, Floats
-from tcprobe.sass import registry
+from tcprobe.sass import opcodes
 from tcprobe.sass.decode import Address, Argument
 from tcprobe.sass.machine import U32, U64, ZERO, Machine
-from tcprobe.sass.opcodes import OPCODES
-from tcprobe.sass.registry import Computation, Handler, Input, is_zero, must
+from tcprobe.sass.opcodes import OPCODES, Computation, Handler, Input, is_zero, must
 
 EMULATION: dict[str, Handler] = dict(OPCODES)
 EXACT = {np.float16: 2.0**11, np.float32: 2.0**24, np.float64: 2.0**53}  # up to here whole numbers are exact
@@ -31,8 +30,8 @@ INTEGERS: dict[str, Any] = {
 INTEGERS_64: dict[str, Any] = {"S64": np.int64, "U64": np.uint64}
 
 
-named = partial(registry.opcode, into=EMULATION)
-computed = partial(registry.computes, into=EMULATION)
+named = partial(opcodes.opcode, into=EMULATION)
+computed = partial(opcodes.computes, into=EMULATION)
 
 
 # routines and lanes

@@ -1,18 +1,26 @@
-"""What the code of an mma.sync form shows if it is not a single opcode of known layout.
+"""What the code of an mma.sync form shows if it is not a single opcode whose layout its arch shows.
 
 The code is run on random whole numbers; each tensor-core opcode in it computes by the layout that anchors it. If D is
 the product under the layouts that a reference states, the form has these layouts. If it is so for no reference, code
 and references contradict each other. Code that is not followed exactly shows nothing; the reason is kept.
+
+A form may also rest on another arch: a tensor-core opcode with the same encoding, whose layout is known there.
+nvdisasm's names vary by arch (DMMA.884 and DMMA.8x8x4 are one instruction), but bits do not: on all archs from sm_70 to
+sm_121 an opcode has one encoding, its 128 bits without registers, guard and scheduling (sm_88 and sm_110 with ptxas
+13.0, all others with 12.9). This is weaker than what an arch shows itself: it assumes that an encoding has one layout
+on all archs. A layout is known if it was measured live through an mma form that is the opcode alone, or is anchored
+through wmma. If two archs have different layouts for an encoding, neither counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import ARCHS, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MATRICES
 from tcprobe.layout.arrays import Array, Ints
@@ -21,9 +29,47 @@ from tcprobe.layout.table import Tables
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.product_run import Trials, misfit, predicted_d, run, trials
-from tcprobe.sass.tensor_product import Layouts, is_tensor, opcode_of
+from tcprobe.sass.tensor_product import Layouts, Trials, is_tensor, misfit, opcode_of, predicted_d, run_multiply, trials
+from tcprobe.store.choose import Layers
+from tcprobe.store.kinds import encodings as saved
+from tcprobe.store.measurement import MEMORY
 from tcprobe.values import Json
+
+WIDTH, LINE_BYTES = 128, 16
+REGISTERS = sum(0xFF << first for first in (16, 24, 32, 64))  # D, A, B and C
+GUARD = 0xF << 12
+SCHEDULING = (1 << WIDTH) - (1 << 105)  # stalls, barriers, reuse of operands
+OPCODE = (1 << WIDTH) - 1 - (REGISTERS | GUARD | SCHEDULING)
+
+
+class Encoded(NamedTuple):
+    """The bits of an opcode in hexadecimal, one text for each step, and the mma forms that are this opcode alone."""
+
+    bits: tuple[str, ...]
+    forms: tuple[str, ...]
+
+
+def encodings(codes: Iterable[Code], alone: Mapping[str, str]) -> dict[str, Encoded]:
+    """The encoding of every tensor-core opcode by full name; `alone` has the opcode of forms that are just one."""
+    encoded: dict[str, set[str]] = {}
+    for code in {id(code): code for code in codes}.values():
+        for opcode, bits in _lines(code):
+            encoded.setdefault(opcode, set()).add(bits)
+    forms = {opcode: tuple(sorted(i for i, o in alone.items() if o == opcode)) for opcode in encoded}
+    return {opcode: Encoded(tuple(sorted(bits)), forms[opcode]) for opcode, bits in sorted(encoded.items())}
+
+
+def _lines(code: Code) -> Iterable[tuple[str, str]]:
+    """(full name, bits) of each tensor-core instruction whose operands are known."""
+    for address, code_line in code.instructions.items():
+        if is_tensor(code_line):
+            start = address - code.start
+            word = int.from_bytes(code.raw[start : start + LINE_BYTES], "little")
+            try:
+                yield opcode_of(code_line), f"{word & OPCODE:x}"
+            except UnreadError:
+                continue
+
 
 ARITHMETIC = "by the code's own arithmetic"
 _TRIPLES: dict[tuple[str, ...], Ints] = {}
@@ -76,7 +122,7 @@ def by_code(instruction: Instruction, code: Code, arch: Arch, layouts: Layouts) 
 
 def _run(code: Code, instruction: Instruction, trials: Trials, layouts: Layouts) -> Array:
     try:
-        return run(code, instruction, trials.images, layouts)
+        return run_multiply(code, instruction, trials.images, layouts)
     except UnreadError as error:
         raise UnreadError(f"the code is not followed: {error}") from None
 
@@ -112,3 +158,101 @@ def _meetings(tables: Tables) -> Ints:
         meeting = np.stack([a[p, m, k], b[p, k, n], c[p, m, n], d[p, m, n]], axis=1)
         _TRIPLES[key] = meeting[np.lexsort(meeting.T)]
     return _TRIPLES[key]
+
+
+EncodedBits = tuple[str, ...]
+
+
+class Elsewhere(NamedTuple):
+    """The layout of an encoding on another arch: its tables, what numbers them, and how it is known there."""
+
+    tables: Tables
+    numbering: str
+    words: str
+
+
+class Concluded(NamedTuple):
+    """A form's tables and numbering, or why there are none; `contradicted`: that is an error."""
+
+    form: Pending
+    contents: Json | None
+    words: str = ""
+    contradicted: bool = False
+
+
+def conclude_by_encoding(
+    pending: Iterable[Pending], arch: Arch, own: Layouts, encoded: Mapping[str, Encoded], layers: Layers
+) -> Iterator[Concluded]:
+    """What follows for pending forms of `arch`; `own` are the layouts of its opcodes, `encoded` their encodings."""
+    waiting = list(pending)
+    if not waiting:
+        return
+    by_bits, contested = _layouts_elsewhere(layers, arch, {e.bits for o, e in encoded.items() if o not in own})
+    others = {o: by_bits[e.bits] for o, e in encoded.items() if o not in own and e.bits in by_bits}
+    doubted = {o: contested[e.bits] for o, e in encoded.items() if o not in own and e.bits in contested}
+    for form in waiting:
+        try:
+            rests = [doubted[o] for o in tensor_opcodes(form.code) if o in doubted]
+            if rests:
+                yield Concluded(form, None, rests[0], contradicted=True)
+            else:
+                yield Concluded(form, _tables_and_numbering(form, arch, own, others))
+        except UnreadError as error:
+            yield Concluded(form, None, str(error))
+        except ContradictedError as error:
+            yield Concluded(form, None, str(error), contradicted=True)
+
+
+def _tables_and_numbering(pending: Pending, arch: Arch, own: Layouts, others: Mapping[str, Elsewhere]) -> Json:
+    """Tables and numbering of a form that is one opcode known elsewhere, or whose code has such opcodes."""
+    if pending.opcode in others:
+        elsewhere = others[pending.opcode]
+        agree_with_references(pending.instruction, arch, elsewhere.tables)
+        return {"tables": elsewhere.tables, "numbering": f"{elsewhere.numbering}; {pending.opcode} {elsewhere.words}"}
+    layouts = {**own, **{opcode: elsewhere.tables for opcode, elsewhere in others.items()}}
+    content = by_code(pending.instruction, pending.code, arch, layouts)
+    used = [opcode for opcode in tensor_opcodes(pending.code) if opcode in others]
+    words = "; ".join(f"{opcode} {others[opcode].words}" for opcode in used)
+    return content | {"numbering": f"{content['numbering']}; {words}"}
+
+
+def _layouts_elsewhere(
+    layers: Layers, arch: Arch, encodings: Set[EncodedBits]
+) -> tuple[dict[EncodedBits, Elsewhere], dict[EncodedBits, str]]:
+    """(layouts by encoding on other archs, those measured live first; why some encodings have none)."""
+    layouts: dict[EncodedBits, Elsewhere] = {}
+    contested: dict[EncodedBits, str] = {}
+    others = [other.name for other in ARCHS if other != arch]
+    for search in (_live_layouts, _anchored_layouts):
+        for name in others:
+            for bits, layout in search(layers, name, encodings):
+                first = layouts.setdefault(bits, layout)
+                if not same_product(first.tables, layout.tables):
+                    contested[bits] = f"one encoding, two layouts: {first.words}, and {layout.words}"
+    return {bits: layout for bits, layout in layouts.items() if bits not in contested}, contested
+
+
+def _live_layouts(layers: Layers, name: str, encodings: Set[EncodedBits]) -> Iterator[tuple[EncodedBits, Elsewhere]]:
+    """Opcodes whose tables were measured on a GPU of the arch, through an mma form that is the opcode alone."""
+    words = f"as measured live on {name}, encoded alike"
+    for bits, form in ((tuple(d["bits"]), form) for d in _opcodes(layers, name).values() for form in d["forms"]):
+        for answer in layers.saved(form, [name], ["live"]) if bits in encodings else ():
+            if answer.measured.status == "measured":
+                yield bits, Elsewhere(answer.measured.tables, answer.measured.numbering or "", words)
+
+
+def _anchored_layouts(
+    layers: Layers, name: str, encodings: Set[EncodedBits]
+) -> Iterator[tuple[EncodedBits, Elsewhere]]:
+    """Opcodes whose layouts wmma anchors on the arch."""
+    encoded = {o: bits for o, d in _opcodes(layers, name).items() if (bits := tuple(d["bits"])) in encodings}
+    for opcode, (layouts, source) in layers.opcodes(name).items() if encoded else ():
+        if opcode in encoded and len(layouts) == 4:
+            words = f"as anchored on {name} through {source}, encoded alike"
+            yield encoded[opcode], Elsewhere(layouts, MEMORY, words)
+
+
+def _opcodes(layers: Layers, name: str) -> Json:
+    """The encodings of an arch from the first layer that has them."""
+    nearest = next(layers.documents(name, saved.DOCUMENT, lambda results: saved.read_document(results, name)), None)
+    return nearest[0]["opcodes"] if nearest else {}

@@ -1,10 +1,9 @@
 """Saved measurements: their files, and which table counts where several say something of the same fragment.
 
 finding, measurement, evidence, kinds    what is saved
-documents, layouts, results, findings,
-encodings, tensor_maps, earlier          how it is saved
+documents, layouts, results, findings    how it is saved
 acceptance, consistency                  what is accepted
 choose, folders, cell, stated            which finding counts; what is documented otherwise
 lookup, names                            what a command line means
-compilers, errata                        surveys of compilers and of packages
+surveys                                  surveys of compilers and of packages
 """

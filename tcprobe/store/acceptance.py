@@ -16,9 +16,8 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS, MULTIPLIED, Role
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.space import slots as lanes_and_slots
-from tcprobe.layout.table import Table, Tables
+from tcprobe.layout.table import Axis, Space, Table, Tables
+from tcprobe.layout.table import slots as lanes_and_slots
 from tcprobe.store.evidence import METHODS, STATUSES, provenance_in
 from tcprobe.store.measurement import Measurement
 from tcprobe.values import Json

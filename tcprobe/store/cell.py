@@ -59,7 +59,7 @@ class Cell:
         """For a notebook: whose table, on what evidence, and the matrix with its holders."""
         from html import escape
 
-        from tcprobe.layout.draw import addresses, matrix
+        from tcprobe.layout.grid import addresses, matrix
 
         title = f"<b>{escape(self.fragment.id)}</b> on {self.arch}, {escape(self.evidence)}"
         drawn = addresses(self.table, 120) if self.fragment.role is Role.ADDRESS else matrix(self.table, 120)

@@ -13,7 +13,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.predicted import predict_hash, read_slots
+from tcprobe.layout.structure import predict_hash, read_slots
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.store import acceptance

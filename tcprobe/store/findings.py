@@ -1,25 +1,32 @@
 """Findings of every kind but tables, in files: `results/sm_90/live/banks/ld.shared.b128.json`.
 
 A file is read only if it is whole, has the shape of its kind, and can be true (`kinds.check`). A refusal or failure
-that came after a finding is recorded beside it. Folders of an earlier tcprobe are read too (`earlier`).
+that came after a finding is recorded beside it.
+
+Surveys as earlier versions saved them are read too, as the findings that they hold: one document an arch and kind,
+`results/sm_90/banks.json`, of schema 1. Their provenance has one hash for all kernels of a survey, so a run measures
+these again.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa.arch import ARCHS
-from tcprobe.store import documents, earlier, kinds
+from tcprobe.store import documents, kinds
 from tcprobe.store.documents import naming
-from tcprobe.store.evidence import METHODS, STATUSES, provenance_in
+from tcprobe.store.evidence import METHODS, PROVENANCE, STATUSES, provenance_in
 from tcprobe.store.finding import Finding, Key
+from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results, file_name, published, subject_of
 from tcprobe.system import files
+from tcprobe.values import Json
 
 _KEYS = {"arch", "method", "subject", "status", "provenance", "body", "words"}
 
@@ -36,7 +43,7 @@ def path(results: Results, key: Key) -> Path:
 
 def read(results: Results, key: Key) -> Finding | None:
     """A saved finding, None if there is none; DataError if it cannot be trusted."""
-    return _in_file(results, key) or earlier.findings(results, key.kind, key.arch).get(key)
+    return _in_file(results, key) or earlier_findings(results, key.kind, key.arch).get(key)
 
 
 def _in_file(results: Results, key: Key) -> Finding | None:
@@ -75,11 +82,11 @@ def settle(results: Results, kind: str, arch: str) -> None:
     What has a file is newer and stays. If it is interrupted, the next call continues: the document is removed last. One
     that cannot be trusted is kept under another name.
     """
-    document = earlier.path(results, kind, arch)
+    document = earlier_document(results, kind, arch)
     if document is None or not document.exists():
         return
     try:
-        before = earlier.findings(results, kind, arch)
+        before = earlier_findings(results, kind, arch)
     except NewerSchemaError:
         raise
     except DataError:
@@ -139,7 +146,7 @@ def every(results: Results, kind: str, arch: str) -> Iterator[Finding]:
     if kinds.documented(kind):
         yield from kinds.kind(kind).read(results, arch)
         return
-    before = earlier.findings(results, kind, arch)
+    before = earlier_findings(results, kind, arch)
     for method in METHODS:
         saved = {Key(kind, arch, method, subject) for subject in _in_folder(folder(results, kind, arch, method))}
         for key in sorted(saved | {key for key in before if key.method == method}):
@@ -197,3 +204,79 @@ def _to_json(finding: Finding) -> dict[str, object]:
         "body": finding.plain,
         "words": finding.words,
     }
+
+
+# surveys as earlier versions saved them
+
+SubjectBodies = Iterator[tuple[str, Json]]  # subject and body
+
+
+class EarlierSurvey(NamedTuple):
+    """The file's name, the kind that it said, the keys of its body, and what it holds."""
+
+    name: str
+    kind: str
+    keys: set[str]
+    parts: Callable[[Json], SubjectBodies]
+
+
+def earlier_findings(results: Results, kind: str, arch: str) -> dict[Key, Finding]:
+    """What an earlier document of a kind says of an arch, empty without one; DataError if it cannot be trusted."""
+    document = earlier_document(results, kind, arch)
+    body = documents.read(document, EARLIER[kind].kind) if document else None
+    if body is None or document is None:
+        return {}
+    with naming(document):
+        return {finding.key: finding for finding in _findings_of_document(kind, arch, EARLIER[kind], body)}
+
+
+def earlier_document(results: Results, kind: str, arch: str) -> Path | None:
+    """Where such a document is, None for a kind that had none."""
+    return results.root / arch / f"{EARLIER[kind].name}.json" if kind in EARLIER else None
+
+
+def _findings_of_document(kind: str, arch: str, earlier: EarlierSurvey, body: Json) -> Iterator[Finding]:
+    provenance = body["provenance"]
+    if set(body) != earlier.keys | {"arch", "method", "provenance"} or (body["arch"], body["method"]) != (arch, "live"):
+        raise DataError(f"its keys, arch or method are not those of {earlier.kind}.")
+    if set(provenance) != set(PROVENANCE) or not all(isinstance(text, str) for text in provenance.values()):
+        raise DataError(f"provenance needs the keys {', '.join(PROVENANCE)}, each with a text.")
+    for subject, part in earlier.parts(body):
+        finding = Finding(kind, subject, arch, "live", "measured", provenance, kinds.to_body(kind, part))
+        kinds.check(finding)
+        yield finding
+
+
+def _banks(body: Json) -> SubjectBodies:
+    return iter(body["accesses"].items())
+
+
+def _undocumented_bodies(body: Json) -> SubjectBodies:
+    for id_, form in body["forms"].items():
+        yield id_, {"nibbles": form["nibbles"]}
+        for number, outcome in form["selectors"].items():
+            yield f"{id_}{undocumented.SELECTOR}{number}", {"selector": outcome}
+
+
+def _descriptors(body: Json) -> SubjectBodies:
+    for case in body["cases"]:
+        subject = f"{case['instruction']}.{case['operand']}.{case['major']}.{case['swizzle']}"
+        yield subject, {"case": case}
+    yield f"{descriptors.ALL}{descriptors.PRODUCTS}", {"products": body["products"]}
+
+
+def _tensor_maps(body: Json) -> SubjectBodies:
+    for name, mode in body["modes"].items():
+        lost = [one for one in body["lost"] if one["swizzle"] == name]
+        yield name, {"mode": mode | ({"lost": lost} if lost else {})}
+    yield tensor_maps.ENCODINGS, {"calls": body["encodings"], "maps": body["maps"]}
+    for number, fault in enumerate(body["faults"]):
+        yield f"{tensor_maps.MISALIGNED}{number}", {"fault": fault}
+
+
+EARLIER = {
+    "banks": EarlierSurvey("banks", "banks", {"accesses"}, _banks),
+    "undocumented": EarlierSurvey("undocumented", "undocumented", {"forms"}, _undocumented_bodies),
+    "descriptors": EarlierSurvey("descriptors", "descriptors", {"cases", "products"}, _descriptors),
+    "tensor_maps": EarlierSurvey("tma", "tensor maps", {"modes", "encodings", "maps", "lost", "faults"}, _tensor_maps),
+}

@@ -18,8 +18,7 @@ from typing import Any
 
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP
-from tcprobe.layout.space import Axis, Space, slots
-from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Table
+from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Axis, Space, Table, slots
 from tcprobe.values import Json
 
 _KEYS = {"threads", "elements", "outputs", "origin", "bases"}

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tcprobe.layout.structure_hash import StructureHash
-from tcprobe.layout.table import Tables
+from tcprobe.layout.table import StructureHash, Tables
 from tcprobe.text import one_line
 from tcprobe.values import Json
 

@@ -12,7 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import is_want_of_resources
-from tcprobe.system import memory
+from tcprobe.system import interrupts
 from tcprobe.system.children import STARVED
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def command(module: str, *arguments: str) -> tuple[str, ...]:
 def main() -> None:
     """Run the module as if it had been started itself."""
     sys.unraisablehook, threading.excepthook = _unraisable, _in_thread
-    memory.prepare()
+    interrupts.reserve_numpy_room()
     del sys.argv[0]
     try:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -37,7 +37,7 @@ from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.names import wrong
+from tcprobe.isa.names import search
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
@@ -194,7 +194,7 @@ def require_matrix(cell: Cell) -> None:
     fragment = cell.fragment
     row = inventory.instructions().get(fragment.experiment)
     if row and not row.multiplies and fragment.family != "tcgen05":
-        raise wrong.no_multiply(row)
+        raise search.no_multiply(row)
     if fragment.selectors or (row and row.metadata and fragment.operand == "a"):
         contents = {Role.METADATA: "index fields", Role.SCALE: "scales"}
         what = contents.get(fragment.role, "what is stored of a sparse matrix")

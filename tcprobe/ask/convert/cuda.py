@@ -10,8 +10,7 @@ from tcprobe.ask.convert.casts import Cast
 from tcprobe.ask.convert.plan import LANES, Movmatrix, Pack, Permute, Plan, PlanOp, Select, Shuffle
 from tcprobe.ask.convert.units import Tiling, UnitPlace
 from tcprobe.fit import Formula, fit
-from tcprobe.layout.space import Axis, Space
-from tcprobe.layout.table import Table, slot_table
+from tcprobe.layout.table import Axis, Space, Table, slot_table
 
 NAME = "convert"
 

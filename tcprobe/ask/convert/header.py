@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe import __version__
 from tcprobe.ask.convert import Conversion
-from tcprobe.code.origin import origin
-from tcprobe.code.scope import guard_in
+from tcprobe.code.cuda import origin
+from tcprobe.code.names import guard_in
 from tcprobe.errors import UsageError
 from tcprobe.text import comment, quoted
 

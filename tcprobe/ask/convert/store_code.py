@@ -8,8 +8,7 @@ from dataclasses import replace
 from tcprobe.ask.convert.casts import cast
 from tcprobe.ask.convert.cuda import NAME, parameter
 from tcprobe.ask.convert.stmatrix import StoreOptions, StorePlan, plan_store
-from tcprobe.code.cuda import holder, of_holder
-from tcprobe.code.origin import origin
+from tcprobe.code.cuda import holder, of_holder, origin
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
 from tcprobe.store.cell import Cell

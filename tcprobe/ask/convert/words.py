@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from tcprobe.ask.confidence import line
 from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
 from tcprobe.ask.table_confidence import least
-from tcprobe.code.cuda import holder, of_holder
-from tcprobe.code.origin import of_tables, origin, title
+from tcprobe.code.cuda import fragment_title, holder, of_holder, origin, origin_of_tables
 from tcprobe.isa.arch import WARP
 from tcprobe.text import Whole
 
@@ -63,7 +62,7 @@ def rests_on(conversion: Conversion) -> Iterator[str]:
 def about_stored(store: StorePlan) -> Iterator[str]:
     """The tile in shared memory, what happens in registers, and the addresses."""
     tile, shared, threads = store.tile, store.shared, store.cell.fragment.threads
-    yield title(store.cell)
+    yield fragment_title(store.cell)
     yield (
         f"into {tile.rows} x {tile.cols} of {tile.type} in shared memory, {tile.contiguous}s contiguous, "
         f"{shared.words(tile).removeprefix('lines ')}, {shared}: {shared.bytes(tile)} bytes, "
@@ -84,7 +83,7 @@ def about_stored(store: StorePlan) -> Iterator[str]:
 
 def stored_rests_on(store: StorePlan) -> Iterator[str]:
     """What the way of a tile to shared memory rests on, and how sure its table is."""
-    yield from map(of_tables, store.evidence)
+    yield from map(origin_of_tables, store.evidence)
     yield line(least([store.cell]))
 
 

@@ -43,7 +43,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.isa.shared_memory import access, widening
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.store.cell import Cell
-from tcprobe.store.tensor_maps import rests_on
+from tcprobe.store.kinds.tensor_maps import rests_on
 from tcprobe.text import Described
 
 FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}

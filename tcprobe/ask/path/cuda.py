@@ -11,9 +11,8 @@ from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.progress import advance, shared_address
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep, RegisterCopy
-from tcprobe.code.cuda import holder, once
+from tcprobe.code.cuda import holder, once, origin_of_tables
 from tcprobe.code.names import identifier
-from tcprobe.code.origin import of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.banks import IDLE
@@ -63,7 +62,7 @@ def _head(plan: PathPlan) -> Iterator[str]:
     yield f"// {comment(way)}"
     boxes = f", {request.shared.words(tile)}" if request.shared.block else ""
     yield f"// shared memory: {request.shared}{boxes}; proven on every slot on {request.cell.arch}; needs {plan.needs}"
-    yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
+    yield from (f"// {comment(origin_of_tables(words))}" for words in plan.evidence)
 
 
 def _sizes(plan: PathPlan) -> Iterator[str]:

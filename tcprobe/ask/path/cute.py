@@ -16,7 +16,7 @@ from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.request import TileRequest
 from tcprobe.ask.path.steps import LaneCopy, PathStep
 from tcprobe.ask.tile import Tile
-from tcprobe.code.origin import of_tables
+from tcprobe.code.cuda import origin_of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.swizzle import Swizzle
@@ -32,7 +32,7 @@ _MATRIX = re.compile(r"(ld|st)matrix\.x([124])(\.trans)?")
 def head(proven: str, evidence: Iterable[str], atom: str) -> list[str]:
     """The first lines of a header of CuTe's terms: what it is proven on, what it rests on, what it includes."""
     lines = [f"// made by tcprobe {__version__}, proven {proven}"]
-    lines += [f"// {comment(of_tables(words))}" for words in evidence]
+    lines += [f"// {comment(origin_of_tables(words))}" for words in evidence]
     return [*lines, "#pragma once", "#include <cute/tensor.hpp>", f"#include <cute/atom/{atom}.hpp>", ""]
 
 

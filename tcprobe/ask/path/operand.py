@@ -44,7 +44,7 @@ from tcprobe.layout.arrays import Ints
 from tcprobe.layout.descriptor import UNIT, Descriptor
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers
-from tcprobe.store.tensor_maps import rests_on
+from tcprobe.store.kinds.tensor_maps import rests_on
 from tcprobe.text import Described
 from tcprobe.values import Json
 

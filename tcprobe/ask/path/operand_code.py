@@ -14,8 +14,7 @@ from tcprobe.ask.path.boxes import BoxCopy
 from tcprobe.ask.path.cuda import NUMBER, require_formula, struct_of, transfer_code
 from tcprobe.ask.path.cute import head, lanes, layout
 from tcprobe.ask.path.formula import of_pair
-from tcprobe.code.cuda import once
-from tcprobe.code.origin import of_tables
+from tcprobe.code.cuda import once, origin_of_tables
 from tcprobe.errors import UsageError
 from tcprobe.text import comment
 
@@ -40,7 +39,7 @@ def _head(plan: OperandPlan) -> Iterator[str]:
         f"// shared memory: {request.shared}, blocks of {request.shared.block} bytes of each line; "
         f"proven byte by byte; needs {request.operand.instruction.target.name}"
     )
-    yield from (f"// {comment(of_tables(words))}" for words in plan.evidence)
+    yield from (f"// {comment(origin_of_tables(words))}" for words in plan.evidence)
 
 
 def _sizes(plan: OperandPlan) -> Iterator[str]:

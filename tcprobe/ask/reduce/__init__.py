@@ -21,8 +21,8 @@ from tcprobe.ask.reduce import softmax
 from tcprobe.ask.reduce.code import OPS, source
 from tcprobe.ask.reduce.plan import Scheme, plan
 from tcprobe.ask.reduce.tile import FragmentTile, fragment_tile, require_elements
+from tcprobe.code.cuda import fragment_title, origin
 from tcprobe.code.names import FUNCTION, require_legal
-from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.store.cell import Cell
 from tcprobe.text import Described, quoted
@@ -52,7 +52,7 @@ class Reduction(Described):
     @property
     def in_words(self) -> Iterator[str]:
         """What the code does, and the table that it was made from."""
-        yield title(self.cell)
+        yield fragment_title(self.cell)
         yield from self.words()
         yield origin(self.cell)
 

@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from tcprobe.ask.reduce.plan import Round, Scheme
 from tcprobe.ask.reduce.tile import FragmentTile
-from tcprobe.code.cuda import DeviceFunction, Parameter
-from tcprobe.code.origin import origin
+from tcprobe.code.cuda import DeviceFunction, Parameter, origin
 
 OPS = {"max": "{0} > {1} ? {0} : {1}", "sum": "{0} + {1}"}
 JOINS = OPS | {"fmax": "fmax({0}, {1})"}  # of numbers that have a fraction: one instruction

@@ -16,9 +16,8 @@ import numpy as np
 from tcprobe.ask.reduce.condition import Comparison, Condition, Linear, condition, holds, linear, mention_order, names
 from tcprobe.ask.reduce.number import literal, number
 from tcprobe.ask.reduce.tile import require_elements
-from tcprobe.code.cuda import DeviceFunction, Parameter, holder
+from tcprobe.code.cuda import DeviceFunction, Parameter, fragment_title, holder, origin
 from tcprobe.code.names import FUNCTION, require_legal
-from tcprobe.code.origin import origin, title
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.layout.arrays import Ints
@@ -45,7 +44,7 @@ class Masked(Described):
     @property
     def in_words(self) -> Iterator[str]:
         """What the code does, and the table that it was made from."""
-        yield title(self.cell)
+        yield fragment_title(self.cell)
         yield from self.words()
         yield origin(self.cell)
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from tcprobe.ask.reduce.code import exchange_lines, lane_lines
 from tcprobe.ask.reduce.plan import Scheme
 from tcprobe.ask.reduce.tile import FragmentTile
-from tcprobe.code.cuda import DeviceFunction, Parameter
-from tcprobe.code.origin import origin
+from tcprobe.code.cuda import DeviceFunction, Parameter, origin
 from tcprobe.errors import UsageError
 
 LEAST = "T(-__int_as_float(0x7f800000))"

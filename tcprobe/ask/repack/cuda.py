@@ -9,10 +9,9 @@ import numpy as np
 
 from tcprobe import __version__
 from tcprobe.ask.repack import Repacking, lane_formula, sums
-from tcprobe.code.cuda import holder, of_holder, once
+from tcprobe.code.cuda import holder, of_holder, once, origin
 from tcprobe.code.dequantize import FUNCTIONS, scaling
 from tcprobe.code.names import identifier
-from tcprobe.code.origin import origin
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
 

@@ -6,7 +6,7 @@ import re
 
 from tcprobe import __version__
 from tcprobe.ask.repack import Repacking, lane_formula
-from tcprobe.code.origin import origin
+from tcprobe.code.cuda import origin
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Ints
 from tcprobe.text import comment

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tcprobe.ask.bank_access import slots_of
-from tcprobe.code.call import word
-from tcprobe.code.cuda import holder, of_holder
+from tcprobe.code.cuda import holder, of_holder, register_type
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
@@ -25,7 +24,7 @@ def sums_table(factor: Fragment, arch: str, layers: Layers | None) -> Cell:
     if len(multiplies) > 1:
         raise UsageError(f"`group`: several multiplies take {factor.id}, whose sums may differ; use a fragment of mma.")
     d = inventory.instructions()[multiplies[0]].fragment("d")
-    if word(d) not in ("int", "float"):
+    if register_type(d) not in ("int", "float"):
         raise UsageError(f"`group`: the sums, {d.id}, are {d.type}; scales need sums of s32 or f32.")
     return cell(inventory.fragment(d.id), arch, layers or default())
 
@@ -42,7 +41,7 @@ def lines(factor: Fragment, d: Cell) -> tuple[Ints, Ints]:
 
 def code(sums: Cell, scale_row: str, axis: str, line_and_which: tuple[str, str], count: int) -> Iterator[str]:
     """load_scales and add; `scale_row`: which row of scales, `line_and_which` their formulas, `count` of lines."""
-    threads, kind, (line_formula, which) = sums.fragment.threads, word(sums.fragment), line_and_which
+    threads, kind, (line_formula, which) = sums.fragment.threads, register_type(sums.fragment), line_and_which
     yield f"static constexpr int SCALES = {count}, SUMS = {sums.fragment.registers};  // of a {holder(threads)}"
     yield f"/// `scales`: f32, [k / GROUP][{axis}], `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
     yield f"{HEAD} void load_scales("

@@ -1,9 +1,7 @@
 """What a name means: the one door from text to rows.
 
-    words     a name read: its dotted parts and its words
-    atoms     CuTe's atoms and opcodes as dotted names
-    search    the rows that a reading fits
-    wrong     what is wrong with a name that means nothing
+    words     a name read: its dotted parts and its words, CuTe's atoms and opcodes as dotted names
+    search    the rows that a reading fits, and what is wrong with a name that means nothing
 
 >>> from tcprobe.isa.names import resolve, select
 >>> resolve("wmma.m16n16k16.a.row.bf16").fragment.elements
@@ -76,9 +74,9 @@ class Meaning:
         """The multiplies of registers, or behind descriptors; UsageError if there is none."""
         rows = [row for row in self.some_instructions if row.multiplies_registers or row.described]
         if not rows:
-            from tcprobe.isa.names import wrong
+            from tcprobe.isa.names import search
 
-            raise wrong.no_multiply(self.instructions[0])
+            raise search.no_multiply(self.instructions[0])
         return rows
 
     @property
@@ -123,9 +121,9 @@ class Meaning:
         return list(dict.fromkeys(id_ for row in self.fragments for id_ in inventory.user_ids(row.id)))
 
     def _none(self) -> NoReturn:
-        from tcprobe.isa.names import search, wrong
+        from tcprobe.isa.names import search
 
-        raise wrong.unknown(self, search.fitting)
+        raise search.unknown(self)
 
     def _all(self, find: Callable[[str], list[T]]) -> list[T]:
         return list(dict.fromkeys(row for text in self.texts for row in find(text)))
@@ -133,10 +131,10 @@ class Meaning:
     def _only(self, kind: str, matches: Sequence[T]) -> T:
         if len(matches) == 1:
             return matches[0]
-        from tcprobe.isa.names import wrong
+        from tcprobe.isa.names import search
 
         raise AmbiguousError(
-            f"{quoted(self.name)} matches {len(matches)} {kind}: {wrong.some(r.id for r in matches)}.",
+            f"{quoted(self.name)} matches {len(matches)} {kind}: {search.some(r.id for r in matches)}.",
             self.name,
             [row.id for row in matches[:6]],
         )
@@ -145,9 +143,9 @@ class Meaning:
 def resolve(name: str, *texts: str) -> Meaning:
     """What a name means; with `texts`, what the names mean that it stands for. UsageError for one without bounds."""
     if len(name) > MOST_NAME:
-        from tcprobe.isa.names import wrong
+        from tcprobe.isa.names import search
 
-        raise wrong.too_long(name, MOST_NAME)
+        raise search.too_long(name, MOST_NAME)
     return Meaning(name, *(texts or (name,)))
 
 
@@ -163,9 +161,9 @@ def select(*patterns: str, family: str | None = None, device: Arch | None = None
 def filter_allowed(candidates: Iterable[T], family: str | None, devices: Sequence[Arch]) -> list[T]:
     """The rows of a family, each once, that one of the devices has, if any is named; UsageError for no such family."""
     if family not in (None, *inventory.families()):
-        from tcprobe.isa.names import wrong
+        from tcprobe.isa.names import search
 
-        raise wrong.no_family(family or "")
+        raise search.no_family(family or "")
     known = [row for row in dict.fromkeys(candidates) if family in (None, row.family)]
     return [row for row in known if any(map(row.target.on, devices))] if devices else known
 

@@ -1,4 +1,4 @@
-"""One file of rows per family of instructions: a module with INSTRUCTIONS. Adding a family is adding a file.
+"""A module with INSTRUCTIONS for related families, and tables of their forms: adding a form is a line of a table.
 
-wmma, mma, mma_sp, mma_with_scales, moves, wgmma, tcgen05     a family each
+wmma, mma, moves, wgmma, tcgen05     what a line of the table of that name means
 """

@@ -1,130 +1,254 @@
-"""The dense mma.sync forms of PTX ISA 9.1, section 9.7.14.5, as rows.
+"""The multiplies of a warp from registers: mma.sync, mma.sp and their block-scaled forms, as rows of mma.csv.
 
-A row stands for its shapes x pairs of A and B types x accumulator types (d = c unless `mixed`).
+>>> from tcprobe.isa.fragment import Shape
+>>> from tcprobe.isa.target import Target
+>>> row = MultiplyRow(Shape(16, 8, 16), ("f32", "f16", "f16", "f32"), ("row", "col"), Target("sm_80", "7.0"))
+>>> [(o.name, o.role.value, o.registers) for o in row.operands()]
+[('d', 'result', 4), ('a', 'factor', 4), ('b', 'factor', 2), ('c', 'accumulator', 4)]
+
+A line stands for its layouts x pairs of A and B types (`ab`) x types of D and C (`dc`), the last counting fastest.
+
+Of sparse forms A is m x k/2: what is stored of it. `selectors` is how many values the sparsity selector has (PTX ISA
+9.1, section 9.7.14.6.1): four where one lane of a quad holds the metadata, two where a pair does, one where all do.
+
+A `scale` of NX is that of scale_vec::NX. Of each row of A, and of each column of B, the elements along k are cut into N
+blocks of equal length; a block has one scale, so A's are m x N and B's N x n. A lane's register of scales has four
+bytes. Two immediates choose: of every four lanes thread-id names the pair that gives A's scales, or the one that gives
+B's; byte-id names the first byte.
+
+The operands of a row that contradicts itself are a RowError. Source of the rules: PTX ISA 9.1, section 9.7.14.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
+from dataclasses import replace
+from functools import cache, partial
 from itertools import product
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+from tcprobe import facts
+from tcprobe.errors import RowError
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.forms import Forms, one_by_one
-from tcprobe.isa.fragment import Shape
+from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.multiply import MultiplyRow, OperandTypes
-from tcprobe.isa.target import target
+from tcprobe.isa.operand import Operand, Place, Role, registers_for
+from tcprobe.isa.target import Target, read_target
+
+ROLES = {"d": Role.RESULT, "a": Role.FACTOR, "b": Role.FACTOR, "c": Role.ACCUMULATOR}  # in PTX's order
+# accumulator types that go with a type of A and B (PTX ISA 9.7.14.2, table of data types)
+ACCUMULATORS = {
+    "f64": {"f64"},
+    "tf32": {"f32"},
+    "bf16": {"f32"},
+    **{name: {"f16", "f32"} for name in ("f16", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1")},
+    **{name: {"s32"} for name in ("s8", "u8", "s4", "u4", "b1")},
+}
+# types of A and B that may be mixed in one mma instruction
+MIXABLE = ({"s8", "u8"}, {"s4", "u4"}, {"e4m3", "e5m2"})
+NARROW_FLOATS = {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1"}
+# by kind the bits of a slot of A and B, and the types that go with it (PTX ISA 9.7.14.5.10 and 9.7.14.3)
+KINDS: dict[str, tuple[int, set[str]]] = {
+    "f8f6f4": (8, NARROW_FLOATS),
+    "mxf8f6f4": (8, NARROW_FLOATS),
+    "mxf4": (4, {"e2m1"}),
+    "mxf4nvf4": (4, {"e2m1"}),
+}
+OperandTypes = tuple[str, str, str, str]  # of d, a, b, c
 
 
-def _pairs(*types: str) -> tuple[tuple[str, str], ...]:
-    """Every type of A with every type of B."""
-    return tuple((a, b) for a in types for b in types)
+class MultiplyRow(NamedTuple):
+    """`types` in PTX's order (d, a, b, c), `layouts` of (A, B).
+
+    `registers_ab` overrides the register counts of A and B where PTX states more than the elements need (wmma .f16
+    holds copies, PTX ISA 9.7.14.4.1). `mixable` are the groups of types that A and B may have together.
+    """
+
+    shape: Shape
+    types: OperandTypes
+    layouts: tuple[str, str]
+    target: Target
+    bit_op: Literal["xor", "and"] | None = None
+    kind: str | None = None
+    registers_ab: tuple[int, int] | None = None
+    products: int = 1
+    mixable: tuple[frozenset[str] | set[str], ...] = MIXABLE
+
+    def operands(self) -> tuple[Operand, ...]:
+        """d, a, b and c with the registers that they take; RowError where the row contradicts itself."""
+        _check(self)
+        (m, n, k), (d, a, b, c) = self.shape, self.types
+        of_a, of_b = self.layouts
+        registers_a, registers_b = self.registers_ab or (None, None)
+        slot = KINDS[self.kind][0] if self.kind else None
+        return (
+            _operand("d", d, (m, n), self.products),
+            _operand("a", a, (m, k), self.products, (of_a, slot, registers_a)),
+            _operand("b", b, (k, n), self.products, (of_b, slot, registers_b)),
+            _operand("c", c, (m, n), self.products),
+        )
 
 
-ROW_COL = (("row", "col"),)
-ANY = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
-SAME = (("f16", "f16"), ("f32", "f32"))
-TO_F32 = (("f32", "f32"),)
-TO_S32 = (("s32", "s32"),)
-INT8 = _pairs("u8", "s8")
-INT4 = _pairs("u4", "s4")
-FP8 = _pairs("e4m3", "e5m2")
-NARROW = _pairs("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
-NOT_FP8 = tuple(pair for pair in NARROW if pair not in FP8)
-F16, BF16, TF32, F64, B1 = (
-    (("f16", "f16"),),
-    (("bf16", "bf16"),),
-    (("tf32", "tf32"),),
-    (("f64", "f64"),),
-    (("b1", "b1"),),
-)
+@cache  # many rows have the same ones
+def _operand(
+    name: str,
+    kind: str,
+    size: tuple[int, int],
+    products: int,
+    said: tuple[str | None, int | None, int | None] = (None, None, None),
+) -> Operand:
+    """`said` are layout, bits of a slot and registers, where the row says them."""
+    (rows, cols), (layout, slot, registers) = size, said
+    slot = slot or dtype(kind).bits
+    registers = registers or registers_for(rows * cols * products, slot, WARP)
+    return Operand(name, ROLES[name], kind, rows, cols, slot, registers, layout)
 
 
-# of kind::f8f6f4; fp8 is accepted by ptxas 12.9 to 13.5 beyond what section 9.7.14.5 says, and becomes HMMA there
-SM_120F = (("sm_120f", "8.8"),)
-FP8_ELSEWHERE = (*SM_120F, ("sm_100a", "8.7"), ("sm_110a", "9.0"), ("sm_100f", "8.8"), ("sm_110f", "9.0"))
-# of m16n8k32 with D of f32, for which ptxas 13.5 takes PTX 8.6 on sm_100a; PTX ISA states 8.7 for the kind
-FP8_TO_F32 = (*SM_120F, ("sm_100a", "8.6"), *FP8_ELSEWHERE[2:])
-STATED_KIND = "8.7"
+def _check(multiply_row: MultiplyRow) -> None:
+    if not set(multiply_row.layouts) <= {"row", "col"} or len(multiply_row.layouts) != 2:
+        raise RowError(f"{multiply_row.shape}: layouts {multiply_row.layouts}; A and B are each row or col.")
+    _check_types(multiply_row)
+    _check_products(multiply_row)
+
+
+def _check_types(multiply_row: MultiplyRow) -> None:
+    d, a, b, c = multiply_row.types
+    for name in multiply_row.types:
+        dtype(name)
+    if a not in ACCUMULATORS or not {d, c} <= ACCUMULATORS[a]:
+        raise RowError(f"{multiply_row.shape}: {a} cannot accumulate in d={d}, c={c}.")
+    mixable = (NARROW_FLOATS,) if multiply_row.kind else multiply_row.mixable
+    if a != b and not any({a, b} <= group for group in mixable):
+        raise RowError(f"{multiply_row.shape}: A of {a} and B of {b} cannot be mixed.")
+    if bool(multiply_row.bit_op) != (a == "b1"):
+        raise RowError(f"{multiply_row.shape}: .b1 needs a bit operation and nothing else has one.")
+    if multiply_row.kind and not {a, b} <= KINDS.get(multiply_row.kind, (8, set()))[1]:
+        raise RowError(f"{multiply_row.shape}: kind {multiply_row.kind!r} does not fit {a}.")
+    if not multiply_row.kind and {"e3m2", "e2m3", "e2m1"} & {a, b}:
+        raise RowError(f"{multiply_row.shape}: {a} and {b} need a kind.")
+
+
+def _check_products(multiply_row: MultiplyRow) -> None:
+    if multiply_row.products not in (1, 4) or (
+        multiply_row.products == 4 and (multiply_row.shape, multiply_row.types[1]) != ((8, 8, 4), "f16")
+    ):
+        raise RowError(f"{multiply_row.shape}: {multiply_row.products} products; only mma.m8n8k4 of f16 has four.")
+
+
+SCALE_BYTES = 4  # of a lane's register
+THREAD_IDS = {"scale_a": (0, 1), "scale_b": (0, 1, 2, 3)}  # pairs, and lanes, of four
+BIT_OPS = facts.optional(facts.one_of("xor", "and"))
+LAYOUTS, TYPES = facts.pairs_of(facts.one_of("row", "col")), facts.pairs_of(dtype)
+Pairs = tuple[tuple[str, str], ...]
 
 
 class MmaRow(NamedTuple):
-    """One line of the manual's table of shapes and types: `ab` pairs of types, `dc` pairs of accumulators."""
+    """A line of mma.csv: `scale` is the N of scale_vec::NX and the type of scales; `selectors` None of dense forms."""
 
-    shape: tuple[int, int, int]
-    ab: tuple[tuple[str, str], ...]
-    dc: tuple[tuple[str, str], ...]
-    target: str
-    ptx: str
-    layouts: tuple[tuple[str, str], ...] = ROW_COL
-    bit_op: Literal["xor", "and"] | None = None
-    kind: str | None = None
-    others: tuple[tuple[str, str], ...] = ()
-    products: int = 1
-    others_f32: tuple[tuple[str, str], ...] = ()  # the same with D of f32, where they are others
+    form: str
+    shape: Shape
+    layouts: Pairs
+    ab: Pairs
+    dc: Pairs
+    kind: str | None
+    scale: tuple[int, str] | None
+    bit_op: Literal["xor", "and"] | None
+    products: int
+    selectors: int | None
+    target: Target
+    source: str
 
+    def name(self, layouts: tuple[str, str], types: OperandTypes) -> str:
+        """As PTX writes the form with these layouts of A and B, and these types of D, A, B and C."""
+        kind = f".kind::{self.kind}" if self.kind else ""
+        blocks = f".block_scale.scale_vec::{self.scale[0]}X" if self.scale else ""
+        end = f".{self.scale[1]}" if self.scale else f".{self.bit_op}.popc" if self.bit_op else ""
+        return f"{self.form}.sync.aligned.{self.shape}.{'.'.join(layouts)}{kind}{blocks}.{'.'.join(types)}{end}"
 
-ROWS = (
-    # .f32 C requires .f32 D in m8n8k4 (PTX ISA 9.7.14.5.14)
-    MmaRow((8, 8, 4), F16, (*SAME, ("f32", "f16")), "sm_70", "6.4", ANY, products=4),
-    MmaRow((16, 8, 8), F16, SAME, "sm_75", "6.5"),
-    MmaRow((16, 8, 16), F16, SAME, "sm_80", "7.0"),
-    MmaRow((16, 8, 8), BF16, TO_F32, "sm_80", "7.0"),
-    MmaRow((16, 8, 16), BF16, TO_F32, "sm_80", "7.0"),
-    MmaRow((16, 8, 4), TF32, TO_F32, "sm_80", "7.0"),
-    MmaRow((16, 8, 8), TF32, TO_F32, "sm_80", "7.0"),
-    MmaRow((16, 8, 16), FP8, SAME, "sm_89", "8.7"),
-    MmaRow((16, 8, 32), FP8, (("f16", "f16"),), "sm_89", "8.7"),
-    MmaRow((16, 8, 32), FP8, TO_F32, "sm_89", "8.4"),
-    MmaRow((16, 8, 16), FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=FP8_ELSEWHERE),  # not in the manual
-    MmaRow((16, 8, 32), FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=FP8_ELSEWHERE, others_f32=FP8_TO_F32),
-    MmaRow((16, 8, 32), NOT_FP8, SAME, "sm_120a", "8.7", kind="f8f6f4", others=SM_120F),
-    MmaRow((8, 8, 4), F64, (("f64", "f64"),), "sm_80", "7.0"),
-    MmaRow((16, 8, 4), F64, (("f64", "f64"),), "sm_90", "7.8"),
-    MmaRow((16, 8, 8), F64, (("f64", "f64"),), "sm_90", "7.8"),
-    MmaRow((16, 8, 16), F64, (("f64", "f64"),), "sm_90", "7.8"),
-    MmaRow((8, 8, 16), INT8, TO_S32, "sm_75", "6.5"),
-    MmaRow((16, 8, 16), INT8, TO_S32, "sm_80", "7.0"),
-    MmaRow((16, 8, 32), INT8, TO_S32, "sm_80", "7.0"),
-    MmaRow((8, 8, 32), INT4, TO_S32, "sm_75", "6.5"),
-    MmaRow((16, 8, 32), INT4, TO_S32, "sm_80", "7.0"),
-    MmaRow((16, 8, 64), INT4, TO_S32, "sm_80", "7.0"),
-    MmaRow((8, 8, 128), B1, TO_S32, "sm_75", "7.0", bit_op="xor"),
-    MmaRow((8, 8, 128), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
-    MmaRow((16, 8, 128), B1, TO_S32, "sm_80", "7.0", bit_op="xor"),
-    MmaRow((16, 8, 128), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
-    MmaRow((16, 8, 256), B1, TO_S32, "sm_80", "7.0", bit_op="xor"),
-    MmaRow((16, 8, 256), B1, TO_S32, "sm_80", "7.1", bit_op="and"),
-)
+    def instruction(self, layouts: tuple[str, str], types: OperandTypes) -> Instruction:
+        """The same with its operands: of a sparse form also e and the selector, of a scaled one the scales."""
+        multiply = MultiplyRow(self.shape, types, layouts, self.target, self.bit_op, self.kind, products=self.products)
+        operands = sparse_operands(multiply, self.selectors) if self.selectors else multiply.operands()
+        if self.scale:
+            vector, kind = self.scale
+            sizes = {"scale_a": (self.shape.m, vector), "scale_b": (vector, self.shape.n)}
+            operands += tuple(_scale(name, kind, vector, size) for name, size in sizes.items())
+        return Instruction(
+            self.form.partition("::")[0] + (".block_scale" if self.scale else ""),
+            self.name(layouts, types),
+            self.shape,
+            operands,
+            self.target,
+            products=self.products,
+            bit_op=self.bit_op,
+            kind=self.kind,
+        )
 
 
-def _forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
-    for row in ROWS:
+def forms() -> Iterator[tuple[str, Callable[[], Instruction]]]:
+    """Every form by its PTX name, and what makes it."""
+    for row in facts.read(
+        Path(__file__).with_suffix(".csv"),
+        MmaRow,
+        form=facts.one_of("mma", "mma.sp", "mma.sp::ordered_metadata"),
+        shape=read_shape,
+        layouts=LAYOUTS,
+        ab=TYPES,
+        dc=TYPES,
+        kind=facts.optional(facts.one_of(*KINDS)),
+        scale=facts.optional(_read_scale),
+        bit_op=BIT_OPS,
+        products=facts.number,
+        selectors=facts.optional(facts.number),
+        target=read_target,
+    ):
         for layouts, (a, b), (d, c) in product(row.layouts, row.ab, row.dc):
-            form = (row, layouts, (d, a, b, c))
-            yield _name(*form), partial(_instruction, *form)
+            form = (layouts, (d, a, b, c))
+            yield row.name(*form), partial(row.instruction, *form)
 
 
-def _name(mma: MmaRow, layouts: tuple[str, str], types: OperandTypes) -> str:
-    kind = f".kind::{mma.kind}" if mma.kind else ""
-    bits = f".{mma.bit_op}.popc" if mma.bit_op else ""
-    return f"mma.sync.aligned.{Shape(*mma.shape)}.{'.'.join(layouts)}{kind}.{'.'.join(types)}{bits}"
+def _read_scale(cell: str) -> tuple[int, str]:
+    vector, dot, kind = cell.partition("X.")
+    if vector not in ("1", "2", "4") or not dot:
+        raise ValueError("is not a number of scales and their type, such as 2X.ue8m0")
+    return int(vector), dtype(kind).name
 
 
-def _instruction(mma: MmaRow, layouts: tuple[str, str], types: OperandTypes) -> Instruction:
-    others = mma.others_f32 if mma.others_f32 and types[0] == "f32" else mma.others
-    stated = STATED_KIND if others is mma.others_f32 and others else None
-    least, shape = target(mma.target, mma.ptx, others, stated), Shape(*mma.shape)
-    multiply = MultiplyRow(shape, types, layouts, least, mma.bit_op, mma.kind, products=mma.products)
-    return Instruction(
-        "mma",
-        _name(mma, layouts, types),
-        shape,
-        multiply.operands(),
-        least,
-        products=mma.products,
-        bit_op=mma.bit_op,
-        kind=mma.kind,
-    )
+def sparse_operands(multiply_row: MultiplyRow, count: int) -> tuple[Operand, ...]:
+    """d, a, b, c as of the dense multiply, but A stored; e and the selector."""
+    d, a, b, c = multiply_row.operands()
+    stored = multiply_row.shape.k // 2
+    return (d, _stored(a, stored), b, c, *_metadata(a, stored, count))
 
 
-INSTRUCTIONS = Forms(("mma",), ("mma.m",), one_by_one(_forms))
+@cache  # many rows have the same ones
+def _stored(operand: Operand, cols: int) -> Operand:
+    return replace(operand, cols=cols, registers=registers_for(operand.rows * cols, operand.slot_bits, WARP))
+
+
+@cache
+def _metadata(operand: Operand, cols: int, count: int) -> tuple[Operand, Operand]:
+    bits, span = 4 if operand.type == "tf32" else 2, 2 if dtype(operand.type).bits == operand.slot_bits == 4 else 1
+    selectors = tuple(range(count))
+    e = Operand("e", Role.METADATA, f"b{bits}", operand.rows, cols, bits, 1, selectors=selectors, span=span)
+    return e, selector(selectors)
+
+
+@cache
+def selector(selectors: tuple[int, ...]) -> Operand:
+    """The immediate that says whose metadata count."""
+    return Operand("selector", Role.SELECTOR, "s32", 1, 1, 32, 0, place=Place.IMMEDIATE, selectors=selectors)
+
+
+@cache  # many types have the same
+def _scale(name: str, kind: str, vector: int, size: tuple[int, int]) -> Operand:
+    """A register of bytes; the bytes of one block row lie next to each other, so byte-id is a multiple of `vector`."""
+    picks = (("byte_id", tuple(range(0, SCALE_BYTES, vector))), ("thread_id", THREAD_IDS[name]))
+    selectors = tuple(range(len(picks[0][1]) * len(picks[1][1])))
+    return Operand(name, Role.SCALE, kind, *size, 8, 1, selectors=selectors, picks=picks)
+
+
+INSTRUCTIONS = Forms(
+    ("mma", "mma.sp", "mma.block_scale", "mma.sp.block_scale"), ("mma.m", "mma.sp.", "mma.sp::"), one_by_one(forms)
+)

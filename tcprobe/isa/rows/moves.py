@@ -1,81 +1,89 @@
-"""Matrix moves: ldmatrix, stmatrix and movmatrix, PTX ISA 9.1, sections 9.7.14.5.15 to 9.7.14.5.17, as rows.
+"""Matrix moves: ldmatrix, stmatrix and movmatrix, PTX ISA 9.1, sections 9.7.14.5.15 to 17, as rows of moves.csv.
 
-A row stands for its numbers of matrices, each with and without .trans where PTX allows both. In shared memory every
+A line stands for its numbers of matrices, each with and without .trans where PTX allows both. In shared memory every
 row of a matrix is `row_bytes` long and has an address of its own; several matrices count their rows on. With .trans the
 matrix in memory is the transpose of the one that the shape names; rows and cols are those in memory.
 """
 
+from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
+from tcprobe import facts
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.dtypes import DType, dtype
 from tcprobe.isa.forms import Forms, together
-from tcprobe.isa.fragment import Shape
+from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
-from tcprobe.isa.target import SIGNED, Target
+from tcprobe.isa.target import Target, read_target
 
 ROW_BYTES = 16  # also of b6x16_p32 and b4x16_p64, whose rows end with 32 and 64 bits of padding; but s4 has none
-BLACKWELL = Target(
-    "sm_100a",
-    "8.6",
-    (("sm_110a", "9.0"), ("sm_120a", "8.7"), ("sm_100f", "8.8"), ("sm_110f", "9.0"), ("sm_120f", "8.8")),
-)
 # operands in PTX's order, and where the matrix in memory stands: it is what is read, or what is written
-SPELLED = {"ldmatrix": ("d", "memory", "address"), "stmatrix": ("memory", "address", "a")}
+SPELLED = {"ldmatrix": ("d", "memory", "address"), "stmatrix": ("memory", "address", "a"), "movmatrix": ("d", "a")}
 
 
-class MemoryRow(NamedTuple):
-    """`types` as PTX writes them, and the `kept` type of an element in memory; `trans` says which of both there are.
+class MoveRow(NamedTuple):
+    """A line of moves.csv: `types` as PTX writes them, an element's type as `kept` in memory and `held` in registers.
 
-    `held` is the type in registers.
+    `trans` says whether there are forms with .trans, without, or both; movmatrix has no numbers of matrices.
     """
 
     family: str
-    shape: tuple[int, int]
+    shape: Shape
     numbers: tuple[int, ...]
-    trans: tuple[bool, ...]
+    trans: tuple[str, ...]
     types: str
-    kept: str
+    kept: DType
+    held: DType
     target: Target
-    held: str = "b8"
+    source: str
 
 
-ROWS = (
-    MemoryRow("ldmatrix", (8, 8), (1, 2, 4), (False, True), "b16", "b16", Target("sm_75", "6.5"), "b16"),
-    MemoryRow("ldmatrix", (16, 16), (1, 2), (True,), "b8", "b8", BLACKWELL),
-    MemoryRow("ldmatrix", (16, 16), (1, 2), (True,), "b8x16.b6x16_p32", "b6", BLACKWELL),
-    MemoryRow("ldmatrix", (16, 16), (1, 2), (True,), "b8x16.b4x16_p64", "b4", BLACKWELL),
-    MemoryRow("ldmatrix", (8, 16), (1, 2, 4), (False,), "b8x16.b6x16_p32", "b6", BLACKWELL),
-    MemoryRow("ldmatrix", (8, 16), (1, 2, 4), (False,), "b8x16.b4x16_p64", "b4", BLACKWELL),
-    MemoryRow("ldmatrix", (8, 16), (1, 2, 4), (False,), "s8.s4", "s4", SIGNED, "s8"),
-    MemoryRow("stmatrix", (8, 8), (1, 2, 4), (False, True), "b16", "b16", Target("sm_90", "7.8"), "b16"),
-    MemoryRow("stmatrix", (16, 8), (1, 2, 4), (True,), "b8", "b8", BLACKWELL),
-)
+@cache
+def rows() -> tuple[MoveRow, ...]:
+    """The lines of moves.csv."""
+    return facts.read(
+        Path(__file__).with_suffix(".csv"),
+        MoveRow,
+        family=facts.one_of(*SPELLED),
+        shape=read_shape,
+        numbers=facts.numbers,
+        trans=facts.words_of(facts.one_of("plain", "trans")),
+        kept=dtype,
+        held=dtype,
+        target=read_target,
+    )
 
 
-def _instructions(memory_row: MemoryRow) -> list[Instruction]:
-    return [_instruction(memory_row, trans, number) for trans, number in product(memory_row.trans, memory_row.numbers)]
+def _instructions() -> list[Instruction]:
+    return [
+        _instruction(row, trans, number) for row in rows() for trans, number in product(row.trans, row.numbers or (1,))
+    ]
 
 
-def _instruction(memory_row: MemoryRow, trans: bool, number: int) -> Instruction:
-    shape = Shape(*memory_row.shape)
-    turned = ".trans" if trans else ""
-    name = f"{memory_row.family}.sync.aligned.{shape}.x{number}{turned}.shared.{memory_row.types}"
-    rows, cols = (shape.n, shape.m) if trans else (shape.m, shape.n)
-    operands = {operand.name: operand for operand in _operands(memory_row, rows * number, cols)}
-    spelled = tuple(operands[operand] for operand in SPELLED[memory_row.family])
-    return Instruction(memory_row.family, name, shape, spelled, memory_row.target)
+def _instruction(move: MoveRow, trans: str, number: int) -> Instruction:
+    qualifiers = [
+        f"x{number}" if move.numbers else "",
+        "trans" if trans == "trans" else "",
+        "shared" if move.numbers else "",
+    ]
+    name = ".".join([move.family, "sync.aligned", str(move.shape), *filter(None, qualifiers), move.types])
+    rows, cols = move.shape[:2] if trans == "plain" else reversed(move.shape[:2])
+    operands = {operand.name: operand for operand in _operands(move, rows * number, cols)}
+    spelled = tuple(operands[operand] for operand in SPELLED[move.family])
+    return Instruction(move.family, name, move.shape, spelled, move.target)
 
 
-def _operands(memory_row: MemoryRow, rows: int, cols: int) -> tuple[Operand, ...]:
+def _operands(move: MoveRow, rows: int, cols: int) -> tuple[Operand, ...]:
     """The matrices in registers and in memory, and the address that a lane gives."""
-    kept, held, loads = dtype(memory_row.kept), dtype(memory_row.held), memory_row.family == "ldmatrix"
+    kept, held = move.kept, move.held
     registers = registers_for(rows * cols, held.bits, WARP)
-    source, result = (Role.SOURCE, Role.RESULT) if loads else (Role.RESULT, Role.SOURCE)
+    source = Role.RESULT if move.family == "stmatrix" else Role.SOURCE
     return (
-        Operand("d" if loads else "a", result, held.name, rows, cols, held.bits, registers),
+        Operand("d", Role.RESULT, held.name, rows, cols, held.bits, registers),
+        Operand("a", Role.SOURCE, held.name, rows, cols, held.bits, registers),
         Operand("memory", source, kept.name, rows, cols, kept.bits, 0, place=Place.SHARED),
         Operand("address", Role.ADDRESS, "u32", rows, 1, 32, 1),
     )
@@ -87,15 +95,4 @@ def row_bytes(instruction: Instruction) -> int:
     return memory.cols * memory.slot_bits // 8 if memory.type == "s4" else ROW_BYTES
 
 
-def _movmatrix() -> Instruction:
-    d, a = (Operand(name, role, "b16", 8, 8, 16, 1) for name, role in (("d", Role.RESULT), ("a", Role.SOURCE)))
-    return Instruction(
-        "movmatrix", "movmatrix.sync.aligned.m8n8.trans.b16", Shape(8, 8), (d, a), Target("sm_75", "7.8")
-    )
-
-
-INSTRUCTIONS = Forms(
-    ("ldmatrix", "stmatrix", "movmatrix"),
-    ("ldmatrix.", "stmatrix.", "movmatrix."),
-    together(lambda: [*(instruction for row in ROWS for instruction in _instructions(row)), _movmatrix()]),
-)
+INSTRUCTIONS = Forms(tuple(SPELLED), tuple(f"{family}." for family in SPELLED), together(_instructions))

@@ -1,52 +1,39 @@
-"""The wmma forms: shapes and types of PTX ISA 9.1, section 9.7.14.4, as rows.
+"""The wmma forms: shapes and types of PTX ISA 9.1, section 9.7.14.4, as rows of wmma.csv.
 
-A row stands for its shapes x types x layouts. A fragment is shared by all multiplies that take it: the load or store
-that defines it names it. C and D are one experiment: load.c and store.d, by row and by column, must give one table.
+PTX 6.3 brought .aligned, which names have: of earlier forms it is the least version that takes their text. A fragment
+is shared by all multiplies that take it: the load or store that defines it names it. C and D are one experiment: load.c
+and store.d, by row and by column, must give one table.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+from tcprobe import facts
 from tcprobe.isa.forms import Forms, one_by_one
-from tcprobe.isa.fragment import Shape
+from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Definition, Instruction
-from tcprobe.isa.multiply import MultiplyRow, OperandTypes
 from tcprobe.isa.operand import WRITTEN
-from tcprobe.isa.target import target
-
-WIDE = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
-ANY = (("row", "row"), ("row", "col"), ("col", "row"), ("col", "col"))
-ROW_COL = (("row", "col"),)
-ALIGNED = "6.3"  # PTX version that brought .aligned, which names have: of earlier forms the least that takes their text
+from tcprobe.isa.rows.mma import BIT_OPS, LAYOUTS, TYPES, MultiplyRow, OperandTypes, Pairs
+from tcprobe.isa.target import Target, read_target
 
 
 class WmmaRow(NamedTuple):
-    """Shapes x `types` of A and B x accumulator types of D and of C x layouts of (A, B)."""
+    """A line of wmma.csv: shapes x layouts of (A, B) x types of A and B (`ab`) x types of D and C (`dc`).
 
-    shapes: tuple[tuple[int, int, int], ...]
-    types: tuple[str, ...]
-    accumulators: tuple[str, ...]
-    layouts: tuple[tuple[str, str], ...]
-    target: str
-    ptx: str
-    bit_op: Literal["xor", "and"] | None = None
-    registers_ab: tuple[int, int] | None = None
-    stated: str | None = None
+    `registers_ab` are those of A, and of B, where they are more than the elements need.
+    """
 
-
-ROWS = (
-    WmmaRow(WIDE[:1], ("f16",), ("f16", "f32"), ANY, "sm_70", ALIGNED, registers_ab=(8, 8), stated="6.0"),
-    WmmaRow(WIDE[1:], ("f16",), ("f16", "f32"), ANY, "sm_70", ALIGNED, registers_ab=(8, 8), stated="6.1"),
-    WmmaRow(WIDE, ("bf16",), ("f32",), ANY, "sm_80", "7.0"),
-    WmmaRow(WIDE, ("u8", "s8"), ("s32",), ANY, "sm_72", "6.3"),
-    WmmaRow(((16, 16, 8),), ("tf32",), ("f32",), ANY, "sm_80", "7.0"),
-    WmmaRow(((8, 8, 4),), ("f64",), ("f64",), ANY, "sm_80", "7.0"),
-    WmmaRow(((8, 8, 32),), ("u4", "s4"), ("s32",), ROW_COL, "sm_75", "6.3"),
-    WmmaRow(((8, 8, 128),), ("b1",), ("s32",), ROW_COL, "sm_75", "6.3", "xor"),
-    WmmaRow(((8, 8, 128),), ("b1",), ("s32",), ROW_COL, "sm_80", "7.1", "and"),
-)
+    shapes: tuple[Shape, ...]
+    layouts: Pairs
+    ab: Pairs
+    dc: Pairs
+    bit_op: Literal["xor", "and"] | None
+    registers_ab: int | None
+    target: Target
+    source: str
 
 
 class _Form(NamedTuple):
@@ -68,11 +55,11 @@ class _Form(NamedTuple):
     def instruction(self) -> Instruction:
         """With its operands, and the loads and stores that they are of."""
         row, shape, layouts, types = self
-        least = target(row.target, row.ptx, stated=row.stated)
-        multiply = MultiplyRow(shape, types, layouts, least, row.bit_op, registers_ab=row.registers_ab, mixable=())
+        registers = (row.registers_ab, row.registers_ab) if row.registers_ab else None
+        multiply = MultiplyRow(shape, types, layouts, row.target, row.bit_op, registers_ab=registers, mixable=())
         definitions = dict(self.definitions())
         return Instruction(
-            "wmma", self.name, shape, multiply.operands(), least, bit_op=row.bit_op, definitions=definitions
+            "wmma", self.name, shape, multiply.operands(), row.target, bit_op=row.bit_op, definitions=definitions
         )
 
     def definitions(self) -> Iterator[tuple[str, Definition]]:
@@ -92,11 +79,24 @@ def _definition(shape: Shape, name: str, layout: str | None, kind: str) -> Defin
     )
 
 
-def _forms() -> Iterator[_Form]:
-    for row in ROWS:
-        for shape, ab, layouts in product(row.shapes, row.types, row.layouts):
-            for d, c in product(row.accumulators, repeat=2):
-                yield _Form(row, Shape(*shape), layouts, (d, ab, ab, c))
+@cache
+def _forms() -> tuple[_Form, ...]:
+    rows = facts.read(
+        Path(__file__).with_suffix(".csv"),
+        WmmaRow,
+        shapes=lambda cell: tuple(map(read_shape, facts.words(cell))),
+        layouts=LAYOUTS,
+        ab=TYPES,
+        dc=TYPES,
+        bit_op=BIT_OPS,
+        registers_ab=facts.optional(facts.number),
+        target=read_target,
+    )
+    return tuple(
+        _Form(row, shape, layouts, (d, a, b, c))
+        for row in rows
+        for shape, (a, b), layouts, (d, c) in product(row.shapes, row.ab, row.layouts, row.dc)
+    )
 
 
 class _WmmaForms(Forms):

@@ -9,62 +9,32 @@ from tcprobe.emit import svg
 from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
-    bare_views,
-    compare_view,
+    comparison_pages,
     data_files,
-    diff_view,
-    fact_view,
-    guide_views,
-    index_view,
-    instruction_view,
-    kernels,
-    layout_view,
-    list_views,
-    number_views,
-    package_views,
-    path_views,
-    play_view,
-    recipe_views,
-    search_table,
-    shared_views,
-    thumbnails,
-    wgmma_view,
+    fact_pages,
+    front_pages,
+    instruction_pages,
+    kernel_pages,
+    number_pages,
+    recipe_pages,
+    shared_memory_pages,
+    tensor_memory_pages,
 )
+from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Facts, for_every_n
-from tcprobe.pages.site.pictures import picture
-from tcprobe.pages.site.render import View, render
+from tcprobe.pages.site.markup import View, render
 from tcprobe.store.cell import Cell
-from tcprobe.system.beside import beside
+from tcprobe.system.children import in_second_process
 
 RENAMED: dict[str, str] = {}  # address of a page that was renamed: where it is now
-STATIC = (
-    "site.css",
-    "icon.svg",
-    "site.js",
-    "maps.js",
-    "grid.js",
-    "fact.js",
-    "instruction.js",
-    "diff.js",
-    "compare.js",
-    "diagnose.js",
-    "explore.js",
-    "picture.js",
-    "layout.js",
-    "lists.js",
-    "banks.js",
-    "find.js",
-    "home.js",
-    "way.js",
-    "wgmma.js",
-)
+STATIC = (".css", ".js", ".svg")  # what the folder of that name has for readers; the rest is for editors
 
 
 def build(facts: Facts) -> dict[str, str]:
     """Text by address; a second process makes the pages of fragments and layouts and the data, where it can."""
-    fragments = beside(lambda: {**_render(fragment_views(facts)), **dict(_others(facts))})
+    fragments = in_second_process(lambda: {**_render(fragment_views(facts)), **dict(_others(facts))})
     written = _render(other_views(facts))
-    return {**fragments(), **written, **dict(search_table.files(facts, written))}
+    return {**fragments(), **written, **dict(data_files.search_files(facts, written))}
 
 
 def _render(some_views: Iterable[View]) -> dict[str, str]:
@@ -73,33 +43,37 @@ def _render(some_views: Iterable[View]) -> dict[str, str]:
 
 def fragment_views(facts: Facts) -> Iterator[View]:
     """The pages of fragments, those that have moved among them, and of layouts."""
-    yield from (fact_view.view(facts, fact) for fact in facts.facts.values())
-    yield from (layout_view.view(facts, id_) for id_ in facts.tables)
+    yield from (fact_pages.fact_page(facts, fact) for fact in facts.facts.values())
+    yield from (fact_pages.layout_page(facts, id_) for id_ in facts.tables)
     yield from (redirect(old, new) for old, new in (RENAMED | dict(_one_for_every_n(facts))).items())
 
 
 def other_views(facts: Facts) -> Iterator[View]:
     """All other pages."""
-    maker_views, links = list_views.makers(facts)
-    beyond = [*recipe_views.links(facts), *path_views.links(facts), *package_views.links(facts)]
-    yield index_view.view(facts, links, beyond)
+    maker_views, links = front_pages.maker_pages(facts)
+    beyond = [
+        *recipe_pages.recipe_links(facts),
+        *kernel_pages.path_links(facts),
+        *comparison_pages.package_links(facts),
+    ]
+    yield front_pages.front_page(facts, links, beyond)
     yield from maker_views
-    yield from index_view.shapes(facts)
-    yield from (instruction_view.view(facts, name) for name in facts.instructions)
-    yield from (list_views.arch(facts, name) for name in facts.archs)
-    yield from shared_views.views(facts)
-    yield from guide_views.views(facts)
-    yield diff_view.view(facts)
-    yield compare_view.view(facts)
-    yield from number_views.views(facts)
-    yield from bare_views.views(facts)
-    yield play_view.view(facts)
-    yield from wgmma_view.views(facts)
-    yield list_views.errata(facts)
-    yield from package_views.views(facts)
-    shown_kernels = kernels.kernels(facts.layers)
-    yield from recipe_views.views(facts, shown_kernels)
-    yield from path_views.views(facts, shown_kernels)
+    yield from front_pages.shape_pages(facts)
+    yield from (instruction_pages.instruction_page(facts, name) for name in facts.instructions)
+    yield from (front_pages.arch_page(facts, name) for name in facts.archs)
+    yield from shared_memory_pages.shared_memory_pages(facts)
+    yield from front_pages.guide_pages(facts)
+    yield comparison_pages.diff_page(facts)
+    yield comparison_pages.compare_page(facts)
+    yield from number_pages.number_pages(facts)
+    yield from tensor_memory_pages.bare_pages(facts)
+    yield shared_memory_pages.playground(facts)
+    yield from instruction_pages.wgmma_pages(facts)
+    yield front_pages.errata_page(facts)
+    yield from comparison_pages.package_pages(facts)
+    shown_kernels = kernel_pages.kernels(facts.layers)
+    yield from recipe_pages.recipe_pages(facts, shown_kernels)
+    yield from kernel_pages.path_pages(facts, shown_kernels)
 
 
 def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:
@@ -111,7 +85,7 @@ def _one_for_every_n(facts: Facts) -> Iterator[tuple[str, str]]:
             for id_ in inventory.user_ids(fragment.id):
                 yield addresses.instruction(id_), addresses.instruction(for_every_n(id_, fragment.shape))
             family = fragment.family
-            yield index_view.shape_page(family, str(fragment.shape)), index_view.shape_page(family, fact.shape)
+            yield front_pages.shape_address(family, str(fragment.shape)), front_pages.shape_address(family, fact.shape)
 
 
 def redirect(old: str, new: str) -> View:
@@ -120,13 +94,14 @@ def redirect(old: str, new: str) -> View:
 
 
 def _others(facts: Facts) -> Iterator[tuple[str, str]]:
-    yield from ((name, asset(name)) for name in STATIC)
+    names = sorted(path.name for path in (files("tcprobe.pages.site") / "static").iterdir())
+    yield from ((name, asset(name)) for name in names if name.endswith(STATIC))
     yield "search.js", data_files.names(facts)
     yield "json/all.json", data_files.everything(facts)
     yield "json/schema.json", data_files.schema()
     for fact in facts.facts.values():
-        yield from data_files.fragments(fact)
-    yield from thumbnails.files(facts)
+        yield from data_files.fragment_files(fact)
+    yield from data_files.thumbnail_files(facts)
     for address, cell in pictures(facts).items():
         yield address, svg.picture(cell)
 
@@ -134,7 +109,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
 def pictures(facts: Facts) -> dict[str, Cell]:
     """A cell for each picture: a layout in elements of some width is drawn once."""
     cells = (cell for fact in facts.facts.values() for cell in (*fact.cells.values(), fact.each[0]))
-    return {address: cell for cell in cells if (address := picture(cell))}
+    return {address: cell for cell in cells if (address := picture_of(cell))}
 
 
 def asset(name: str) -> str:

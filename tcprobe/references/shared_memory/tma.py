@@ -16,10 +16,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
-from tcprobe.layout import spelling
 from tcprobe.layout.address import Pair
 from tcprobe.layout.arrays import Ints
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import Swizzle, is_swizzle, swizzle_named
 
 LEAST_ARCH = 90
 MOST_EXTENT, INNER, ALIGNMENT = 256, 16, 128  # elements of a box's side; bytes
@@ -116,7 +115,7 @@ def resolve(name: str) -> Mode | None:
     bare = plain.removeprefix("SWIZZLE_") if plain.startswith("SWIZZLE_") else ""
     if bare in ATOMS:
         return Mode(plain, MODES["128B"], ATOMS[bare])
-    named = spelling.swizzle(name) if spelling.is_swizzle(name) else None
+    named = swizzle_named(name) if is_swizzle(name) else None
     return Mode(str(named), named.swizzle.bits) if named and named.is_mode else None
 
 

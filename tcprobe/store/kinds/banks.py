@@ -15,8 +15,7 @@ import msgspec
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import accesses
-from tcprobe.layout.banks import IDLE, BankRule
-from tcprobe.layout.source_tags import SourceTags, from_json
+from tcprobe.layout.banks import IDLE, BankRule, SourceTags, from_json
 from tcprobe.store.evidence import makers
 from tcprobe.store.finding import Finding
 from tcprobe.store.kinds import Count

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tcprobe.arithmetic.formats import FORMATS
-from tcprobe.arithmetic.forms import together, types
-from tcprobe.arithmetic.parameters import Arithmetic, Integers
+from tcprobe.arithmetic.parameters import Arithmetic, Integers, forms_alike, types_of
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
 from tcprobe.store.evidence import how
@@ -56,18 +55,18 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 def check(finding: Finding) -> None:
     """DataError unless it is an arithmetic that the subject's types and products can have."""
-    rows, body = together().get(finding.subject), finding.body
+    rows, body = forms_alike().get(finding.subject), finding.body
     if rows is None or not rows[0].target.on(arch(finding.arch)):
         raise DataError(f"{finding.subject} is not a multiply of {finding.arch} whose arithmetic is measured.")
     if not set(body.forms) <= {row.id for row in rows} or finding.subject not in body.forms:
         raise DataError(f"{finding.subject}: forms of another arithmetic.")
-    is_float = types(rows[0]).is_float
+    is_float = types_of(rows[0]).is_float
     fits = body.unfit is None
     if (body.floats is not None) != (is_float and fits) or (body.integers is None) != is_float:
         raise DataError(f"{finding.subject} needs the parameters of {'floats' if is_float else 'integers'}.")
     if body.floats and sorted(k for group in body.floats.groups for k in group) != list(range(rows[0].stored)):
         raise DataError(f"{finding.subject}: its groups are not its {rows[0].stored} products.")
-    if body.floats and body.floats.result_bits > FORMATS[types(rows[0]).d].fraction:
+    if body.floats and body.floats.result_bits > FORMATS[types_of(rows[0]).d].fraction:
         raise DataError(f"{finding.subject}: its results have more bits than D.")
     if not body.random:
         raise DataError(f"{finding.subject}: not one case was tried.")

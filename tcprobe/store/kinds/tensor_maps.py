@@ -1,4 +1,4 @@
-"""Tensor maps: where boxes lie in shared memory, and which maps the driver takes.
+"""Tensor maps: where boxes lie in shared memory, and which maps the driver takes; what is known of an arch's.
 
 A subject is a swizzle mode (`mode`: the rule of its boxes and what was followed of it; `maps`: how many maps of boxes
 the driver took), "encodings" (`calls`: what the driver said of maps, their arguments varied one at a time), or
@@ -8,7 +8,7 @@ the driver took), "encodings" (`calls`: what the driver said of maps, their argu
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 
@@ -19,6 +19,9 @@ from tcprobe.layout.swizzle import Swizzle
 from tcprobe.store.evidence import how
 from tcprobe.store.finding import Finding, is_number
 from tcprobe.store.kinds import Count
+
+if TYPE_CHECKING:
+    from tcprobe.store.choose import Layers
 
 METHODS = ("live",)
 FIRST = 90  # arch with tensor maps
@@ -149,3 +152,25 @@ def words(findings: Sequence[Finding]) -> str:
     count, misfits = (sum(getattr(mode, key) for mode in modes) for key in ("bytes", "misfits"))
     made = " and ".join(dict.fromkeys(f"{how(f)}, tcprobe {f.provenance['tcprobe']}" for f in findings))
     return f"boxes of tensor maps measured {made}: {count} bytes followed, {misfits} boxes elsewhere than stated"
+
+
+KIND = "tensor_maps"
+BORROWED, STATED = "sm_90", "documented by the CUDA driver API and PTX ISA"
+
+
+def newest(layers: Layers, arch: str) -> dict[str, Finding]:
+    """What was measured of an arch, by subject; empty where nothing was.
+
+    NoMajorityError where as many devices found one rule of a mode as another.
+    """
+    return {subject: one.settled for subject, one in layers.findings(KIND, arch).items()}
+
+
+def rests_on(layers: Layers, arch: str) -> str:
+    """What is known of the boxes of an arch, in words: measured there, or on sm_90, or stated."""
+    own = newest(layers, arch)
+    if own:
+        told = [one.contradiction for one in layers.findings(KIND, arch).values() if one.otherwise]
+        return "; ".join((words(list(own.values())), *told))
+    other = newest(layers, BORROWED)
+    return f"{words(list(other.values())) if other else STATED}; nobody measured {arch}"

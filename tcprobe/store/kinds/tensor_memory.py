@@ -18,7 +18,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.cell_runs import CellRun, ElementPlace, places
+from tcprobe.layout.runs import CellRun, ElementPlace, places_of_runs
 from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS, fields
 from tcprobe.store.evidence import makers
 from tcprobe.store.finding import Finding
@@ -47,7 +47,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def held(self) -> list[ElementPlace]:
         """Every place of every element."""
-        return places([CellRun(*run) for run in self.runs])
+        return places_of_runs([CellRun(*run) for run in self.runs])
 
 
 class Subject(NamedTuple):

@@ -23,8 +23,8 @@ ask.__path__.append(str(HERE / "ask"))
 def measure(folder):
     """Every form on the emulator with layouts at random, saved as live."""
     from tcprobe.probes.experiment import Context
-    from tcprobe.run.conclude import conclude
     from tcprobe.run.emulator import Emulator
+    from tcprobe.run.runner import conclude
     from tcprobe.store.evidence import PROVENANCE
     from tcprobe.store.results import Results
 
@@ -61,7 +61,7 @@ if __name__ == "__main__":
         worker.main(TensorCore)
     else:
         from tcprobe.cli import main
-        from tcprobe.run import process
+        from tcprobe.run import backend
 
-        process.COMMAND = (sys.executable, __file__, "worker")
+        backend.COMMAND = (sys.executable, __file__, "worker")
         main()

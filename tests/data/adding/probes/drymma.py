@@ -6,10 +6,10 @@ import numpy as np
 
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.layout.predicted import predict_hash
+from tcprobe.layout.structure import predict_hash
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import ptx
-from tcprobe.probes.experiment import Conclusion, OfInstruction
+from tcprobe.probes.experiment import Conclusion, FormExperiment
 from tcprobe.probes.ptx import Kernel, Launch
 
 
@@ -27,7 +27,7 @@ class Say:
 
 
 @dataclass(frozen=True)
-class DryExperiment(OfInstruction):
+class DryExperiment(FormExperiment):
     def launches(self):
         return [self._launch(fragment) for fragment in self.fragments]
 
