@@ -3,10 +3,10 @@
 shell, requests, hints, examples     what commands share
 printing, summaries, verdicts, answers    how answers are printed
 facts, showing, questions, operand, shared_operand,
-tensor_memory*, trace_tensor_memory, scales                   what there is, and who holds it
-banks, swizzle, descriptor, tcgen05_descriptor, tensor_map    shared memory
-path, path_steps, load, converting, reduce, kernel, emitting  code
-cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
+tensor_memory*, trace_tensor_memory                           what there is, and who holds it
+banks                                                         shared memory
+path, path_steps, converting, reduce, kernel, emitting  code
+comparing, compilers, reading, audit, tools                   what others do
 measuring, fleet                                              runs
 """
 
