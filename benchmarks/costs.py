@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tcprobe.ask.cost import InstructionCost, beside, costs, words
-from tcprobe.ask.cost_names import KIND
+from tcprobe.ask.cost import KIND, InstructionCost, beside, costs, words
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results

@@ -16,22 +16,17 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
 if TYPE_CHECKING:
-    from .api.functions import (
-        arch,
-        compare,
-        cost,
-        fragment,
-        instruction,
-        lower,
-        read,
-        repack,
-        scales,
-    )
-    from .api.shared_memory import descriptor, swizzle, tensormap
+    from .api.functions import arch, compare, fragment, instruction, read, repack
     from .ask.banks import banks
     from .ask.convert import convert
+    from .ask.cost import cost
+    from .ask.descriptor import descriptor
+    from .ask.lower import lower
     from .ask.path import path
     from .ask.reduce import reduce
+    from .ask.scales import scales
+    from .ask.swizzle import swizzle
+    from .ask.tensormap import tensormap
 
 __version__ = "0.1.0"
 __all__ = [

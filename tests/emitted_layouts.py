@@ -8,7 +8,7 @@ import path_cases
 from emitted import Case
 
 from tcprobe import emit
-from tcprobe.ask import descriptor, tensor_map
+from tcprobe.ask import descriptor, tensormap
 from tcprobe.ask.banks.accesses import TMA
 from tcprobe.ask.load.straight import source as load_source
 from tcprobe.ask.load.straight import straight_load
@@ -230,7 +230,7 @@ def calls(options):
     """`tensormap`: the call, whose arguments are written down."""
     for asked in options:
         try:
-            planned = tensor_map.plan(asked)
+            planned = tensormap.plan(asked)
         except UsageError:
             continue
         made = planned.map
@@ -245,7 +245,7 @@ def calls(options):
             made.promotion,
             made.fill,
         ]
-        body = f"void* address = (void*)(1 << 20); {tensor_map.cuda(planned)}"
+        body = f"void* address = (void*)(1 << 20); {tensormap.cuda(planned)}"
         yield Case(str(asked), "", body, 1, b"", np.array(numbers, np.uint64).tobytes())
 
 

@@ -4,8 +4,7 @@ import csv
 
 import pytest
 
-from tcprobe.ask.against import same_but_renumbered
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, same_slots, verdicts
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, same_but_renumbered, same_slots, verdicts
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch

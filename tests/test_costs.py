@@ -12,10 +12,9 @@ import pytest
 from click.testing import CliRunner
 from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, core
 
-from tcprobe.ask.cost import InstructionCost, beside, table
+from tcprobe.ask.cost import InstructionCost, beside, stated_on, table
 from tcprobe.ask.cost import costs as costs_of
 from tcprobe.ask.cost import words as said
-from tcprobe.ask.cost_names import stated_on
 from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, together
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError

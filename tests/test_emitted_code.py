@@ -18,7 +18,7 @@ from machine_code import TOOLS, needs_tools
 from tcprobe import emit
 from tcprobe.ask.convert.code import cast
 from tcprobe.ask.convert.conversion import require_matrix
-from tcprobe.ask.tensor_map import MapOptions
+from tcprobe.ask.tensormap import MapOptions
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch

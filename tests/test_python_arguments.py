@@ -112,7 +112,8 @@ WRONG = {
     "an arch of nothing": lambda: tcprobe.arch(None),
     "an arch of bytes": lambda: tcprobe.arch(b"90"),
     "a row between two": lambda: tcprobe.fragment(A).where(row=1.5, col=0),
-    "a descriptor as text": lambda: tcprobe.descriptor("0x4000004000010000"),
+    "a descriptor that may be decimal": lambda: tcprobe.descriptor("4000004000010000"),
+    "a descriptor of words": lambda: tcprobe.descriptor("a descriptor"),
     "addresses that are one": lambda: tcprobe.banks(lane_addresses=128, access="ld.shared.b32"),
     "an address between two": lambda: tcprobe.banks(lane_addresses=[1.5] * 32, access="ld.shared.b32"),
     "a reduction and a mask": lambda: tcprobe.reduce(D, over="row", op="max", mask="row >= col"),
@@ -203,9 +204,7 @@ def parameters_of(name):
     """A function's, with the options of a kernel."""
     from tcprobe.api.functions import KernelOptions
 
-    names = list(
-        inspect.signature(getattr(tcprobe, name).__call__ if name in MODULES else getattr(tcprobe, name)).parameters
-    )
+    names = list(inspect.signature(getattr(tcprobe, name)).parameters)
     return [*(n for n in names if n != "options"), *(KernelOptions.__annotations__ if name == "kernel" else ())]
 
 
@@ -273,12 +272,13 @@ def test_kernel_and_tensormap_have_the_parameters_of_their_options():
 
     from tcprobe.api import shared_memory
     from tcprobe.api.functions import KernelOptions
-    from tcprobe.ask.tensor_map import MapOptions
+    from tcprobe.ask.tensormap import MapOptions
     from tcprobe.kernel.gemm import GemmOptions
 
     assert set(KernelOptions.__annotations__) == set(GemmOptions._field_defaults)
     named = {p.name: p.default for p in signature(shared_memory.tensormap).parameters.values() if p.default != p.empty}
-    assert named == {**MapOptions._field_defaults, "arch": None}
+    others = {"swizzle": "none", "arch": None, "results": None, "only": False}
+    assert named == MapOptions._field_defaults | others
     with pytest.raises(UsageError, match="`tiles` is not an option of a kernel"):
         tcprobe.kernel("sm_80", "f16", tiles=(128, 128, 64))
 

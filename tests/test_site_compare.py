@@ -10,8 +10,7 @@ import pytest
 from test_diagnose import CASES, changed, lane_bits, text_of
 
 from tcprobe.ask import diagnosis
-from tcprobe.ask.against import against
-from tcprobe.ask.compare import conventional
+from tcprobe.ask.compare import against, conventional
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import select

@@ -7,7 +7,7 @@ import pytest
 from machine_code import TOOLS, needs_tools
 
 from tcprobe.ask.absent import instead, why_not
-from tcprobe.ask.lowered import lower_multiplies
+from tcprobe.ask.lower import lower_multiplies
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import ARCHS, covers, runs

@@ -11,8 +11,8 @@ from bench import document, save
 from click.testing import CliRunner
 
 import tcprobe as api
-from tcprobe.ask import tensor_map as ask
-from tcprobe.ask.tensor_map import MapOptions
+from tcprobe.ask import tensormap as ask
+from tcprobe.ask.tensormap import MapOptions
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import DATA_TYPE_OF, DATA_TYPES, SPANS

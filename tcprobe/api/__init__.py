@@ -1,6 +1,6 @@
 """The library as the commands use it: load a table, ask it, convert, emit. Published results need no GPU.
 
-    functions, shared_memory     what `import tcprobe` gives
+    functions                    what `import tcprobe` gives, beside questions
     values                       what they give
     offered                      modules that are called as functions
 
@@ -103,11 +103,11 @@ LATER = {
     "in_namespace": ("tcprobe.code.names", "in_namespace"),
     "instruction_descriptor": ("tcprobe.ask.tcgen05_descriptor", "instruction_json"),
     "instruction_descriptor_fields": ("tcprobe.ask.tcgen05_descriptor", "instruction_value_json"),
-    "lower": ("tcprobe.ask.lowered", "lower_multiplies"),
+    "lower": ("tcprobe.ask.lower", "lower_multiplies"),
     "memory_operand": ("tcprobe.ask.tensor_memory", "operand"),
     "merge": ("tcprobe.run.merge", "merge"),
-    "numerics_diff": ("tcprobe.ask.numeric_diff", "differences"),
-    "numerics_header": ("tcprobe.ask.numeric_header", "text"),
+    "numerics_diff": ("tcprobe.ask.diff", "differences"),
+    "numerics_header": ("tcprobe.ask.numerics", "header_of"),
     "packer": ("tcprobe.ask.load.repack_code", "packer_source"),
     "pages": ("tcprobe.pages.overview", "render"),
     "placement": ("tcprobe.ask.tensor_memory", "placement"),

@@ -40,14 +40,9 @@ from tcprobe.store.cell import Cell, selection
 from tcprobe.store.choose import layers
 
 if TYPE_CHECKING:
-    from tcprobe.ask.against import Against
-    from tcprobe.ask.compare import Verdict
-    from tcprobe.ask.cost import InstructionCost
+    from tcprobe.ask.compare import Against, Verdict
     from tcprobe.ask.load.repack import Repacking
-    from tcprobe.ask.lowered import Lowered
-    from tcprobe.ask.numerics import FormNumerics
     from tcprobe.ask.read_file import FunctionReading
-    from tcprobe.ask.scales import CopiedScales, LoadedScales
     from tcprobe.kernel.gemm import GemmKernel
 
 
@@ -103,8 +98,7 @@ def compare(
     >>> [(one.reference, one.verdict) for one in tcprobe.compare("mma m16n8k16 bf16 a")][:2]
     [('PTX ISA', 'confirmed'), ('CuTe', 'confirmed')]
     """
-    from tcprobe.ask.against import against
-    from tcprobe.ask.compare import verdicts
+    from tcprobe.ask.compare import against, verdicts
     from tcprobe.layout.csv import read_csv
 
     cell = cell_of(name, arch)
@@ -113,28 +107,6 @@ def compare(
     if selector is not None:
         raise UsageError("`selector` needs `table`; without a file, all selectors are compared.")
     return verdicts(cell.fragment, cell.measured) if cell.measured else []
-
-
-@checked
-def cost(name: str, arch: ArchName | None = None) -> list[InstructionCost]:
-    """What instructions cost in cycles, those that a name, words, a pattern or an opcode mean, measured."""
-    from tcprobe.ask.cost import costs
-
-    return costs([word("name", name)], arch_name(arch), layers(None))
-
-
-@checked
-def numerics(name: str, arch: ArchName | None = None) -> FormNumerics:
-    """What a multiply computes: groups, what is cut, rounding; `tcprobe.numerics.multiply` computes it.
-
-    >>> import tcprobe
-    >>> tcprobe.numerics("mma.m16n8k16.row.col.f32.f16.f16.f32").arch
-    'sm_90'
-    """
-    from tcprobe.ask.numerics import answer
-
-    folders = layers(None)
-    return answer(names.resolve(word("name", name), folders).instruction, arch_name(arch), folders)
 
 
 class KernelOptions(TypedDict, total=False):
@@ -183,37 +155,6 @@ def kernel(arch: ArchName, kind: TypeName, **options: Unpack[KernelOptions]) -> 
 
 
 @checked
-def scales(
-    name: str | Cell,
-    m: int | None = None,
-    n: int | None = None,
-    vector: int | None = None,
-    arch: ArchName | None = None,
-) -> LoadedScales | CopiedScales:
-    """How scales of block-scaled multiplies are stored and loaded: those of mma in registers, of tcgen05.mma copied.
-
-    `m`, `n` and `vector`, the scales of a row, are for operands in tensor memory.
-
-    >>> import tcprobe
-    >>> form = "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
-    >>> tcprobe.scales(f"{form}.scale_a").vector
-    2
-    """
-    from tcprobe.ask.scales import scales_in_registers, scales_in_tensor_memory
-    from tcprobe.ask.tensor_memory import OperandVariant, operand
-
-    placed = operand(name) if isinstance(name, str) and "tcgen05" in name.lower() else None
-    if placed is None:
-        if (m, n, vector) != (None, None, None):
-            raise UsageError("`m`, `n` and `vector` are for operands in tensor memory.")
-        return scales_in_registers(cell_of(name, arch))
-    on = arch_name(arch)
-    if on is not None and not placed.form.target.on(named(on)):
-        raise UsageError(f"{named(on).name} does not have {placed.form.id}.")
-    return scales_in_tensor_memory(placed, OperandVariant(m, n, 0, vector or 0, layers=layers(None), name=on))
-
-
-@checked
 def repack(
     name: str | Cell,
     stored_type: TypeName,
@@ -239,18 +180,6 @@ def repack(
 
 
 @checked
-def lower(name: str, arch: ArchName | None = None, cuda: Path | None = None) -> list[Lowered]:
-    """Which machine instructions a multiply or a matrix move becomes, on each arch or on one; needs no GPU.
-
-    `cuda` is the folder of a toolkit whose ptxas is asked, instead of the first found.
-    """
-    from tcprobe.ask.lowered import lower_multiplies
-
-    rows = names.resolve(name, layers(None)).some_instructions
-    return list(lower_multiplies(list(rows), arch_name(arch), cuda))
-
-
-@checked
 def read(
     path: Path, arch: ArchName | None = None, cuda: Path | None = None, with_tables: bool = False
 ) -> list[FunctionReading]:
@@ -259,8 +188,7 @@ def read(
     `with_tables` runs functions that only load and store fragments, and shows what each lane holds. DataError where
     part of a file cannot be read; `api.Reader` reads the rest.
     """
-    from tcprobe.ask.opcode_origins import Origins
-    from tcprobe.ask.read_file import Reader, code_files
+    from tcprobe.ask.read_file import Origins, Reader, code_files
     from tcprobe.sass import toolchain
 
     tools, folders = toolchain.find(cuda), layers(None)

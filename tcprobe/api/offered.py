@@ -6,31 +6,35 @@
 
 from __future__ import annotations
 
+import inspect
 from types import ModuleType
 from typing import Any
 
 import tcprobe.kernel
 import tcprobe.numerics
-from tcprobe.api import functions, shared_memory
+from tcprobe.api import functions
 
 
-class _CallableNumerics(ModuleType):
-    """Called as `tcprobe.api.functions.numerics`."""
+class _CallableModule(ModuleType):
+    """Called as the function of its name in `tcprobe.api.functions`, which is imported then."""
 
-    __call__ = staticmethod(functions.numerics)
+    @property
+    def _function(self) -> Any:
+        return getattr(functions, self.__name__.rpartition(".")[2])
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self._function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
 
 
-class _CallableKernel(ModuleType):
-    """Called as `tcprobe.api.functions.kernel`."""
-
-    __call__ = staticmethod(functions.kernel)
-
-
-tcprobe.numerics.__class__ = _CallableNumerics
-tcprobe.kernel.__class__ = _CallableKernel
 _MODULES = {"kernel": tcprobe.kernel, "numerics": tcprobe.numerics}
+for _module in _MODULES.values():
+    _module.__class__ = _CallableModule
 
 
 def offered(name: str) -> Any:
     """A function of `tcprobe.api`, or a module that is called as one."""
-    return _MODULES.get(name) or getattr(shared_memory, name, None) or getattr(functions, name)
+    return _MODULES.get(name) or getattr(functions, name)

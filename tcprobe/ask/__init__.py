@@ -4,12 +4,12 @@ show, where, trace, list, why_not                   questions of what there is, 
 operand, registers, shared_operand, tensor_memory,
 trace_tensor_memory, scales                         an operand in its place, and what feeds what
 describe, saved, absent                             a table in words and as plain data, or why there is none
-compare, verdicts, against, diagnose, diagnosis,
+compare, verdicts, diagnose, diagnosis,
 confidence, undocumented                            what others state, and how sure a table is
-banks, swizzle, tensor_map                          shared memory
-descriptor, tcgen05_descriptor, cute_types          descriptors
+banks, swizzle, tensormap                           shared memory
+descriptor, tcgen05_descriptor                      descriptors
 numeric*                                            arithmetic
-cost, cost_names, lowered, plan_cost                cost
-diff, code_tables, opcode_origins, read_file        archs, and code in files
+cost, lower, plan_cost                              cost
+diff, read_file                                     archs, and code in files
 path, load, convert, reduce                         plans and code between layouts
 """

@@ -1,5 +1,7 @@
 """What instructions cost: the measured numbers, in words and as JSON, and what others state beside them.
 
+A name of one is whole, shortened, a pattern, an opcode, or words in any order.
+
 >>> from tcprobe.store.choose import default
 >>> try:
 ...     found = costs(["mma.m16n8k16.row.col.f32.f16.f16.f32"], "sm_90", default())
@@ -10,27 +12,40 @@
 no cost of 'mma.m16n8k16.row.col.f32.f16.f16.f32' is measured on sm_90
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+import fnmatch
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+import click
 import msgspec
 
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
-from tcprobe.errors import UsageError
+from tcprobe.errors import NoMajorityError, UsageError
 from tcprobe.isa import arch, inventory, names
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import IMPLIED, Instruction
+from tcprobe.isa.names import search
+from tcprobe.isa.names.words import read
+from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
+from tcprobe.question import wrapping
+from tcprobe.question.arguments import arch_name, checked
+from tcprobe.question.declare import NameWords, Option, command
+from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption
 from tcprobe.references.cost import Row, peak_row, rows_about
+from tcprobe.references.cost import rows as stated_costs
+from tcprobe.store.choose import layers
 from tcprobe.store.evidence import how, whence
-from tcprobe.store.kinds.cost import TOLERANCE, Body, Flight, Overlap, Point, Trip
+from tcprobe.store.kinds.cost import FULL_LOAD, TOLERANCE, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
+    from tcprobe.isa.target import Target
     from tcprobe.store.choose import Layers
     from tcprobe.store.finding import Finding, Sourced
+
 
 AGREES = 0.05  # relative
 
@@ -47,7 +62,7 @@ class InstructionCost(Described):
     body: Body
     evidence: str
     status: Literal["measured", "published", "contradicted"] = "measured"
-    sourced: Sourced | None = None
+    sourced: "Sourced | None" = None
 
     @property
     def row(self) -> Instruction | None:
@@ -104,9 +119,7 @@ class InstructionCost(Described):
 
     def overlap(self, partner: str) -> Overlap:
         """How much of both is hidden; UsageError where they were not timed together."""
-        from tcprobe.isa.names.search import shortens
-
-        partners = [name for name in self.body.overlap if partner == name or shortens(partner, name)]
+        partners = [name for name in self.body.overlap if partner == name or search.shortens(partner, name)]
         if self.status == "contradicted" and self.sourced:
             self.sourced.settled  # noqa: B018  # raises
         if len(partners) != 1:
@@ -120,18 +133,15 @@ def overlap_json(partner: str, overlap: Overlap) -> Json:
     return {"with": partner, **msgspec.to_builtins(overlap), "hidden": round(overlap.hidden, 3)}
 
 
-def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[InstructionCost]:
+def costs(patterns: Sequence[str], name: str | None, layers: "Layers") -> list[InstructionCost]:
     """The costs that names, patterns or opcodes mean on an arch, by default the newest with any; UsageError if none.
 
     Of what nobody measured there, but others state, what they state.
     """
-    from tcprobe.ask.cost_names import KIND, archs, stated_on, subjects
-    from tcprobe.isa.names.search import short as id_named
-
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
-    exact = [layers.finding(KIND, place, id_named(names.resolve(pattern).name)) for pattern in patterns]
+    exact = [layers.finding(KIND, place, search.short(names.resolve(pattern).name)) for pattern in patterns]
     if patterns and all(exact):
         return [_cost(sourced) for sourced in exact if sourced]
     saved = layers.findings(KIND, place)
@@ -142,15 +152,14 @@ def costs(patterns: Sequence[str], name: str | None, layers: Layers) -> list[Ins
     return [_cost(saved[id_]) if id_ in saved else _stated(id_, place) for id_ in dict.fromkeys(ids)]
 
 
-def find_cost(id_: str, name: str, layers: Layers) -> InstructionCost | None:
+def find_cost(id_: str, name: str, layers: "Layers") -> InstructionCost | None:
     """The cost of one instruction, None where it is not measured."""
-    from tcprobe.ask.cost_names import KIND
 
     sourced = layers.finding(KIND, name, id_)
     return _cost(sourced) if sourced else None
 
 
-def _cost(sourced: Sourced) -> InstructionCost:
+def _cost(sourced: "Sourced") -> InstructionCost:
     finding = sourced.finding
     if sourced.rivals:
         return InstructionCost(finding.subject, finding.arch, NOTHING, sourced.contradiction, "contradicted", sourced)
@@ -171,7 +180,7 @@ def _stated(id_: str, name: str) -> InstructionCost:
     return InstructionCost(id_, name, NOTHING, f"published for {devices}, not measured: {sources}", "published")
 
 
-def _values(finding: Finding) -> Json:
+def _values(finding: "Finding") -> Json:
     """What a run found, as the answer's numbers are called."""
     body = msgspec.to_builtins(finding.body)
     named = ("latency", "interval", "one_warp", "macs_per_cycle", "opcodes", "round_trip")
@@ -359,3 +368,169 @@ def table(instruction_costs: Sequence[InstructionCost]) -> list[Line]:
             best[row.type("a")] = max(best.get(row.type("a"), 0.0), min(macs, most))
     lines = [Line(cost, min(1.0, macs / best[row.type("a")])) for cost, row, macs in rows if row and macs]
     return sorted(lines, key=lambda line: (line.cost.row.type("a") if line.cost.row else "", -line.share, line.cost.id))
+
+
+# which measured costs a name means: a shortened one, a pattern, an opcode, words in any order
+KIND = "cost"
+
+
+def archs(layers: "Layers") -> list[str]:
+    """Archs with costs, ascending."""
+    return [row.name for row in arch.ARCHS if layers.findings(KIND, row.name)]
+
+
+def subjects(pattern: str, place: str, costs: "dict[str, Sourced]", layers: "Layers") -> list[str]:
+    """Subjects, measured, else stated, that a name, a pattern, words or an opcode mean; UsageError where none is."""
+    if not search.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
+        costs = {id_: sourced for id_, sourced in costs.items() if not id_.startswith(FULL_LOAD)}
+    ids = _by_name(pattern, costs) or _by_opcode(pattern, costs) or _by_words(pattern, costs)
+    if not ids:
+        stated = stated_on(place, layers)
+        ids = _by_name(pattern, stated) or _by_words(pattern, stated)
+    if not ids:
+        raise _no_cost(pattern, place, layers)
+    return ids
+
+
+def stated_on(place: str, layers: "Layers") -> list[str]:
+    """What the arch has and of which others state a cost there; nothing where only a folder is asked."""
+    if not layers.with_published:
+        return []
+    device, rows = arch.arch(place), inventory.instructions()
+    targets = {**exchanges_and_copies(), **{name: access.target for name, access in accesses().items()}}
+    targets |= {id_: row.target for id_, row in rows.items()}
+    patterns = [row.forms for row in stated_costs() if row.arch == place]
+    return [
+        id_
+        for id_, target in targets.items()
+        if target.on(device)
+        and (peak_row(rows.get(id_), place) or any(fnmatch.fnmatchcase(id_, pattern) for pattern in patterns))
+    ]
+
+
+def _by_name(pattern: str, ids: Iterable[str]) -> list[str]:
+    """Subjects by their name, a shortened one or a pattern."""
+    name, subjects_ = search.short(pattern), list(ids)
+    return [name] if name in subjects_ else search.matching(name, subjects_)
+
+
+def _by_opcode(opcode: str, costs: "dict[str, Sourced]") -> list[str]:
+    """Subjects that become an opcode, or one that begins so: HMMA.16816.F32, or HMMA."""
+    mnemonic = opcode.upper()
+    exact = [id_ for id_, sourced in costs.items() if mnemonic in sourced.finding.body.opcodes]
+    return exact or [
+        id_ for id_, sourced in costs.items() if any(o.startswith(f"{mnemonic}.") for o in sourced.finding.body.opcodes)
+    ]
+
+
+def _by_words(text: str, ids: Iterable[str]) -> list[str]:
+    """Subjects by words in any order: of rows as in every command, of other moves by the parts of their names."""
+    rows = {row.id for row in names.resolve(text).instructions}
+    reading = read(text)
+    if not reading.words and not IMPLIED.isdisjoint(search.short(text).split(".")):
+        return []  # a dotted name in another order than PTX's
+    return [id_ for id_ in ids if id_ in rows] or [id_ for id_ in ids if reading.fits(id_.split("."), _omissions(id_))]
+
+
+def _omissions(id_: str) -> list[str]:
+    """What people leave out of parts of a name: 128 of ld.shared.b128, f16 of kind::f16."""
+    parts = id_.split(".")
+    sizes = [part[1:] for part in parts if part[0] == "b" and part[1:].isdigit()]
+    return sizes + [part.rpartition("::")[2] for part in parts if "::" in part]
+
+
+def _no_cost(pattern: str, place: str, layers: "Layers") -> UsageError:
+    """Why there is no cost: nobody ran its loops, which may be of another GPU; or there are none."""
+    from tcprobe.probes import dialogues
+
+    nowhere = f"no cost of {quoted(pattern)} is measured on {place} in {layers.words}"
+    others = {name: layers.findings(KIND, name) for name in archs(layers) if name != place}
+    if there := [name for name, theirs in others.items() if _by_name(pattern, theirs) or _by_opcode(pattern, theirs)]:
+        return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
+    loops = dialogues(KIND)
+    begun = [id_ for id_ in loops if id_.startswith(f"{search.short(pattern)}.")]
+    loop_ids = _by_name(pattern, loops) or begun or _by_words(pattern, loops)
+    if not loop_ids:
+        return UsageError(
+            f"tcprobe has no cost loop for {quoted(pattern)}. It times multiplies, matrix moves, loads and stores of "
+            "shared memory, cp.async, bulk and tensor copies, and shfl. Name one of these, or an opcode."
+        )
+    why = _not_run_words({id_: loops[id_].target for id_ in loop_ids}, [arch.arch(name) for name in archs(layers)])
+    return UsageError(f"{nowhere}{why}.", "no cost")
+
+
+def _not_run_words(targets: "Mapping[str, Target]", devices: Sequence[arch.Arch]) -> str:
+    """Which loops nobody ran, since no arch with costs runs their target; "" if there are none."""
+    left = [id_ for id_, target in targets.items() if not any(map(target.on, devices))]
+    if not left:
+        return ""
+    more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+    return f"; its timing loops assemble for {targets[left[0]].name}, but were never run: {left[0]}{more}"
+
+
+# the question
+
+WIDE = 132  # columns of the table; on a narrower terminal a name has a line of its own
+
+
+@checked
+def cost(
+    name: Annotated[str | Sequence[str] | None, NameWords("[INSTRUCTION|OPCODE]...", "many", required=False)] = None,
+    arch: OneArch = None,
+    *,
+    partner: Annotated[
+        str | None,
+        Option("--with", "Show how far the multiply and MOVE overlap: ldmatrix.x4, fma.rn.f32.", "MOVE"),
+    ] = None,
+    as_table: Annotated[
+        bool, Option("--table", "List multiplies by rate, with their share of the best of their type.")
+    ] = False,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> list[InstructionCost]:
+    """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
+
+    Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
+    it, and alone if nobody measured the arch. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such
+    as HMMA.16816.F32. Without one, --table shows all multiplies. --json prints one object per line.
+    \f
+    `InstructionCost.overlap` has the numbers of a `partner`, which is checked here, and `table` the shares.
+    """
+    patterns = [name] if isinstance(name, str) else list(name or ())
+    if not patterns and not as_table:
+        raise UsageError("give an INSTRUCTION or an opcode, or `as_table`.")
+    if partner and as_table:
+        raise UsageError("`partner` needs an INSTRUCTION and cannot be combined with `as_table`.")
+    found = costs(patterns, arch_name(arch), layers(results, only))
+    rated = [line.cost for line in table(found)] if as_table else []
+    return [*rated, *(one for one in found if not as_table or one.status != "measured")]
+
+
+@command(cost, short="What an instruction costs: latency, interval, overlap.")
+def print_cost(
+    found: list[InstructionCost], *, partner: str | None, as_table: bool, as_json: JsonOption = False
+) -> None:
+    """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
+    if as_table:
+        _print_table(table(found), as_json)
+        found = [one for one in found if one.status != "measured"]
+    for one in found:
+        if as_json:
+            click.echo(json.dumps(one.to_json(partner)))
+        else:
+            wrapping.lines(words(one, partner))
+    if any(one.status == "contradicted" for one in found):
+        sys.exit(NoMajorityError.exit_code)
+
+
+def _print_table(lines: Sequence[Line], as_json: bool) -> None:
+    """Multiplies that were measured, by rate."""
+    columns = wrapping.stated_width()
+    if lines and not as_json:
+        wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
+    for line in lines:
+        if as_json:
+            click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
+        else:
+            name, _, rest = str(line).partition(" ")
+            click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))

@@ -11,29 +11,51 @@ k, and they follow each other along k, then along the lines: so a box of TMA fil
 section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from tcprobe.ask.cute_types import CUTE_TYPES
+import click
+
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import BY_NAME
+from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
-from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, linear_formula, offsets
+from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, decode, linear_formula, offsets
+from tcprobe.layout.swizzle import swizzle_named
+from tcprobe.question import wrapping
+from tcprobe.question.arguments import PlaceName, Sizes, TypeName, checked, element_type, place, sizes
+from tcprobe.question.declare import Option, PlainArgument, command
+from tcprobe.question.options import ElementType, Sides, SwizzleText
+from tcprobe.question.shared import JsonOption
 from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
+    from tcprobe.ask.tcgen05_descriptor import Tcgen05Tile, WordAnswer
     from tcprobe.layout.arrays import Offset
+
 
 K_BYTES = 32  # of one wgmma, dense
 BLOCK = 64  # lines of A that one wgmma takes
 MOST_SHARED = BY_NAME["sm_90"].shared_kib << 10  # bytes that a block can have
 TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1")
+# what CuTe calls PTX's types in C++; CUTLASS has the same names in its own namespace
+CUTE_TYPES = {
+    "f16": "cute::half_t",
+    "bf16": "cute::bfloat16_t",
+    "tf32": "cute::tfloat32_t",
+    "f32": "float",
+    "f64": "double",
+    "e4m3": "cute::float_e4m3_t",
+    "e5m2": "cute::float_e5m2_t",
+    "s8": "int8_t",
+    "u8": "uint8_t",
+    "s32": "int32_t",
+}
 CPP = {kind: CUTE_TYPES[kind].replace("cute::", "cutlass::") for kind in TYPES if kind in CUTE_TYPES}
 
 
@@ -93,7 +115,7 @@ class SharedTile(Described):
         """The descriptor whose map is the whole tile's: where the LBO is ignored, one that leads to the next atoms."""
         return self.descriptor._replace(lbo=self.width * self.lines) if self.major == "k" else self.descriptor
 
-    def offset(self, line: Offset, k: Offset) -> Offset:
+    def offset(self, line: "Offset", k: "Offset") -> "Offset":
         """Bytes from the start of the tile to element (line, k), numbers or arrays; of b1 the byte that has bit k % 8.
 
         The start is a multiple of `alignment`.
@@ -351,3 +373,190 @@ def field_lines(descriptor: Descriptor) -> list[str]:
             else []
         ),
     ]
+
+
+# the question
+
+WITH_TILE = "; a tile needs `tile` LINESxK and `kind` or `instruction`"
+
+
+@checked
+def descriptor(
+    value: Annotated[int | str | None, PlainArgument("[0xVALUE]", joined=True)] = None,
+    *,
+    tile: Annotated[
+        Sizes | None,
+        Option("--tile", "Lines (m of A, n of B) x k of a tile in shared memory: 128x64.", reads=Sides(2, "LINESxK")),
+    ] = None,
+    kind: Annotated[
+        TypeName | None, Option("--type", "f16, bf16, tf32, e4m3, e5m2, s8, u8 or b1.", "TYPE", ElementType())
+    ] = None,
+    instruction: Annotated[
+        str | None,
+        Option("--instruction", "A wgmma, or its operand a_smem or b_smem: its type and its lines.", "NAME"),
+    ] = None,
+    major: Annotated[
+        Literal["k", "mn"] | None, Option("--major", "What is contiguous: k, or m and n.", default="k")
+    ] = None,
+    swizzle: Annotated[
+        PlaceName | None,
+        Option("--swizzle", "Bytes of a row of the pattern: none, 32, 64, 128.", reads=SwizzleText(), default="128"),
+    ] = None,
+    tcgen05: Annotated[bool, Option("--tcgen05", "The tile's descriptor for tcgen05 instead of wgmma.")] = False,
+    idesc: Annotated[
+        bool, Option("--idesc", "The instruction descriptor of tcgen05.mma; with 0xVALUE, decode it.")
+    ] = False,
+    zero_mask: Annotated[
+        bool, Option("--zero-mask", "The zero-column mask of tcgen05.mma.ws; with 0xVALUE, decode it.")
+    ] = False,
+    mma_kind: Annotated[
+        str | None, Option("--kind", "With --idesc: f16, tf32, f8f6f4, i8, mxf8f6f4, mxf4 or mxf4nvf4.", "KIND")
+    ] = None,
+    m: Annotated[int | None, Option("--m", "With --idesc and --zero-mask: M.")] = None,
+    n: Annotated[int | None, Option("--n", "With --idesc and --zero-mask: N.")] = None,
+    a_type: Annotated[str | None, Option("--a-type", "With --idesc: type of A.", "TYPE")] = None,
+    b_type: Annotated[str | None, Option("--b-type", "With --idesc: type of B.", "TYPE")] = None,
+    d_type: Annotated[str | None, Option("--d-type", "With --idesc: type of D.", "TYPE")] = None,
+    scale_type: Annotated[str | None, Option("--scale-type", "With --idesc: type of the block scales.", "TYPE")] = None,
+    others: Annotated[
+        tuple[str, ...],
+        Option(
+            "--set",
+            "With --idesc: another field, such as b_major=mn, sparse=1, negate_a=1, max_shift=8, k=96. With "
+            "--zero-mask: skip_span=3, use_span=4 (columns), first_span_0=1, start_count_0=2, column_shift=8.",
+            "FIELD=VALUE",
+            multiple=True,
+        ),
+    ] = (),
+) -> "SharedTile | Tcgen05Tile | Descriptor | DecodedWord | WordAnswer":
+    """Show the descriptor of a tile: the 64 bits with the reasons, the steps along k and along lines, and code for
+    CUDA, CuTe and TMA.
+
+    A value of 64 bits is decoded instead, for wgmma or, according to its version bits, for tcgen05. --idesc does the
+    same for the 32-bit instruction descriptor of tcgen05.mma, both ways, --zero-mask for the 64 bits by which
+    tcgen05.mma.ws leaves columns of B out.
+    \f
+    The type is `kind`, or that of a wgmma or its operand, `instruction`; bf16 without both.
+
+    >>> import tcprobe
+    >>> hex(tcprobe.descriptor(tile=(128, 64), kind="bf16").descriptor.encode())
+    '0x4000004000010000'
+    >>> tcprobe.descriptor(0x4000004000010000).sbo
+    1024
+    """
+    of_tile = {"tile": tile, "kind": kind, "instruction": instruction, "major": major, "swizzle": swizzle}
+    of_tile |= {"tcgen05": tcgen05 or None}
+    types = {"a_type": a_type, "b_type": b_type, "d_type": d_type, "scale_type": scale_type}
+    word_fields: Json = {"mma_kind": mma_kind, "m": m, "n": n, **types, "others": others or None}
+    if idesc or zero_mask:
+        return _word(value, idesc, of_tile | {"zero_mask": zero_mask or None}, word_fields)
+    if wrong := _given(word_fields):
+        mask = " or `zero_mask`" if wrong[0] in ("`m`", "`n`", "`others`") else ""
+        raise UsageError(f"{wrong[0]} needs `idesc`{mask}.")
+    if value is not None and tile is None:
+        return _decoded(value, instruction, _given(of_tile))
+    if value is not None or tile is None:
+        if instruction is not None:
+            block_of(instruction, None if kind is None else element_type(kind))  # says what is wrong with that first
+        raise UsageError("give a descriptor such as 0x4000004000010000, or `tile` 128x64 `kind` bf16.")
+    return _described(sizes("tile", tile, 2), of_tile)
+
+
+def _given(parameters: Json) -> list[str]:
+    """Those that have a value, in backticks."""
+    return [f"`{name}`" for name, value in parameters.items() if value is not None]
+
+
+def _word(value: int | str | None, idesc: bool, beside: Json, word_fields: Json) -> "WordAnswer":
+    """The instruction descriptor, or the mask; UsageError for what the other of them, or a tile, has."""
+    from tcprobe.ask import tcgen05_descriptor as words
+
+    others, m, n = word_fields["others"], word_fields["m"], word_fields["n"]
+    if idesc:
+        if wrong := _given(beside):
+            raise UsageError(
+                f"`idesc` describes an instruction, not a tile: remove {', '.join(wrong)}. Types of A and B are "
+                "`a_type` and `b_type`, what is contiguous `others` a_major=mn and b_major=mn."
+            )
+        named = {name: field for name, field in word_fields.items() if name not in ("mma_kind", "others")}
+        typed = {name: field for name, field in named.items() if field is not None}
+        bits = None if value is None else words.bits_of(str(value), 32)
+        return words.instruction_word(bits, word_fields["mma_kind"], typed | words.field_values_of(others or ()))
+    unfit = {name: each for name, each in word_fields.items() if name not in ("m", "n", "others")} | beside
+    if m is None or n is None or _given(unfit | {"zero_mask": None}):
+        raise UsageError("`zero_mask` takes only `m`, `n`, and the fields with `others` or as a value.")
+    if (value is None) == (not others):
+        raise UsageError("`zero_mask`: give `others` skip_span=3 and the like, or a value of 64 bits.")
+    bits = None if value is None else words.bits_of(str(value), 64)
+    return words.mask_word(bits, m, n, words.field_values_of(others or ()))
+
+
+def _decoded(value: int | str, instruction: str | None, beside: Sequence[str]) -> "Descriptor | DecodedWord":
+    """What 64 bits say."""
+    from tcprobe.ask.tcgen05_descriptor import bits_of
+    from tcprobe.layout import descriptor as tcgen05_word
+
+    quoting = "; a name of several words after `instruction` needs quotes" if instruction else WITH_TILE
+    bits = value if isinstance(value, int) else bits_of(value, 64, quoting)
+    if beside:
+        raise UsageError(
+            f"a descriptor's value holds every field: remove {beside[0]}, or give a `tile` instead of the value."
+        )
+    return tcgen05_word.read_tcgen05(bits) if tcgen05_word.is_tcgen05(bits) else decode(bits)
+
+
+def _described(size: Sequence[int], of_tile: Json) -> "SharedTile | Tcgen05Tile":
+    """The descriptor of a tile of lines x k."""
+    if len(size) != 2:
+        raise UsageError("give a value of 64 bits, or a tile of (lines, k) and its kind.")
+    lines, k = size
+    kind = None if of_tile["kind"] is None else element_type(of_tile["kind"])
+    major, span = of_tile["major"] or "k", swizzle_named(place(of_tile["swizzle"] or "128")).span
+    if of_tile["tcgen05"]:
+        from tcprobe.ask import tcgen05_descriptor
+
+        if of_tile["instruction"] is not None:
+            raise UsageError("`tcgen05` needs `kind`, the tile's element type; `instruction` is for wgmma.")
+        return tcgen05_descriptor.Tcgen05Tile(tcgen05_descriptor.tile((lines, k), kind or "bf16", major, span))
+    named = of_tile["instruction"]
+    block = block_of(named, kind) if named is not None else (kind or "bf16", min(64, lines), 32)
+    return tile((lines, k), block[0], major, span, block[1:])
+
+
+@command(descriptor, short="Descriptors of wgmma and tcgen05, and back.")
+def print_descriptor(
+    found: "SharedTile | Tcgen05Tile | Descriptor | DecodedWord | WordAnswer",
+    *,
+    value: int | str | None,
+    tcgen05: bool,
+    kind: str | None,
+    instruction: str | None,
+    as_json: JsonOption = False,
+) -> None:
+    """A tile, a word, or what 64 bits say; at the command line a tile's type has to be said."""
+    from tcprobe.ask.tcgen05_descriptor import Tcgen05Tile, WordAnswer, bits_of, value_json
+
+    if isinstance(found, SharedTile | Tcgen05Tile) and kind is None and instruction is None:
+        if tcgen05:
+            raise UsageError("`tcgen05` needs `kind`, the tile's element type; `instruction` is for wgmma.")
+        raise UsageError("the tile's element type is missing: give `kind` or `instruction`.")
+    if isinstance(found, DecodedWord):
+        found = WordAnswer(value_json(bits_of(str(value), 64)))
+    if isinstance(found, Descriptor):
+        text = f"{found.encode():#018x}"
+        if as_json:
+            click.echo(json.dumps({"descriptor": text, **fields(found)}))
+        else:
+            wrapping.lines([text, *(f"  {line}" for line in field_lines(found))], text)
+    elif as_json:
+        click.echo(json.dumps(to_json(found) if isinstance(found, SharedTile) else found.to_json()))
+    else:
+        wrapping.lines(found.in_words, _word_of(found))
+
+
+def _word_of(found: "SharedTile | Tcgen05Tile | WordAnswer") -> str:
+    """The 64 bits, which stand out."""
+    if isinstance(found, SharedTile):
+        return f"{found.descriptor.encode():#018x}"
+    value = getattr(found, "value", None)
+    return f"{value:#018x}" if value is not None else found.about  # type: ignore[union-attr]

@@ -5,25 +5,34 @@ Absent is not different: a table that is missing says nothing of a layout, so `D
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
+
+from tcprobe.arithmetic.parameters import forms_alike
 from tcprobe.ask import absent
+from tcprobe.ask.numerics import FACTS, FormNumerics, find
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
 from tcprobe.isa.arch import ARCHS, arch, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.names import select
 from tcprobe.layout.table import Table
-from tcprobe.store.choose import Found, Layers, alone
+from tcprobe.question.wrapping import BAD
+from tcprobe.store.choose import Found, Layers, alone, some
 from tcprobe.store.results import Results
 from tcprobe.system.files import is_folder
+from tcprobe.text import Whole
 from tcprobe.values import Json
 
 FIRST = 3  # differing slots that are shown
+FEW = 2  # names that a count is shown with
+MANY = 12  # names, above which a count stands for them
 SIDES = ("first", "second")
 
 
@@ -136,6 +145,44 @@ class Difference:
             ],
         }
 
+    def in_words(self, everything: bool = False, changed_only: bool = False) -> Iterator[str]:
+        """Counts, what changed and how, and which cells have no table, by reason; `everything` lists all of them."""
+        first, second = (side.name for side in self.sides)
+        only = {side: [a for a in self.absent if a.elsewhere and a.side == side] for side in (0, 1)}
+        neither = [a for a in self.absent if not a.elsewhere]
+        missing = f"{len(only[0])} on {first}, {len(only[1])} on {second}, {len(neither) // 2} on both"
+        yield f"{self.title}: {len(self.same)} same, {len(self.changed)} changed; absent: {missing}"
+        yield f"tables: {'; '.join(dict.fromkeys(self.sources))}"
+        for change in self.changed:
+            yield Whole(click.style("  changed ", **BAD) + change.id)
+            yield from (f"    {words}" for words in change.lines())
+        if changed_only:
+            return
+        for side, name in enumerate((first, second)):
+            yield from _absent_words(f"absent on {name}, there on {(second, first)[side]}", only[side], everything)
+        if everything:
+            yield from _absent_words("absent on both", neither, everything)
+        elif neither:
+            yield Whole(f"  absent on both: {len(neither) // 2} (--all lists them, and why)")
+
+    @property
+    def title(self) -> str:
+        """Which two sides."""
+        return " to ".join(side.name for side in self.sides)
+
+
+def _absent_words(title: str, absences: Sequence[Absent], everything: bool) -> Iterator[str]:
+    """Cells without a table by reason: how many, and the first few; every one where they are few or all are wanted."""
+    everything = everything or len(absences) <= MANY
+    by_reason: dict[str, list[str]] = {}
+    for cell in absences:
+        reason = cell.reason if everything else re.split(r" \(|: what was", cell.reason)[0]
+        by_reason.setdefault(reason, []).append(cell.id)
+    if absences:
+        yield f"  {title}:"
+    for reason, ids in by_reason.items():
+        yield f"    {len(ids)}: {reason}: {', '.join(ids) if everything else some(ids, FEW)}"
+
 
 def difference(first_side: Side, second_side: Side, patterns: Sequence[str] = ()) -> Difference:
     """Compare two sets of tables, over the fragments that `patterns` mean (all without one)."""
@@ -214,3 +261,48 @@ def arch_by_arch(both_layers: tuple[Layers, Layers], name: str | None, patterns:
     for arch_name in (row.name for row in ARCHS if row.name in measured):
         first, second = (Side(f"{arch_name} of {layers.names}", arch_name, layers) for layers in both_layers)
         yield difference(first, second, patterns)
+
+
+# the arithmetic of two archs, parameter by parameter
+COMPARED = tuple(name for name in (*FACTS, "emulated") if name != "alignment")
+
+
+class ChangedNumerics(NamedTuple):
+    """A form, what is known on both archs, and the parameters that differ where both are known."""
+
+    id: str
+    answers: tuple[FormNumerics, FormNumerics]
+    parameters: dict[str, tuple[Any, Any]]
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        sides = {"archs": [side.arch for side in self.answers], "status": [side.status for side in self.answers]}
+        differs = {name: list(pair) for name, pair in self.parameters.items()}
+        return {"id": self.id, **sides, "differs": differs, "evidence": [answer.evidence for answer in self.answers]}
+
+    def __str__(self) -> str:
+        listed = [f"{name} {first} -> {second}" for name, (first, second) in self.parameters.items()]
+        marks = ", ".join(f"{answer.arch} {answer.status}" for answer in self.answers)
+        return f"{self.id} ({marks}): {'; '.join(listed) or 'the same, as far as both are known'}"
+
+
+def differences(names: tuple[str, ...], layers: Layers) -> Iterator[ChangedNumerics]:
+    """Each arithmetic that is measured or published on both archs; UsageError if there is none, or not two archs."""
+    if len(names) != 2:
+        raise UsageError("the comparison of arithmetic needs two archs.", "two archs")
+    first, second = (arch(name) for name in names)
+    compared = False
+    for rows in forms_alike().values():
+        ours, theirs = find(rows[0], first, layers), find(rows[0], second, layers)
+        if ours is None or theirs is None:  # one of them does not have it, or nothing is known there
+            continue
+        pair, compared = (ours, theirs), True
+        left, right = (side.to_json() for side in pair)
+        parameters = {
+            name: (left[name], right[name])
+            for name in COMPARED
+            if left[name] != right[name] and None not in (left[name], right[name])
+        }
+        yield ChangedNumerics(rows[0].id, pair, parameters)
+    if not compared:
+        raise UsageError(f"no instruction has a known arithmetic on both {first.name} and {second.name}.")

@@ -215,6 +215,45 @@ def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> I
         yield f"  C: {int(terms.c[0])}"
 
 
+class OneProduct(NamedTuple):
+    """A dot product of a form: every step in words, D's bits as JSON."""
+
+    form: Instruction
+    model: Arithmetic | Integers
+    dot: DotProduct
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The steps."""
+        return steps(*self)
+
+    def to_json(self) -> Json:
+        """D's bits."""
+        return {"d": result_bits(*self)}
+
+
+class ErrorBound(NamedTuple):
+    """How far a dot product can be from the exact one, as `bound_error` says it."""
+
+    id: str
+    bound: Json
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The bound, what random products reach of it, and what cutting k changes."""
+        bound = self.bound
+        parts = f" in {bound['parts']} parts" if bound["parts"] > 1 else ""
+        yield f"{bound['length']} products{parts}: |D - exact| <= {bound['factor']:.3g} x (|C| + sum of |a x b|)"
+        if bound["samples"]:
+            yield f"largest of {bound['samples']} random ones: {bound['measured']:.3g}"
+        if parts:
+            yield f"results that differ from those in one part: {bound['changed']}"
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        return {"id": self.id, **self.bound}
+
+
 def bound_error(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:
     """The error bound of a dot product of so many products, and what a sample of random ones shows.
 

@@ -1,15 +1,19 @@
 """What a multiply computes: its parameters with their evidence, what others publish, and dot products step by step."""
 
-from __future__ import annotations
-
+import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
+from typing import Annotated
 
+import click
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tcprobe import numerics
+from tcprobe import numerics as models
+from tcprobe.arithmetic.header import Entry, header
 from tcprobe.arithmetic.parameters import (
     AFTER,
     BEFORE,
@@ -22,18 +26,27 @@ from tcprobe.arithmetic.parameters import (
     types_of,
 )
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
-from tcprobe.errors import UsageError
-from tcprobe.isa.arch import Arch, arch
+from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
+from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.names import Meaning
 from tcprobe.isa.operand import MATRICES
 from tcprobe.isa.sparsity import emulated
+from tcprobe.probes.ptx import identifier
+from tcprobe.question.arguments import arch_name, checked
+from tcprobe.question.declare import NameWords, Option, command, note
+from tcprobe.question.options import Named, Number
+from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, print_answer
 from tcprobe.references.numerics import BOTH, Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering, saved
 from tcprobe.sass.lowering import words as lowering_words
-from tcprobe.store.choose import Layers
+from tcprobe.store import names
+from tcprobe.store.choose import Layers, layers, some
 from tcprobe.store.evidence import how, whence
 from tcprobe.store.finding import Finding, Sourced
-from tcprobe.text import Described
+from tcprobe.system.files import read_text
+from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 
@@ -49,6 +62,12 @@ class FormNumerics(Described):
     sourced: Sourced | None
     published: Published | None
     lowering: Lowering | None
+    layers: Layers  # where it was looked for
+
+    @cached_property
+    def model(self) -> Arithmetic | Integers:
+        """What computes it; UsageError where nobody measured that here."""
+        return models.model(self.form, self.arch, self.layers)
 
     @property
     def types(self) -> ElementTypes:
@@ -63,7 +82,7 @@ class FormNumerics(Described):
     @cached_property
     def emulated(self) -> bool | None:
         """Whether the compiler makes it of other opcodes; None where that is not known."""
-        if self.form.metadata and emulated(self.form, arch(self.arch)):
+        if self.form.metadata and emulated(self.form, arch_row(self.arch)):
             return True
         if self.lowering is not None and not self.lowering.refused:
             return not self.lowering.native(self.form)
@@ -136,13 +155,13 @@ class FormNumerics(Described):
         from tcprobe.ask.numeric_steps import parse_case, steps
 
         texts = (abc if isinstance(abc, str) else ",".join(map(str, np.atleast_1d(abc).tolist())) for abc in (a, b, c))
-        return list(steps(self.form, numerics.model(self.form, self.arch), parse_case(self.form, *texts)))
+        return list(steps(self.form, self.model, parse_case(self.form, *texts)))
 
     def bound(self, length: int, parts: int = 1) -> Json:
         """How far a dot product of `length` products, k cut into `parts`, can be from the exact one."""
         from tcprobe.ask.numeric_steps import bound_error
 
-        return bound_error(self.form, numerics.model(self.form, self.arch), length, parts)
+        return bound_error(self.form, self.model, length, parts)
 
     @property
     def in_words(self) -> Iterator[str]:
@@ -317,13 +336,13 @@ def _published_words(published: Published) -> Iterator[str]:
 
 def answer(instruction: Instruction, name: str | None, layers: Layers) -> FormNumerics:
     """What is known of a form on an arch, sm_90 without one; UsageError where nothing is."""
-    device = arch(name or numerics.MEASURED)
+    device = arch_row(name or models.MEASURED)
     if not instruction.target.on(device):
         raise UsageError(f"{instruction.id} needs {instruction.target.name}; {device.name} does not have it.")
     if form := find(instruction, device, layers):
         return form
     if stated_of_all(instruction):
-        return FormNumerics(instruction, device.name, None, None, saved(instruction, device, layers))
+        return FormNumerics(instruction, device.name, None, None, saved(instruction, device, layers), layers)
     raise UsageError(
         f"{instruction.id} was not measured on {device.name}, and nobody has published its arithmetic there.",
         "no arithmetic",
@@ -335,11 +354,11 @@ def find(instruction: Instruction, device: Arch, layers: Layers) -> FormNumerics
     """As `answer`; None where the arch does not have the form, and where nothing is known of it there."""
     if not instruction.target.on(device):
         return None
-    sourced = numerics.measured(instruction, device.name, layers)
+    sourced = models.measured(instruction, device.name, layers)
     published = published_row(instruction, device.name) if types_of(instruction).is_float else None
     if sourced is None and published is None:
         return None
-    return FormNumerics(instruction, device.name, sourced, published, saved(instruction, device, layers))
+    return FormNumerics(instruction, device.name, sourced, published, saved(instruction, device, layers), layers)
 
 
 PTX_INTEGERS = "PTX ISA, mma, wmma and wgmma, integer operations"
@@ -362,3 +381,132 @@ def stated_of_all(instruction: Instruction) -> str:
     if not kinds.is_float:
         return PTX_INTEGERS
     return f"{BOTH}, of all chips that they model" if kinds.d == "f64" else promise_of_ptx(kinds.a, instruction.family)
+
+
+# as C++17
+def header_of(instruction: Instruction, arch: str | None, layers: Layers) -> str:
+    """The header; UsageError where the arithmetic was not measured, or is of integers."""
+    return headers([instruction], arch, layers)
+
+
+def headers(instructions: Sequence[Instruction], arch: str | None, layers: Layers) -> str:
+    """One header of several instructions, as `header_of`."""
+    return header([_entry(instruction, arch, layers) for instruction in instructions])
+
+
+def _entry(instruction: Instruction, arch: str | None, layers: Layers) -> Entry:
+    rule = models.model(instruction, arch, layers)
+    if not isinstance(rule, Arithmetic):
+        raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits; the header covers floats only.")
+    form = answer(instruction, arch, layers)
+    words = f"{instruction.id} on {form.arch}; {form.evidence}"
+    return Entry(identifier(instruction.id), words, types_of(instruction), rule)
+
+
+# the question
+
+MOST_CASES = 64 << 20  # bytes of the file of --cases
+Dot = str | None  # numbers or bits of a dot product
+
+
+@checked
+def numerics(
+    name: Annotated[str, NameWords("INSTRUCTION...", "one")],
+    arch: OneArch = None,
+    *,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> FormNumerics:
+    """Say what a multiply computes: which products enter one sum, what is cut, and how D is rounded.
+
+    PTX leaves this open. tcprobe measured it on a GPU; for an arch that it did not measure, it takes what published
+    research code says. --a and --b give D of one dot product with every step. --bound says how far a dot product can
+    be from the exact one.
+    \f
+    The answer's `steps` and `bound` are these in Python; `tcprobe.numerics.multiply` computes.
+
+    >>> import tcprobe
+    >>> tcprobe.numerics("mma.m16n8k16.row.col.f32.f16.f16.f32").arch
+    'sm_90'
+    """
+    folders, on = layers(results, only), arch_name(arch)
+    return answer(_one_arithmetic(names.resolve(name, folders), on, folders), on, folders)
+
+
+def _one_arithmetic(meaning: Meaning, name: str | None, layers: Layers) -> Instruction:
+    """The instruction that a name means, or one of several with one arithmetic; AmbiguousError where they differ."""
+    rows = meaning.some_instructions
+    if len(rows) < 2:
+        return meaning.instruction
+    device = arch_row(name or models.MEASURED)
+    known = [form for row in rows if (form := find(row, device, layers))]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for form in known:
+        groups.setdefault(tuple(form.parameters), []).append(form.form.id)
+    if not known:
+        return meaning.instruction
+    listed = "; ".join(some(ids, 1) for ids in groups.values())
+    if len(groups) > 1:
+        words = f"{quoted(meaning.name)} matches {len(known)} multiplies with {len(groups)} arithmetics: {listed}."
+        raise AmbiguousError(words, meaning.name, [ids[0] for ids in groups.values()])
+    note(f"{quoted(meaning.name)} matches {len(known)} multiplies, all with this arithmetic: {listed}")
+    return known[0].form
+
+
+def _check_ways(ways: dict[str, object], b: Dot, c: Dot, parts: int | None) -> None:
+    """UsageError for several ways to ask, or parts of one."""
+    given = [f"`{way}`" for way, value in ways.items() if value]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} cannot be combined: give one of them.")
+    if bool(ways["a"]) != bool(b) or (c and not ways["a"]):
+        raise UsageError("a dot product needs `a` and `b`; `c` is 0 by default.")
+    if parts is not None and ways["length"] is None:
+        raise UsageError("`parts` needs `length`.")
+
+
+@command(numerics, short="What a multiply computes, bit by bit.")
+def print_numerics(
+    found: FormNumerics,
+    *,
+    a: Annotated[Dot, Option("--a", "A of a dot product: k numbers, or bits such as 0x3c00.", "LIST")] = None,
+    b: Annotated[Dot, Option("--b", "B, as A.", "LIST")] = None,
+    c: Annotated[Dot, Option("--c", "C. Default: 0.", "VALUE")] = None,
+    cases: Annotated[
+        Path | None,
+        Option(
+            "--cases",
+            'D of dot products, one per line: {"a": ["0x3c00", ...], "b": [...], "c": "0x0"}. - is standard input.',
+            "FILE.jsonl",
+            Named(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+        ),
+    ] = None,
+    length: Annotated[
+        int | None, Option("--bound", "Print the error bound of a dot product of K products.", "K", Number(1))
+    ] = None,
+    parts: Annotated[
+        int | None, Option("--split", "With --bound: k is cut into N parts, which are added in order.", "N", Number(1))
+    ] = None,
+    header: Annotated[bool, Option("--header", "Print the arithmetic as a C++17 header, for hosts and CUDA.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """One of: the C++ header, D of dot products in a file, an error bound, a dot product's steps, or the facts."""
+    _check_ways({"a": a, "cases": cases, "length": length, "header": header}, b, c, parts)
+    if header and as_json:
+        raise UsageError("`as_json` does not apply to `header`, which prints C++.")
+    from tcprobe.ask import numeric_steps
+
+    if header:
+        click.echo(header_of(found.form, found.arch, found.layers), nl=False)
+    elif cases:
+        for d in numeric_steps.cases(found.form, found.model, read_text(cases, MOST_CASES).splitlines()):
+            click.echo(json.dumps(d))
+    elif length is not None:
+        bound = numeric_steps.bound_error(found.form, found.model, length, parts or 1)
+        print_answer(numeric_steps.ErrorBound(found.form.id, bound), as_json)
+    elif a and b:
+        case = numeric_steps.parse_case(found.form, a, b, c or "0")
+        print_answer(numeric_steps.OneProduct(found.form, found.model, case), as_json)
+    else:
+        print_answer(found, as_json)
+        if found.status == "contradicted":
+            sys.exit(NoMajorityError.exit_code)

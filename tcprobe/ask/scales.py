@@ -11,22 +11,34 @@ register of scales as it is, and byte-id takes from it what one multiply needs. 
 columns of tensor memory as it is.
 """
 
-from __future__ import annotations
-
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, placement
+import click
+
+from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, check_arch, placement, vector_of
+from tcprobe.ask.tensor_memory import operand as find_operand
 from tcprobe.code.cuda import origin
-from tcprobe.errors import UsageError
+from tcprobe.code.names import FUNCTION, require_legal
+from tcprobe.errors import AmbiguousError, UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
+from tcprobe.isa.names import resolve
+from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
+from tcprobe.question import wrapping
+from tcprobe.question.arguments import arch_name, checked
+from tcprobe.question.declare import NameWords, Option, command
+from tcprobe.question.options import Number, Numbers
+from tcprobe.question.shared import JsonOption, NameOption, OneArch, OnlyOption, ResultsOption, find_cell
 from tcprobe.references import memory_operand
 from tcprobe.references.memory_operand import BLOCKS, LINES, TensorCell
 from tcprobe.store.cell import Cell, selections
+from tcprobe.store.choose import layers
+from tcprobe.text import quoted
 from tcprobe.values import Json
 
 HEAD = """// Scale factors as CUTLASS lays them out (SfAtom): 128 lines x 4 blocks of k in 512 bytes, atoms along k
@@ -78,6 +90,11 @@ class LoadedScales:
     vector: int
 
     @property
+    def id(self) -> str:
+        """The fragment's."""
+        return self.cell.fragment.id
+
+    @property
     def evidence(self) -> str:
         """What the table of the register rests on, in words."""
         return self.cell.evidence
@@ -112,6 +129,11 @@ class CopiedScales:
     lines: int
     vector: int
     evidence: str
+
+    @property
+    def id(self) -> str:
+        """The operand's."""
+        return self.operand.id
 
     @property
     def atoms(self) -> int:
@@ -223,3 +245,117 @@ def scale_json(scale_path: LoadedScales | CopiedScales, line: int, block: int, b
 def _lanes(scale_path: LoadedScales, line: int) -> Iterator[int]:
     lines = max(scale_path.cell.fragment.rows, scale_path.cell.fragment.cols)
     return (lane for lane in range(scale_path.cell.fragment.threads) if scale_path.line(lane=lane, i=0) == line % lines)
+
+
+# the question
+
+MOST_ANSWERS = 1 << 14  # of one call, which take seconds
+
+
+@checked
+def scales(
+    name: Annotated[str | Cell, NameWords("FRAGMENT", "one", "one")],
+    m: Annotated[int | None, Option("--m", "With tcgen05.mma: M. Default: 128, or the largest.")] = None,
+    n: Annotated[int | None, Option("--n", "With tcgen05.mma: N. Default: 256, or the largest.")] = None,
+    vector: Annotated[
+        int | None, Option("--scale-vec", "Scales of a row in tensor memory: 1 for 1X, 2, 4.", "N")
+    ] = None,
+    arch: OneArch = None,
+    *,
+    multicast: Annotated[
+        str | None, Option("--multicast", "With tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first.")
+    ] = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> LoadedScales | CopiedScales:
+    """Say where the scales of FRAGMENT, a scale_a or scale_b, are in the host's layout (CUTLASS's SfAtom), and print
+    the code.
+
+    For mma the code loads a lane's register, from which byte-id selects what a multiply needs. For tcgen05.mma (--m,
+    --n, --scale-vec) it copies atoms from shared into tensor memory. --line and --block locate single scales.
+    \f
+    The answer's `code` takes a name; `scale_json` locates a scale.
+
+    >>> import tcprobe
+    >>> form = "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"
+    >>> tcprobe.scales(f"{form}.scale_a").vector
+    2
+    """
+    folders, on = layers(results, only), arch_name(arch)
+    if isinstance(name, str):
+        _check_named(name)
+    in_memory = find_operand(name) if isinstance(name, str) and "tcgen05" in name.lower() else None
+    if in_memory is not None:
+        check_arch(in_memory.form, on)
+        vector = vector_of(in_memory, vector)
+        return scales_in_tensor_memory(in_memory, OperandVariant(m, n, 0, vector, layers=folders, name=on))
+    for parameter, value in {"m": m, "n": n, "vector": vector, "multicast": multicast}.items():
+        if value is not None:
+            example = "tcgen05.mma.cta_group::1.kind::f16.d"
+            raise UsageError(f"`{parameter}` needs an operand in tensor memory, such as {example}.")
+    return scales_in_registers(find_cell(name, arch, folders))
+
+
+def _check_named(name: str) -> None:
+    """AmbiguousError where a name means a multiply with scales, but none of its operands."""
+    if read(name).operand:
+        return
+    ids = [row.id for row in resolve(name).instructions if any(operand.name == "scale_a" for operand in row.operands)]
+    size = next((part for part in read(name).plain if part.startswith("scale_vec::")), "").replace("x", "X")
+    more = {id_: f" {size} " if size and size not in id_ else "." for id_ in ids}  # tcgen05's ids do not have it
+    choices = [f"{id_}{more[id_]}{operand}" for id_ in ids for operand in ("scale_a", "scale_b")]
+    if choices:
+        raise AmbiguousError(f"{quoted(name)} names no operand: scale_a or scale_b.", name, choices[:6])
+
+
+@command(scales, short="Scale factors: from the host's layout to registers or tensor memory.")
+def print_scales(
+    found: LoadedScales | CopiedScales,
+    *,
+    lines: Annotated[
+        list[int] | None,
+        Option("--line", "Row of A, or column of B, or a range: where its scales are.", reads=Numbers()),
+    ] = None,
+    scaled: Annotated[
+        list[int] | None,
+        Option("--block", "With --line: which block of k, or a range. Default: all.", reads=Numbers()),
+    ] = None,
+    blocks: Annotated[
+        int | None, Option("--blocks", "Blocks in a line of the whole matrix. Default: 4.", reads=Number(1))
+    ] = None,
+    function: NameOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The code; or where single scales are; as JSON both."""
+    if lines is None and (scaled, blocks) != (None, None):
+        raise UsageError("`scaled` and `blocks` need `lines`; the code takes every block.")
+    if lines is not None and function and not as_json:
+        raise UsageError("`function` is for the code, which `lines` leaves out: remove one of them, or give `as_json`.")
+    lines, count = lines or [], blocks or 4
+    wanted = range(count) if scaled is None else scaled
+    if len(lines) * len(wanted) > MOST_ANSWERS:
+        raise UsageError(
+            f"{len(lines)} lines of {len(wanted)} blocks: at most {MOST_ANSWERS} scales are located at once; "
+            "take fewer lines, or some of the blocks by `scaled`."
+        )
+    located = [scale_json(found, line, block, count) for line in lines for block in wanted]
+    code = found.code(require_legal(function or "scales", FUNCTION))
+    if as_json:
+        plain = {"id": found.id, "vector": found.vector, "evidence": found.evidence, "scales": located, "code": code}
+        click.echo(json.dumps(plain))
+    elif located:
+        for scale in located:
+            click.echo(_located_in_words(scale))
+        wrapping.line(found.evidence)
+    else:
+        click.echo(code, nl=False)
+
+
+def _located_in_words(located: Json) -> str:
+    cells = [f"lane {cell['lane']}, column {cell['column']}, bit {cell['bit']}" for cell in located.get("tmem", ())]
+    if cells:
+        where = f"tensor memory {'; '.join(cells)}"
+    else:
+        where = f"lanes {', '.join(map(str, located['lanes']))}, bits {located['bit']}..{located['bit'] + 7}"
+    read_by = f"multiply {located['multiply']}, ID {located['byte_id']}, its scale {located['scale']}"
+    return f"line {located['line']}, block {located['block']}: byte {located['offset']}; {where}; {read_by}"

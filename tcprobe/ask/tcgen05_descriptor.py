@@ -6,8 +6,10 @@ so steps, boxes and the byte of an element are those of `ask.descriptor`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tcprobe.ask import descriptor as wgmma
 from tcprobe.ask.descriptor import SharedTile
@@ -189,3 +191,114 @@ def _read(kind: str, bits: int) -> Json:
     forms = [] if unread or refused else idesc.forms(kind, reading.fields)
     contradictions = idesc.contradictions(kind, reading.fields)
     return {**_word_json(reading), "refused": refused, "forms": forms, "contradictions": contradictions}
+
+
+class WordAnswer(NamedTuple):
+    """What is said of a word of tcgen05: an instruction descriptor, a mask, or a descriptor in memory."""
+
+    plain: Json
+
+    @property
+    def about(self) -> str:
+        """The word itself."""
+        value: str = self.plain["value"]
+        return value
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """Its fields, what of it is not documented, and what follows."""
+        plain, rests_on = self.plain, f"({self.plain['status']}, {self.plain['source']})"
+        if "zero" in plain:
+            yield from _mask_words(plain)
+        elif "kind" in plain:
+            yield f"{self.about}, instruction descriptor of tcgen05.mma {rests_on}"
+            for reading in plain.get("readings", [plain]):
+                yield from _reading(reading)
+            if "cuda" in plain:
+                yield Whole(f"  CUDA: {plain['cuda']}")
+        else:
+            yield f"{self.about}, for tcgen05 according to its version bits {rests_on}"
+            for name, number in plain["fields"].items():
+                yield Whole(f"  {name:<12} {'-' if number is None else number}")
+            yield from _undocumented(plain["undocumented"])
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        return self.plain
+
+
+def _mask_words(plain: Json) -> Iterator[str]:
+    yield f"{plain['value']}, zero-column mask of tcgen05.mma.ws, M {plain['m']}, N {plain['n']} ({plain['status']})"
+    yield f"  {', '.join(f'{name} {value}' for name, value in plain['fields'].items() if value is not None)}"
+    yield from _undocumented(plain["undocumented"])
+    yield f"  columns of B treated as zero: {_spans(plain['zero'])}, by {plain['source']}"
+    yield from (f"  differs in {other['source']}: {_spans(other['zero'])}" for other in plain["differs"])
+    if plain["b_columns"]:
+        yield "  B is read from column {} to {}".format(*plain["b_columns"])
+    yield Whole(f"  CUDA: {plain['cuda']}")
+
+
+def _spans(runs: list[list[int]]) -> str:
+    return ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in runs) or "none"
+
+
+def _reading(plain: Json) -> Iterator[str]:
+    fields = ", ".join(f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
+    yield f"  kind::{plain['kind']}: {fields}"
+    yield from _undocumented(plain["undocumented"])
+    yield from (f"    refused: {reason}" for reason in plain["refused"])
+    if plain["forms"]:
+        yield f"    accepted by {', '.join(plain['forms'])}"
+    yield from (f"    sources differ: {words}" for words in plain["contradictions"])
+
+
+def _undocumented(runs: list[Json]) -> Iterator[str]:
+    for run in runs:
+        field = f" ({run['field']})" if run["field"] else ""
+        verb = "bits {} are" if "-" in run["bits"] else "bit {} is"
+        yield f"    {verb.format(run['bits'] + field)} {run['value']}: not documented"
+
+
+def field_values_of(assignments: tuple[str, ...]) -> dict[str, int | str]:
+    """Fields by name, numbers where digits stand."""
+    fields: dict[str, int | str] = {}
+    for word in assignments:
+        name, equal, value = word.partition("=")
+        if not (equal and re.fullmatch(r"[a-z_]{1,20}[0-3]?", name) and re.fullmatch(r"[a-z0-9]{1,9}", value)):
+            raise UsageError(f"`others` {word[:40]!r}: expected FIELD=VALUE, such as b_major=mn.")
+        if name in fields:
+            raise UsageError(f"`others` gives {name} twice.")
+        fields[name] = int(value) if value.isdigit() else value
+    return fields
+
+
+def bits_of(value: str, width: int, otherwise: str = "") -> int:
+    """The number of a text such as 0x08400490, or of decimal digits that are too many for hexadecimal ones.
+
+    UsageError for another one, also where the digits may be both.
+    """
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", value):
+        return int(value, 0)
+    if re.fullmatch(f"[1-9][0-9]{{{width // 4},19}}", value):
+        return int(value)
+    if re.fullmatch(r"[0-9a-fA-F]{1,16}", value):
+        decimal = f", or 0x{int(value):x} if it is decimal" if value.isdigit() else ""
+        raise UsageError(f"{value} does not say that it is hexadecimal: give 0x{value}{decimal}.")
+    example = "0x08400490" if width <= 32 else "0x4000004000010000"
+    raise UsageError(f"{value[:40]!r} is not a number of {width} bits such as {example}{otherwise}.")
+
+
+def instruction_word(bits: int | None, kind: str | None, field_values: Json) -> WordAnswer:
+    """The instruction descriptor of fields, or what its 32 bits say; UsageError for both, and for neither."""
+    if bits is not None:
+        if field_values:
+            raise UsageError(f"0xVALUE holds every field except the kind: remove {next(iter(field_values))}.")
+        return WordAnswer(instruction_value_json(bits, kind))
+    if kind is None:
+        raise UsageError("give `mma_kind`, `m`, `n` and the types, or a value such as 0x08400490.")
+    return WordAnswer(instruction_json(kind, field_values))
+
+
+def mask_word(bits: int | None, m: int, n: int, field_values: Json) -> WordAnswer:
+    """The zero-column mask of fields, or what its 64 bits say."""
+    return WordAnswer(zero_mask_json(zeros.encode(field_values) if bits is None else bits, m, n))

@@ -25,8 +25,7 @@ from pathlib import Path
 import msgspec
 
 import tcprobe
-from tcprobe.ask.against import same_but_renumbered
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, conventional, verdicts
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, conventional, same_but_renumbered, verdicts
 from tcprobe.ask.diagnosis import FIRST
 from tcprobe.audit.adapters import adapters
 from tcprobe.audit.statement import MOST_BYTES, MOST_STATEMENTS, Statement

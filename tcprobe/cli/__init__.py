@@ -1,11 +1,10 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
 shell, requests, hints, examples     what commands share
-printing, summaries, answers         how answers are printed
-questions, scales                    `verify`, scales
-swizzle, descriptor, tcgen05_descriptor, tensor_map           shared memory
-kernel, emitting                                              code
-cost, numerics, comparing, compilers, reading, audit, tools   cost, arithmetic, and what others do
+printing, answers                    how answers are printed
+questions                            `verify`
+kernel, emitting                     code
+comparing, compilers, reading, audit, tools    what others do
 measuring, fleet                                              runs
 """
 
@@ -36,13 +35,7 @@ for module, commands in {
     "audit": ("audit",),
     "questions": ("verify",),
     "emitting": ("emit",),
-    "swizzle": ("swizzle",),
-    "tensor_map": ("tensormap",),
-    "numerics": ("numerics",),
     "kernel": ("kernel",),
-    "descriptor": ("descriptor",),
-    "cost": ("cost",),
-    "scales": ("scales",),
-    "tools": ("diff", "merge", "lower", "doctor", "pages", "site"),
+    "tools": ("diff", "merge", "doctor", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

@@ -11,7 +11,7 @@ from tcprobe.question import wrapping
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.against import Against
+    from tcprobe.ask.compare import Against
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
     from tcprobe.store.cell import Cell

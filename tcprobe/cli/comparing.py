@@ -19,8 +19,7 @@ from tcprobe.question.options import ARCHS, JSON, SELECTOR, given, print_notes, 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from tcprobe.ask.against import Repetition
-    from tcprobe.ask.compare import Verdict
+    from tcprobe.ask.compare import Repetition, Verdict
     from tcprobe.cli.requests import CompareRequest
     from tcprobe.isa.fragment import Fragment
     from tcprobe.store.choose import Found, Layers
@@ -107,8 +106,7 @@ class _ArchComparison(NamedTuple):
 
 
 def _compare_arch(name: str, patterns: Sequence[str], layers: Layers) -> _ArchComparison:
-    from tcprobe.ask.against import measured_fragments, measurements_agree
-    from tcprobe.ask.compare import verdicts
+    from tcprobe.ask.compare import measured_fragments, measurements_agree, verdicts
 
     measured = list(measured_fragments(layers, name, patterns))
     judged = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
@@ -136,7 +134,7 @@ def _compare_file(
     names: Sequence[str], arch_name: str | None, layers: Layers, as_json: bool, compare_request: CompareRequest
 ) -> bool:
     """Compare a CSV file with what is measured of a fragment; whether all that it states is so."""
-    from tcprobe.ask.against import against
+    from tcprobe.ask.compare import against
     from tcprobe.cli import answers
     from tcprobe.layout.csv import read_csv
     from tcprobe.store.cell import no_table, selection

@@ -12,10 +12,9 @@ import click
 from tcprobe.question import wrapping
 from tcprobe.question.naming import split_names
 from tcprobe.question.options import JSON, Given, Named
-from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.run.survey import Survey
+    pass
 
 
 @click.command(short_help="Where several compilers agree, and the exceptions.")
@@ -45,25 +44,8 @@ def compilers(patterns: tuple[str, ...], folders: tuple[Path, ...], name: str | 
     if as_json:
         click.echo(json.dumps(survey.to_json()))
     else:
-        _print(survey)
+        wrapping.lines(survey.in_words)
     sys.exit(1 if survey.differing else 0)
-
-
-def _print(survey: Survey) -> None:
-    for compiler, archs in survey.archs.items():
-        wrapping.line(f"{compiler}: {', '.join(archs) or 'does not know the arch'}")
-    wrapping.line(
-        f"identical in every compiler that shows them: {survey.alike('table')} tables, {survey.alike('lowering')} "
-        "lowerings"
-    )
-    for fact, contents in survey.differing.items():
-        words = "; ".join(f"{content} by {compiler}" for compiler, content in contents.items())
-        wrapping.line(escaped(f"{fact.what} of {fact.id} on {fact.arch} differs: {words}"))
-    for fact, versions in survey.since.items():
-        wrapping.line(f"{fact.what} of {fact.id} on {fact.arch}: only by {', '.join(versions)}")
-    for fact, refusals in sorted(survey.refused.items()):
-        by = "; ".join(f"{compiler}: {reason}" for compiler, reason in refusals.items())
-        wrapping.line(escaped(f"{fact.id} on {fact.arch} is refused by {by}"))
 
 
 COMMANDS = (compilers,)

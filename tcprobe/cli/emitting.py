@@ -97,7 +97,7 @@ def emit(patterns: tuple[str, ...], format_name: str, output: Path | None, **req
 
 def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_request: EmitRequest) -> None:
     """`emit --to numerics`: the header of the multiplies that the patterns mean."""
-    from tcprobe.ask.numeric_header import texts
+    from tcprobe.ask.numerics import headers
     from tcprobe.isa import names
     from tcprobe.system import files
 
@@ -113,7 +113,7 @@ def _arithmetic(patterns: tuple[str, ...], output: Path | None, emit_request: Em
     ]
     if not multiplies:
         raise UsageError(f"numerics describes multiplies; {patterns[0]} is not one. `tcprobe list` lists them.")
-    text = texts(list(dict.fromkeys(multiplies)), emit_request["name"], emit_request["layers"])
+    text = headers(list(dict.fromkeys(multiplies)), emit_request["name"], emit_request["layers"])
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -21,8 +20,7 @@ from tcprobe.store.results import Results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:  # brings NumPy along
-    from tcprobe.ask.against import Repetition
-    from tcprobe.ask.diff import Absent, Difference
+    from tcprobe.ask.compare import Repetition
     from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import JobEnd
@@ -173,41 +171,3 @@ def agreement(repetitions: Sequence[Repetition]) -> None:
     for a in repetitions:
         if not a.same:
             click.echo(f"{bold(a.fragment.id)}: {a.first} and {a.other} {click.style('differ', **BAD)}")
-
-
-def difference(both: Difference, everything: bool, changed_only: bool) -> None:
-    """One comparison of `diff`: counts, what changed and how, and which cells have no table, by reason."""
-    first, second = (side.name for side in both.sides)
-    only = {side: [a for a in both.absent if a.elsewhere and a.side == side] for side in (0, 1)}
-    neither = [a for a in both.absent if not a.elsewhere]
-    counts = f"{len(both.same)} same, {len(both.changed)} changed"
-    missing = f"{len(only[0])} on {first}, {len(only[1])} on {second}, {len(neither) // 2} on both"
-    title = f"{first} to {second}"
-    line(f"{title}: {counts}; absent: {missing}", title, bold=True)
-    line(f"tables: {'; '.join(dict.fromkeys(both.sources))}")
-    for change in both.changed:
-        click.echo(click.style("  changed ", **BAD) + change.id)
-        for words in change.lines():
-            line(f"    {words}")
-    if changed_only:
-        return
-    for side, name in enumerate((first, second)):
-        _absent(f"absent on {name}, there on {(second, first)[side]}", only[side], everything)
-    if everything:
-        _absent("absent on both", neither, everything)
-    elif neither:
-        click.echo(f"  absent on both: {len(neither) // 2} (--all lists them, and why)")
-
-
-def _absent(title: str, absences: Sequence[Absent], everything: bool) -> None:
-    """Cells without a table by reason: how many, and the first few; every one where they are few or all are wanted."""
-    everything = everything or len(absences) <= MANY
-    by_reason: dict[str, list[str]] = {}
-    for cell in absences:
-        reason = cell.reason if everything else re.split(r" \(|: what was", cell.reason)[0]
-        by_reason.setdefault(reason, []).append(cell.id)
-    if absences:
-        line(f"  {title}:")
-    for reason, ids in by_reason.items():
-        listed = ", ".join(ids) if everything else some(ids, FEW)
-        line(f"    {len(ids)}: {reason}: {listed}")

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Unpack
 
-    from tcprobe.ask.code_tables import CodeTable
-    from tcprobe.ask.opcode_origins import Origin
-    from tcprobe.ask.read_file import FunctionReading, Reader, Use
+    from tcprobe.ask.read_file import CodeTable, FunctionReading, Origin, Reader, Use
     from tcprobe.cli.requests import ReadRequest
     from tcprobe.store.choose import Layers
 
@@ -52,8 +50,7 @@ def read(
     prints what each lane holds beside the published table. Exit code 1 if that differs, 4 if part of a file cannot be
     read. --json prints one object a function.
     """
-    from tcprobe.ask.opcode_origins import Origins
-    from tcprobe.ask.read_file import Reader
+    from tcprobe.ask.read_file import Origins, Reader
     from tcprobe.isa import arch
     from tcprobe.sass import toolchain
 

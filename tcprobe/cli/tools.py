@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question.naming import named, split_names
+from tcprobe.question.naming import split_names
 from tcprobe.question.options import CUDA, JSON, WRITTEN, Given, Named, read_results
 from tcprobe.text import escaped
 
@@ -49,7 +49,7 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
     if request["numerics"]:
         _diff_numerics(names, layers, request["as_json"], request["changed"])
     from tcprobe.ask.diff import compare_named
-    from tcprobe.cli import printing
+    from tcprobe.question import wrapping
     from tcprobe.run.survey import compilers
 
     same, sides = True, names[: 0 if folders else 2]
@@ -60,12 +60,12 @@ def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, la
         if request["as_json"]:
             click.echo(json.dumps(difference.to_json(request["changed"])))
         else:
-            printing.difference(difference, request["everything"], request["changed"])
+            wrapping.lines(difference.in_words(request["everything"], request["changed"]), difference.title)
     sys.exit(0 if same else 1)
 
 
 def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, changed: bool) -> NoReturn:
-    from tcprobe.ask.numeric_diff import differences
+    from tcprobe.ask.diff import differences
     from tcprobe.question import wrapping
 
     same = True
@@ -77,54 +77,6 @@ def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, change
             else:
                 wrapping.line(str(arithmetic))
     sys.exit(0 if same else 1)
-
-
-@click.command(short_help="Which machine instructions a PTX instruction becomes.")
-@click.argument("patterns", nargs=-1, metavar="[INSTRUCTION]...")
-@click.option(
-    "--arch",
-    "name",
-    type=Given(),
-    metavar="sm_XX[,...]|all",
-    help="Default: all; with --cuda or --save all that ptxas knows.",
-)
-@CUDA
-@click.option("--save", type=Named(path_type=Path, file_okay=False), help="Also save into this results folder.")
-@JSON
-@named("patterns")
-def lower(patterns: tuple[str, ...], name: str | None, cuda: Path | None, save: Path | None, as_json: bool) -> None:
-    """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
-
-    INSTRUCTION is a name, a shortened name, or a pattern. Without one it lists all that a warp runs: counts by arch,
-    or with --arch counts by family, then each. For an arch that ptxas does not know, the answer comes from ./results or
-    the published tables, with the compiler that was used; with --cuda or --save that is an error.
-    """
-    from tcprobe.ask.lowered import lower_multiplies
-    from tcprobe.isa import inventory
-    from tcprobe.isa.arch import WARP
-    from tcprobe.store.choose import default
-    from tcprobe.store.names import resolve
-
-    rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
-    rows = rows or dict.fromkeys(inventory.executed_by(WARP))
-    answers = list(lower_multiplies(list(rows), name, cuda, save))
-    if as_json:
-        for answer in answers:
-            click.echo(json.dumps(answer.to_json()))
-        return
-    from tcprobe.cli import summaries
-    from tcprobe.question import terminal, wrapping
-
-    with terminal.pager():
-        if not patterns:
-            summaries.lowerings(answers, list(rows), by_family=name not in (None, "all"))
-        if patterns or name:
-            for answer in answers:
-                wrapping.line(str(answer))
-        else:
-            wrapping.line(
-                "`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch"
-            )
 
 
 @click.command(short_help="What this machine can be used for.")
@@ -233,4 +185,4 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
 
 
-COMMANDS = (diff, merge, lower, doctor, pages, site)
+COMMANDS = (diff, merge, doctor, pages, site)

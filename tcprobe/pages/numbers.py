@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic, subject
-from tcprobe.ask.cost import InstructionCost, beside, costs, number_of
-from tcprobe.ask.cost_names import archs
+from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
 from tcprobe.isa import inventory
 from tcprobe.isa.operand import INPUTS, MATRICES
 from tcprobe.pages.tables import MADE, code, fitting, grid

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 # how a module says that it has a command, with its line in the list of commands
-_COMMAND = re.compile(r'^@command\([^)"]*short="([^"]*)"', re.MULTILINE)
+_COMMAND = re.compile(r'^(?:GROUP = group|@command)\([^)"]*short="([^"]*)"', re.MULTILINE)
 
 
 def names() -> Mapping[str, str]:
@@ -52,7 +52,5 @@ def load(name: str) -> click.Command:
 
 def function(name: str) -> Callable[..., Any]:
     """The Python function of a question."""
-    from tcprobe.question.declare import QUESTIONS
-
-    load(name)
-    return QUESTIONS[name]
+    found: Callable[..., Any] = getattr(importlib.import_module(f"tcprobe.ask.{name.replace('-', '_')}"), name)
+    return found

@@ -18,8 +18,8 @@ from inspect import Parameter, signature
 from itertools import islice
 from numbers import Real
 from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, ParamSpec, SupportsIndex, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, SupportsIndex, TypeVar, Union, get_args, get_origin
 
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import Arch
@@ -66,7 +66,7 @@ def check_of(annotation: Any) -> Callable[[str, Any], Any]:
     if isinstance(hint, str):
         plain: Any = hint.removesuffix(" | None")
     else:
-        kinds = () if get_origin(hint) is Literal else get_args(hint)
+        kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
         plain = functools.reduce(operator.or_, [kind for kind in kinds if kind is not NoneType]) if kinds else hint
     choices = get_args(plain) if get_origin(plain) is Literal else ()
     check = partial(_choice, choices) if choices else CHECKS[NAMES_OF_TYPES.get(plain, str(plain))]
@@ -215,6 +215,8 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "str | Cell": _named,
     "str | tcprobe.store.cell.Cell": _named,
     "str | float": _number,
+    "int | str": lambda name, value: value if isinstance(value, str) else whole(name, value),
+    "tuple[str, ...]": lambda name, value: tuple(words(name, value)),
     "Sizes": lambda name, value: value if isinstance(value, str) else sizes(name, value),
     "TypeName": lambda _, value: element_type(value),
     "str | Sequence[str]": lambda name, value: value if isinstance(value, str) else words(name, value),

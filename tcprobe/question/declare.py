@@ -58,6 +58,15 @@ class Option(NamedTuple):
     letter: str = ""  # as in -o
 
 
+class PlainArgument(NamedTuple):
+    """The parameter that takes a word beside options which is no name: a file; all words if `multiple`, or `joined`."""
+
+    metavar: str
+    reads: click.ParamType[Any] | None = None
+    multiple: bool = False
+    joined: bool = False
+
+
 class NameWords(NamedTuple):
     """The parameter that takes the words beside options: names of fragments, instructions, opcodes; GPUs among them.
 
@@ -90,7 +99,7 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-def group(name: str, *, short: str, text: str) -> click.Group:
+def group(*, short: str, text: str, name: str) -> click.Group:
     """A command that has others below it, those of questions whose `command` is `of` it; `text` is its help."""
     COMMANDS[name] = made = Suggesting(name, help=text, short_help=short)
     return made
@@ -155,18 +164,32 @@ def _declared(function: Answering) -> list[tuple[inspect.Parameter, Any, Any]]:
     rows = []
     for parameter in inspect.signature(function).parameters.values():
         hint, *extras = get_args(parameter.annotation) if hasattr(parameter.annotation, "__metadata__") else (None,)
-        option = next((extra for extra in extras if isinstance(extra, Option | NameWords)), None)
+        option = next((extra for extra in extras if isinstance(extra, Option | NameWords | PlainArgument)), None)
         if option is not None:
             rows.append((parameter, option, hint))
     return rows
 
 
-def _click_parameter(parameter: inspect.Parameter, declared: Option | NameWords, hint: Any) -> click.Parameter:
+def _click_parameter(
+    parameter: inspect.Parameter, declared: Option | NameWords | PlainArgument, hint: Any
+) -> click.Parameter:
     if isinstance(declared, NameWords):
         completes = fragment_names if declared.completes else None
         return click.Argument(
             [parameter.name], nargs=-1, required=declared.required, metavar=declared.metavar, shell_complete=completes
         )
+    required = parameter.default is parameter.empty
+    if isinstance(declared, PlainArgument):
+        joins = (lambda _ctx, _param, words: " ".join(words) or None) if declared.joined else None
+        return click.Argument(
+            [parameter.name],
+            nargs=-1 if declared.multiple or declared.joined else 1,
+            required=required,
+            metavar=declared.metavar,
+            type=declared.reads,
+            callback=joins,
+        )
+    default: dict[str, Any] = {} if required else {"default": parameter.default}
     reads, is_flag = declared.reads or _reader(hint), bool in _kinds(hint)
     return click.Option(
         [parameter.name, *([declared.letter] if declared.letter else []), declared.flag],
@@ -176,7 +199,8 @@ def _click_parameter(parameter: inspect.Parameter, declared: Option | NameWords,
         type=None if is_flag else reads,
         is_flag=is_flag or None,  # False would let the value be left out
         multiple=declared.multiple,
-        **({"required": True} if parameter.default is parameter.empty else {"default": parameter.default}),
+        required=required,
+        **default,
     )
 
 
@@ -196,7 +220,7 @@ def _reader(hint: Any) -> click.ParamType[Any]:
 
 def request_schema(question: Answering) -> dict[str, Any]:
     """The JSON Schema of what a question takes, by the names of its parameters; texts as at the command line."""
-    rows = [row for row in _declared(question) if isinstance(row[1], Option | NameWords)]
+    rows = [row for row in _declared(question) if isinstance(row[1], Option | NameWords | PlainArgument)]
     return {
         "type": "object",
         "description": (inspect.getdoc(question) or "").partition("\n\n")[0].replace("\n", " "),
@@ -206,9 +230,10 @@ def request_schema(question: Answering) -> dict[str, Any]:
     }
 
 
-def _value_schema(declared: Option | NameWords, hint: Any) -> dict[str, Any]:
-    if isinstance(declared, NameWords):
-        return {"type": "string", "minLength": 1, "description": declared.metavar}
+def _value_schema(declared: Option | NameWords | PlainArgument, hint: Any) -> dict[str, Any]:
+    if isinstance(declared, NameWords | PlainArgument):
+        plain: dict[str, Any] = {"type": "string", "minLength": 1, "description": declared.metavar}
+        return {"type": "array", "items": plain} if isinstance(declared, PlainArgument) and declared.multiple else plain
     kinds, described = _kinds(hint), {"description": declared.help}
     choices = next((list(get_args(kind)) for kind in kinds if get_origin(kind) is Literal), None)
     if choices:
@@ -219,5 +244,5 @@ def _value_schema(declared: Option | NameWords, hint: Any) -> dict[str, Any]:
     if isinstance(reads, Number):
         bounds = {"minimum": reads.min, "maximum": reads.max}
         return {"type": "integer", **{name: bound for name, bound in bounds.items() if bound is not None}, **described}
-    plain: dict[str, Any] = {"type": "string", "minLength": 1}
+    plain = {"type": "string", "minLength": 1}
     return ({"type": "array", "items": plain} if declared.multiple else plain) | described

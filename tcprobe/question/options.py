@@ -286,6 +286,18 @@ class Sides(click.ParamType[tuple[int, ...]]):
             self.fail(str(error), param, ctx)
 
 
+class MapTile(click.ParamType[tuple[int, ...]]):
+    """A tile of a tensor map, of one to five sides, outer ones first."""
+
+    name = "ROWSxCOLS"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Its sides; UsageError, which names `tile` and `box`, for those of the driver's order."""
+        from tcprobe.layout.swizzle import map_tile
+
+        return value if isinstance(value, tuple) else map_tile(str(value))
+
+
 class ElementType(Given):
     """An element type as PTX names it, or as C or cuda.h do."""
 

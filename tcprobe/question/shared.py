@@ -33,6 +33,15 @@ OnlyOption = Annotated[bool, Option("--only", "Read that folder alone, not the p
 JsonOption = Annotated[bool, Option("--json", "JSON for other programs.")]
 NameOption = Annotated[str | None, Option("--name", "Name of the struct or function in the code.", "NAME")]
 NamespaceOption = Annotated[str | None, Option("--namespace", "Namespace of the code: a name, or a::b.", "NS")]
+CudaOption = Annotated[
+    Path | None,
+    Option(
+        "--cuda",
+        "CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use. "
+        "Default: CUDA_HOME, the installed wheels, PATH.",
+        reads=Named(exists=True, file_okay=False),
+    ),
+]
 OutputOption = Annotated[
     Path | None,
     Option("--output", "File for the code.", reads=options.Output(path_type=Path, dir_okay=False), letter="-o"),

@@ -28,6 +28,7 @@ from tcprobe.store.choose import Layer, Layers
 from tcprobe.store.results import Results
 from tcprobe.system import children
 from tcprobe.system.children import Scratch
+from tcprobe.text import escaped
 from tcprobe.values import Json
 
 SHOWN = ("sass", "derived")  # methods by which the code of an arch alone shows tables
@@ -69,6 +70,22 @@ class Survey:
     def _knowing(self, name: str) -> set[str]:
         """The versions that know an arch."""
         return {compiler for compiler, names in self.archs.items() if name in names}
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The archs of each compiler, how much all agree on, what differs, what some only show, what they refuse."""
+        for compiler, archs in self.archs.items():
+            yield f"{compiler}: {', '.join(archs) or 'does not know the arch'}"
+        tables, lowerings = self.alike("table"), self.alike("lowering")
+        yield f"identical in every compiler that shows them: {tables} tables, {lowerings} lowerings"
+        for fact, contents in self.differing.items():
+            words = "; ".join(f"{content} by {compiler}" for compiler, content in contents.items())
+            yield escaped(f"{fact.what} of {fact.id} on {fact.arch} differs: {words}")
+        for fact, versions in self.since.items():
+            yield f"{fact.what} of {fact.id} on {fact.arch}: only by {', '.join(versions)}"
+        for fact, refusals in sorted(self.refused.items()):
+            by = "; ".join(f"{compiler}: {reason}" for compiler, reason in refusals.items())
+            yield escaped(f"{fact.id} on {fact.arch} is refused by {by}")
 
     def to_json(self) -> Json:
         """Plain data."""

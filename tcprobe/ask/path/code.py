@@ -15,8 +15,7 @@ import numpy as np
 
 from tcprobe import __version__
 from tcprobe.ask.banks.accesses import Tile
-from tcprobe.ask.cute_types import CUTE_TYPES
-from tcprobe.ask.descriptor import CPP
+from tcprobe.ask.descriptor import CPP, CUTE_TYPES
 from tcprobe.ask.descriptor import cute as canonical
 from tcprobe.ask.path.formula import formula, of_pair
 from tcprobe.ask.path.plan import TileRequest, advance, shared_address

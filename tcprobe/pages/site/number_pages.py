@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tcprobe.ask import cost as costs_of
-from tcprobe.ask.cost import InstructionCost, number_of
-from tcprobe.ask.cost_names import archs
+from tcprobe.ask.cost import InstructionCost, archs, number_of
 from tcprobe.ask.numerics import find
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP

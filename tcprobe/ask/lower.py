@@ -1,23 +1,33 @@
 """What multiplies become on each arch: assembled here, or, for an arch that ptxas does not know, what is saved."""
 
-from __future__ import annotations
-
+import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import click
 
 from tcprobe.ask import cost
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch
-from tcprobe.isa.arch import Arch
+from tcprobe.isa import arch as archs
+from tcprobe.isa import inventory
+from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
+from tcprobe.question import terminal, wrapping
+from tcprobe.question.arguments import ArchName, arch_name, checked
+from tcprobe.question.declare import NameWords, Option, command
+from tcprobe.question.options import Given, Named
+from tcprobe.question.shared import CudaOption, JsonOption
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.choose import Layers, default
+from tcprobe.store.names import resolve
 from tcprobe.store.results import Results
-from tcprobe.text import escaped
+from tcprobe.text import Whole, escaped
 from tcprobe.values import Json
 
 
@@ -50,7 +60,7 @@ class Lowered:
         }
 
     def __str__(self) -> str:
-        tried = arch.arch(self.arch).targets if self.instruction.named_apart else (self.arch,)
+        tried = archs.arch(self.arch).targets if self.instruction.named_apart else (self.arch,)
         target = self.lowering.target or ", ".join(tried)
         reason = f" ({self.lowering.refused})" if self.lowering.refused else ""
         saved = f" ({self.source}, by {self.compiler})" if self.source else ""
@@ -69,8 +79,8 @@ def lower_multiplies(
     with them every arch is every one that it knows. UsageError where there is no answer for `name`.
     """
     tools, machine_code = toolchain.find(cuda), cuda or save
-    every = tools.archs if machine_code else arch.ARCHS
-    for device in every if name in (None, "all") else (arch.arch(name or ""),):
+    every = tools.archs if machine_code else archs.ARCHS
+    for device in every if name in (None, "all") else (archs.arch(name or ""),):
         if device in tools.archs:
             answers = _assemble(tools, device, instructions)
             if save:
@@ -123,3 +133,68 @@ def _find_saved(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction
 def _unknown_arch(tools: Toolchain, arch: Arch) -> UsageError:
     names = ", ".join(row.name for row in tools.archs)
     return UsageError(f"{tools.ptxas} ({tools.ptxas_version}) does not know {arch.name}; it knows {names}.")
+
+
+@checked
+def lower(
+    name: Annotated[str | Sequence[str] | None, NameWords("[INSTRUCTION]...", "many", required=False)] = None,
+    arch: Annotated[
+        ArchName | None,
+        Option("--arch", "Default: all; with --cuda or --save all that ptxas knows.", "sm_XX[,...]|all", Given()),
+    ] = None,
+    cuda: CudaOption = None,
+    *,
+    save: Annotated[
+        Path | None,
+        Option("--save", "Also save into this results folder.", reads=Named(path_type=Path, file_okay=False)),
+    ] = None,
+) -> list[Lowered]:
+    """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
+
+    INSTRUCTION is a name, a shortened name, or a pattern. Without one it lists all that a warp runs: counts by arch,
+    or with --arch counts by family, then each. For an arch that ptxas does not know, the answer comes from ./results or
+    the published tables, with the compiler that was used; with --cuda or --save that is an error.
+    """
+    patterns = [name] if isinstance(name, str) else list(name or ())
+    return list(lower_multiplies(_rows(patterns), arch_name(arch), cuda, save))
+
+
+def _rows(patterns: Sequence[str]) -> list[Instruction]:
+    """The instructions that patterns mean, all that a warp runs without one."""
+    rows = dict.fromkeys(row for pattern in patterns for row in resolve(pattern, default()).some_instructions)
+    return list(rows or dict.fromkeys(inventory.executed_by(WARP)))
+
+
+@command(lower, short="Which machine instructions a PTX instruction becomes.")
+def print_lower(found: list[Lowered], *, name: Sequence[str], arch: str | None, as_json: JsonOption = False) -> None:
+    """Each; without a name counts, and each on an arch."""
+    if as_json:
+        for lowered in found:
+            click.echo(json.dumps(lowered.to_json()))
+        return
+    with terminal.pager():
+        if not name:
+            wrapping.lines(map(Whole, _counts(found, by_family=arch not in (None, "all"))))
+        if name or arch:
+            wrapping.lines(map(str, found))
+        else:
+            wrapping.line(
+                "`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch"
+            )
+
+
+def _counts(lowerings: Sequence[Lowered], by_family: bool) -> Iterator[str]:
+    """How many instructions that a warp runs become their own ones, by family or by arch."""
+    rows = _rows(())
+    heads = ("native", "emulated", "refused", "not known")
+    totals = Counter(instruction.family for instruction in rows)
+    counts: dict[str, Counter[str]] = {name: Counter() for name in totals} if by_family else {}
+    for lowered in lowerings:
+        native = "native" if lowered.lowering.native(lowered.instruction) else "emulated"
+        name = lowered.instruction.family if by_family else lowered.arch
+        counts.setdefault(name, Counter())["refused" if lowered.lowering.refused else native] += 1
+    first = max(8, *map(len, counts))
+    yield wrapping.bold("  ".join(("family".ljust(first) if by_family else "arch".ljust(first), *heads)))
+    for name, counted in counts.items():
+        counted["not known"] = (totals[name] if by_family else len(rows)) - counted.total()
+        yield "  ".join((name.ljust(first), *(str(counted[head]).rjust(len(head)) for head in heads)))

@@ -8,15 +8,15 @@ Refused is what the driver would refuse, and what its manual does not allow thou
 source, and with what the driver said wherever `tcprobe run --family tma` broke it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import click
 
 from tcprobe.errors import UsageError, check_choice
-from tcprobe.isa.arch import arch
+from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.tensor_map import (
     DATA_TYPE_OF,
     DATA_TYPES,
@@ -30,7 +30,11 @@ from tcprobe.isa.tensor_map import (
     PROMOTIONS,
     SWIZZLES,
 )
-from tcprobe.layout.swizzle import Swizzle
+from tcprobe.layout.swizzle import Swizzle, map_mode, map_tile
+from tcprobe.question.arguments import PlaceName, Sizes, TypeName, arch_name, checked, element_type, place, sizes, whole
+from tcprobe.question.declare import Option, command
+from tcprobe.question.options import ElementType, MapSwizzle, MapTile, Number, Sides
+from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, print_answer
 from tcprobe.references.shared_memory import tma
 from tcprobe.references.shared_memory.tensor_map import (
     MANUAL,
@@ -42,8 +46,11 @@ from tcprobe.references.shared_memory.tensor_map import (
     broken_rules,
     rules_on,
 )
+from tcprobe.store.choose import layers
 from tcprobe.store.finding import Finding
-from tcprobe.text import Described, Whole
+from tcprobe.store.kinds import tensor_maps
+from tcprobe.store.kinds.tensor_maps import ENCODINGS
+from tcprobe.text import Described, Whole, escaped
 from tcprobe.values import Json
 
 TAKEN = "CUDA_SUCCESS"
@@ -80,6 +87,8 @@ class MapPlan(Described):
     boxes: DimNumbers
     type: str
     evidence: dict[str, str]
+    arch: str = f"sm_{tma.LEAST_ARCH}"
+    rests_on: str = ""  # measurements, in words
 
     @property
     def in_words(self) -> Iterator[str]:
@@ -102,6 +111,8 @@ class MapPlan(Described):
                 + (f", or of {self.alignment} to start at the pattern's first row" if tensor.swizzle else "")
             )
         yield from map(Whole, cuda(self).splitlines())
+        if self.rests_on:
+            yield escaped(self.rests_on)
 
     @property
     def bytes(self) -> int:
@@ -119,6 +130,41 @@ class MapPlan(Described):
     def alignment(self) -> int:
         """Of a box in shared memory, so that the pattern begins with it."""
         return max(tma.ALIGNMENT, PERIODS.get(self.map.swizzle, 0))
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        tensor_map = self.map
+        return {
+            "arch": self.arch,
+            "tensorDataType": f"{PREFIX}DATA_TYPE_{self.type}",
+            "tensorRank": tensor_map.rank,
+            "globalDim": list(tensor_map.dims),
+            "globalStrides": list(tensor_map.strides),
+            "boxDim": list(tensor_map.box),
+            "elementStrides": list(tensor_map.steps),
+            "interleave": _name(INTERLEAVES, tensor_map.interleave),
+            "swizzle": _name(SWIZZLES, tensor_map.swizzle),
+            "l2Promotion": _name(PROMOTIONS, tensor_map.promotion),
+            "oobFill": _name(FILLS, tensor_map.fill),
+            "address_multiple_of": tensor_map.address,
+            "boxes": list(self.boxes),
+            "row_bytes": tensor_map.row_bytes,
+            "box_bytes": self.bytes,
+            "pitch": self.pitch,
+            **_json(swizzles(tensor_map.swizzle)),
+            "start_multiple_of": self.alignment,
+            "cuda": cuda(self),
+            "rules": [
+                {
+                    "argument": rule.argument,
+                    "words": rule.words,
+                    "checked": rule.checked,
+                    "evidence": self.evidence[rule.name],
+                }
+                for rule in rules_on(arch_row(self.arch).number)
+            ],
+            "evidence": self.rests_on,
+        }
 
 
 def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number: int = tma.LEAST_ARCH) -> MapPlan:
@@ -266,7 +312,7 @@ def _name(numbers_by_name: Mapping[str, int], number: int) -> str:
 
 def check_arch(name: str | None) -> str:
     """The arch; UsageError where it has no tensor maps."""
-    here = arch(name or f"sm_{tma.LEAST_ARCH}")
+    here = arch_row(name or f"sm_{tma.LEAST_ARCH}")
     if here.number < tma.LEAST_ARCH:
         raise UsageError(f"tensor maps need sm_{tma.LEAST_ARCH} or later; {here} does not have them.")
     return here.name
@@ -283,37 +329,96 @@ def _json(applied: tuple[Swizzle, ...]) -> dict[str, list[int] | None]:
     return {"byte_swizzle": first, "then_swizzle": then}
 
 
-def to_json(planned: MapPlan, name: str, words: str) -> Json:
-    """Plain data; `words`: what the whole rests on."""
-    tensor_map = planned.map
-    return {
-        "arch": name,
-        "tensorDataType": f"{PREFIX}DATA_TYPE_{planned.type}",
-        "tensorRank": tensor_map.rank,
-        "globalDim": list(tensor_map.dims),
-        "globalStrides": list(tensor_map.strides),
-        "boxDim": list(tensor_map.box),
-        "elementStrides": list(tensor_map.steps),
-        "interleave": _name(INTERLEAVES, tensor_map.interleave),
-        "swizzle": _name(SWIZZLES, tensor_map.swizzle),
-        "l2Promotion": _name(PROMOTIONS, tensor_map.promotion),
-        "oobFill": _name(FILLS, tensor_map.fill),
-        "address_multiple_of": tensor_map.address,
-        "boxes": list(planned.boxes),
-        "row_bytes": tensor_map.row_bytes,
-        "box_bytes": planned.bytes,
-        "pitch": planned.pitch,
-        **_json(swizzles(tensor_map.swizzle)),
-        "start_multiple_of": planned.alignment,
-        "cuda": cuda(planned),
-        "rules": [
-            {
-                "argument": rule.argument,
-                "words": rule.words,
-                "checked": rule.checked,
-                "evidence": planned.evidence[rule.name],
-            }
-            for rule in rules_on(arch(name).number)
-        ],
-        "evidence": words,
-    }
+@checked
+def tensormap(
+    kind: Annotated[
+        TypeName,
+        Option(
+            "--type",
+            "PTX's, such as bf16, or FLOAT32_FTZ; from sm_100 on also 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B.",
+            "TYPE",
+            ElementType(),
+        ),
+    ],
+    *,
+    tile: Annotated[
+        Sizes | None,
+        Option("--tile", "Elements of the tile in shared memory: 128x64, 2x128x64.", reads=MapTile()),
+    ] = None,
+    box: Annotated[
+        Sizes | None,
+        Option("--box", "Elements of one box, instead of --tile; inner side first: 64,128.", reads=Sides()),
+    ] = None,
+    dims: Annotated[
+        Sizes | None,
+        Option("--dims", "Elements of the tensor, inner side first. Default: the tile.", reads=Sides()),
+    ] = None,
+    strides: Annotated[
+        Sizes | None,
+        Option("--strides", "Bytes between rows, and so on outwards. Default: no gaps.", reads=Sides()),
+    ] = None,
+    steps: Annotated[
+        Sizes | None, Option("--steps", "Element stride per dimension. Default: 1.", reads=Sides())
+    ] = None,
+    swizzle: Annotated[
+        PlaceName,
+        Option(
+            "--swizzle",
+            "none, 32, 64, 128: SWIZZLE_128B; from sm_100 on also 128B_ATOM_32B and its like.",
+            reads=MapSwizzle(),
+            shown=True,
+        ),
+    ] = "none",
+    interleave: Annotated[
+        str, Option("--interleave", "Interleave.", reads=click.Choice(list(INTERLEAVES)), shown=True)
+    ] = "NONE",
+    promotion: Annotated[
+        str, Option("--promotion", "L2 promotion.", reads=click.Choice(list(PROMOTIONS)), shown=True)
+    ] = "NONE",
+    fill: Annotated[
+        str,
+        Option(
+            "--oob-fill",
+            "What fills elements outside the tensor: zeros, or a NaN.",
+            reads=click.Choice(list(FILLS)),
+            shown=True,
+        ),
+    ] = "NONE",
+    address: Annotated[
+        int, Option("--address", "Alignment of the tensor's address.", "BYTES", Number(1), shown=True)
+    ] = 16,
+    arch: OneArch = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> MapPlan:
+    """Show the arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, and where each byte lands.
+
+    A map that the driver would refuse is refused here, with every rule that it breaks and the rule's evidence.
+    \f
+    A `tile` is (rows, columns) or "128x64", outer sides before them; all else has the inner side first.
+
+    >>> import tcprobe
+    >>> tcprobe.tensormap("bf16", tile=(128, 64), swizzle="128B").map.box
+    (64, 128)
+    """
+    numbers = {"box": box, "dims": dims, "strides": strides, "steps": steps}
+    options = MapOptions(
+        element_type(kind),
+        tile=map_tile(tile) if isinstance(tile, str) else None if tile is None else sizes("tile", tile),
+        **{name: None if side is None else sizes(name, side) for name, side in numbers.items()},
+        interleave=interleave,
+        swizzle=map_mode(place(swizzle)),
+        promotion=promotion,
+        fill=fill,
+        address=whole("address", address),
+    )
+    on, folders = check_arch(arch_name(arch)), layers(results, only)
+    findings = tensor_maps.newest(folders, on) or tensor_maps.newest(folders, tensor_maps.BORROWED)
+    planned = plan(options, findings.get(ENCODINGS), arch_row(on).number)
+    return replace(planned, arch=on, rests_on=tensor_maps.rests_on(folders, on))
+
+
+@command(tensormap, short="The tensor map of a tile: arguments, and what the driver checks.")
+def print_tensormap(planned: MapPlan, *, as_json: JsonOption = False) -> None:
+    """The map in words, or as JSON."""
+    print_answer(planned, as_json)
