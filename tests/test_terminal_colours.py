@@ -1,8 +1,8 @@
 """Words in colour can be read on a light and on a dark terminal."""
 
 import pytest
-from tcprobe.ask.swizzle import INK
 
+from tcprobe.ask.swizzle import INK
 from tcprobe.layout.banks import BANKS
 from tcprobe.layout.banks import colour_of as colour
 from tcprobe.question import wrapping
