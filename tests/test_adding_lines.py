@@ -1,7 +1,8 @@
 """What ARCHITECTURE.md says of a line or a file more, done in a copy of the package: nothing else is changed there.
 
 An arch, a GPU, a form, a stated cost, a stated arithmetic are a line each; a format and a reference a file each. The
-commands then answer or refuse in words, and the suite's own laws hold over the copy. A contribution is files of results.
+commands then answer or refuse in words, and the suite's own laws hold over the copy. A contribution is some files of
+results.
 """
 
 import json
@@ -113,7 +114,7 @@ def test_an_arch_and_its_gpu_are_a_line_each(grown):
     """By both names every question is answered, or refused in words."""
     questions = {
         "list --arch {} --json": 0,
-        f"why-not wgmma.m64n64k16.f32.bf16.bf16 --arch {{}}": 0,
+        "why-not wgmma.m64n64k16.f32.bf16.bf16 --arch {}": 0,
         f"why-not {TCGEN05} --arch {{}}": 0,
         f"show {KNOWN}.a --arch {{}}": 0,
         f"where {KNOWN}.d --row 3 --col 5 --arch {{}}": 0,
@@ -125,19 +126,18 @@ def test_an_arch_and_its_gpu_are_a_line_each(grown):
         "kernel gemm --type bf16 --arch {}": 0,
         f"lower {KNOWN} --arch {{}}": REFUSED,
         "diff sm_90 {}": REFUSED,
-        "diff sm_90 {} --numerics": 0,
+        "diff sm_90 {} --numerics": 1,  # its stated fraction bits are others
         "diff --cuda /nowhere --cuda /nowhere --arch {}": REFUSED,
         "compare --arch {}": REFUSED,
     }
     asked = [question.format(name) for name in ("sm_130", "F100") for question in questions]
     answers = dict(zip(asked, ask(grown, *asked), strict=True))
     for line, (code, out, err) in answers.items():
-        assert "Traceback" not in err, line
-        refused = code != 0
-        assert (REFUSED if refused else 0) == questions[line.replace("F100", "{}").replace("sm_130", "{}")] or (
-            line.startswith("lower") and "ptxas" in err  # which may not be installed
-        ), (line, code, err)
-        assert ("Error: " in err) if refused else out, line
+        wanted = questions[line.replace("F100", "{}").replace("sm_130", "{}")]
+        if line.startswith("lower") and "no ptxas" in err:  # not installed
+            wanted = code
+        assert (code, "Traceback" in err) == (wanted, False), (line, err)
+        assert "Error: " in err if code == REFUSED else out, line
     by_arch, by_gpu = ([a[1] for line, a in answers.items() if name in line] for name in ("sm_130", "F100"))
     assert by_arch == by_gpu
     assert "on sm_130, documented only" in answers[f"show {KNOWN}.a --arch sm_130"][1]
@@ -185,7 +185,7 @@ def test_a_form_is_listed_and_its_absence_has_a_reason(grown):
     assert (shown[0], "no table of" in shown[2], "why-not" in shown[2]) == (REFUSED, True, True)
     assert "nothing prevents it" in why[1]
     assert "not measured on sm_90 in the published tables (nor documented)" in why[1]
-    assert "documented only" in accumulator[1]  # PTX ISA states an accumulator for every k
+    assert "documented only" in accumulator[1], accumulator  # PTX ISA states an accumulator for every k
     assert json.loads(result[1])[0]["id"] == f"{NEW}.d"
     assert "needs target sm_90" in lowered[1]
 
@@ -205,8 +205,11 @@ def test_stated_numbers_are_a_line_each(grown):
 def test_a_format_and_a_reference_are_a_file_each(grown):
     fragment = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
     formats, emitted, compared = ask(
-        grown, "emit --help", f"emit {fragment} --to corners --arch sm_90", f"compare {fragment} --arch sm_90"
+        grown,
+        f"emit {fragment} --to nothing",
+        f"emit {fragment} --to corners --arch sm_90",
+        f"compare {fragment} --arch sm_90",
     )
-    assert "first and last element" in formats[1]
+    assert "first and last element" in formats[2]
     assert f"{fragment} (0, 0) (15, 7)" in emitted[1]
     assert "handbook" in compared[1]
