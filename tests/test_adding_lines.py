@@ -23,13 +23,13 @@ ARCHITECTURE = (HERE.parent / "ARCHITECTURE.md").read_text()
 LINES = {
     "isa/archs.csv": "130,Feynman,9.6,227,100,,none stated",
     "isa/gpus.csv": "130,F100,f100",
-    "isa/rows/mma.csv": "mma,m16n8k128,row.col,f16.f16,f32.f32,,,,1,,sm_90:7.8,an invented section",
+    "isa/rows/mma.csv": "mma,m16n8k64,row.col,bf16.bf16,f32.f32,,,,1,,sm_90:7.8,an invented section",
     "references/costs.csv": "an invented table,mma.m16n8k16.*,sm_130,F100,latency,17,cycles,latency,,1.0",
     "references/numerics.csv": "F100,sm_130,f16|bf16,16,27,-133,Invented (table 3),mma,,,,",
 }
 FILES = {"emit/corners.py": ADDING / "emit/corners.py", "references/handbook.py": ADDING / "references/handbook.py"}
 KNOWN = "mma.m16n8k16.row.col.f32.bf16.bf16.f32"
-NEW = "mma.m16n8k128.row.col.f32.f16.f16.f32"
+NEW = "mma.m16n8k64.row.col.f32.bf16.bf16.f32"
 TCGEN05 = "tcgen05.mma.cta_group::1.kind::f16"
 REFUSED = 2  # exit code
 
@@ -102,7 +102,8 @@ def test_every_path_that_architecture_names_is_there():
     assert len(named) > 20
     for name in named:
         pattern = re.sub(r"[A-Z]{3,}(?=\.(py|csv)|_|$)", "*", name)
-        assert [found for base in ("", "tcprobe") for found in (HERE.parent / base).glob(pattern)], name
+        bases = ("", "tcprobe", *(f"tcprobe/{package}" for package in packages))
+        assert [found for base in bases for found in (HERE.parent / base).glob(pattern)], name
     inside = {path.name.removesuffix(".py") for path in (HERE.parent / "tcprobe").iterdir() if path.name[0] != "_"}
     assert {name for name in packages if name[0].islower()} == inside - {"py.typed"}
 
@@ -167,7 +168,7 @@ def test_all_laws_of_lines_hold_over_them(grown):
 
 
 def test_a_form_is_listed_and_its_absence_has_a_reason(grown):
-    listed, shown, result, why, accumulator, lowered = ask(
+    listed, shown, result, why, accumulator, lacking = ask(
         grown,
         f"list {NEW}* --json",
         f"show {NEW}.a --arch sm_90",
@@ -177,17 +178,17 @@ def test_a_form_is_listed_and_its_absence_has_a_reason(grown):
         f"why-not {NEW} --arch sm_80",
     )
     assert {(f["operand"], f["registers"], f["min_arch"]) for f in json.loads(listed[1])} == {
-        ("a", 32, "sm_90"),
-        ("b", 16, "sm_90"),
+        ("a", 16, "sm_90"),
+        ("b", 8, "sm_90"),
         ("c", 4, "sm_90"),
         ("d", 4, "sm_90"),
     }
     assert (shown[0], "no table of" in shown[2], "why-not" in shown[2]) == (REFUSED, True, True)
     assert "nothing prevents it" in why[1]
     assert "not measured on sm_90 in the published tables (nor documented)" in why[1]
-    assert "documented only" in accumulator[1], accumulator  # PTX ISA states an accumulator for every k
+    assert "documented only" in accumulator[1]  # PTX ISA states an accumulator for every k
     assert json.loads(result[1])[0]["id"] == f"{NEW}.d"
-    assert "needs target sm_90" in lowered[1]
+    assert "needs target sm_90" in lacking[1]
 
 
 def test_laws_of_forms_hold_over_it(grown):
@@ -210,6 +211,6 @@ def test_a_format_and_a_reference_are_a_file_each(grown):
         f"emit {fragment} --to corners --arch sm_90",
         f"compare {fragment} --arch sm_90",
     )
-    assert "first and last element" in formats[2]
+    assert "known: corners, csv" in formats[2]
     assert f"{fragment} (0, 0) (15, 7)" in emitted[1]
     assert "handbook" in compared[1]
