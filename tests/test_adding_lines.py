@@ -16,6 +16,15 @@ from pathlib import Path
 import pytest
 
 import tcprobe
+from tcprobe.isa.arch import arch
+from tcprobe.probes import experiments
+from tcprobe.probes.experiment import Context, kernels, ptx_hash
+from tcprobe.run.backend import Device
+from tcprobe.run.emulator import Emulator
+from tcprobe.run.runner import conclude, provenance
+from tcprobe.store.cell import cell
+from tcprobe.store.choose import default
+from tcprobe.store.results import Results
 
 HERE = Path(__file__).parent
 ADDING = HERE / "data" / "adding"
@@ -214,3 +223,52 @@ def test_a_format_and_a_reference_are_a_file_each(grown):
     assert "known: corners, csv" in formats[2]
     assert f"{fragment} (0, 0) (15, 7)" in emitted[1]
     assert "handbook" in compared[1]
+
+
+# a contribution
+
+THEIRS = ("mma.m16n8k16.row.col.f32.bf16.bf16.f32", "mma.m8n8k4.row.col.f64.f64.f64.f64", "wmma.m16n16k16.a.row.f16")
+A100 = Device(0, "NVIDIA A100-SXM4-80GB", "sm_80", "580.65.06", "13.0", "NVRTC 13.0")
+
+
+def contribution(folder):
+    """What `tcprobe run` saves on such a GPU, here the emulator with the tables that are known: three files."""
+    for name in THEIRS:
+        experiment = experiments()[name]
+        known = {fragment.id: cell(fragment, "sm_80", default()).table for fragment in experiment.fragments}
+        emulator, launches = Emulator(known), experiment.launches()
+        assert emulator.load(kernels(experiment)) == {}
+        reading = experiment.decode(launches, emulator.run(launches))
+        context = Context(arch("sm_80"), lambda fragment: None)
+        made = conclude(experiment, reading, context, "live", provenance(A100, ptx_hash(kernels(experiment))))
+        Results(folder).write(made)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def contributed(tmp_path_factory):
+    """A copy of the package and of the published tables, to which a stranger's three files were merged."""
+    root = tmp_path_factory.mktemp("contributed")
+    package = Path(tcprobe.__file__).parent
+    shutil.copytree(package, root / "tcprobe")
+    shutil.copytree(package.parent / "results", root / "results")
+    theirs = contribution(root / "theirs")
+    ((code, out, err),) = ask(root, f"merge {theirs} --contributor somebody --results {root / 'results'}")
+    assert (code, err) == (0, ""), out
+    return root
+
+
+def test_a_contribution_is_merged_and_answers(contributed):
+    (shown,) = ask(contributed, f"show {THEIRS[0]}.a --arch sm_80")
+    assert "NVIDIA A100-SXM4-80GB" in shown[1]
+    (run,) = (contributed / "results" / "runs").iterdir()
+    assert len(list((run / "sm_80" / "live").glob("*.json"))) == len(THEIRS)
+
+
+@pytest.mark.full
+def test_pages_follow_a_contribution_and_no_law_is_broken(contributed):
+    results = contributed / "results"
+    stale, written, kept = ask(contributed, *(f"pages {way} --results {results}" for way in ("--check", "", "--check")))
+    assert (stale[0], written[0], kept[0]) == (1, 0, 0)
+    assert "README.md" in written[1] + written[2]
+    laws(contributed, *(f"test_{name}.py" for name in ("published", "tools", "compare", "show", "docs")))
