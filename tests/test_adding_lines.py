@@ -102,6 +102,7 @@ def test_architecture_names_these_places():
         assert f"`{Path(name).parent}/NAME.py`" in where, name
     for name in ("probes", "store/kinds", "ask"):  # done by tests/test_adding.py
         assert re.search(f"`{name}/[A-Z]+.py`", where), name
+    assert "tcprobe merge FOLDER --contributor NAME --results results" in where
 
 
 def test_every_path_that_architecture_names_is_there():
