@@ -264,6 +264,11 @@ def test_a_contribution_is_merged_and_answers(contributed):
     assert "NVIDIA A100-SXM4-80GB" in shown[1]
     (run,) = (contributed / "results" / "runs").iterdir()
     assert len(list((run / "sm_80" / "live").glob("*.json"))) == len(THEIRS)
+    slow = f"from tcprobe.cli import main; main(['show', '{THEIRS[0]}.a'], standalone_mode=False)\nimport sys\n"
+    slow += "assert 'numpy' not in sys.modules"  # what is published is trusted, its runs too
+    subprocess.run(
+        [sys.executable, "-c", slow], check=True, capture_output=True, env=environment(contributed), cwd=HERE
+    )
 
 
 @pytest.mark.full

@@ -192,7 +192,7 @@ class Layers:
         return self._layouts[experiment, arch]
 
     def _in_file(self, layer: Layer, key: tuple[str, str, str]) -> dict[str, str]:
-        if layer.name == PUBLISHED:
+        if layer.group == PUBLISHED:
             return layer.results.named_layouts(*key) if self._may_have(layer, key) else {}
         measurement = self._read(layer, key)
         return {operand: table.id for operand, table in measurement.tables.items()} if measurement else {}
@@ -342,7 +342,7 @@ def _consistent(layer: Layer, *key: str) -> Measurement | None:
     """A saved measurement; DataError where its tables do not hang together. What is published was checked before."""
     arch, method, experiment = key
     measurement = layer.results.measurement(arch, method, experiment)
-    if measurement and layer.name != PUBLISHED:
+    if measurement and layer.group != PUBLISHED:
         from tcprobe.store import consistency
 
         with documents.naming(layer.name):
