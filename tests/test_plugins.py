@@ -43,8 +43,11 @@ def test_a_reference_that_is_none_is_named(package, name, text, words):
 
 
 def test_a_reference_is_found_by_being_there(package):
+    before = [r.NAME for r in references.references()]
+    assert before[0] == "PTX ISA"
+    references.references.cache_clear()
     package(references, "one_more", GOOD)
-    assert [r.NAME for r in references.references()] == ["PTX ISA", "CuTe", "register-mapping", "x"]
+    assert sorted(r.NAME for r in references.references()) == sorted([*before, "x"])
 
 
 @pytest.mark.parametrize(
