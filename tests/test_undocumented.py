@@ -13,7 +13,7 @@ from sparse_layouts import KINDS, SPARSE, layouts
 from tcprobe.ask import undocumented as asked
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UnmeasuredError
-from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.instruction import sparsity
 from tcprobe.layout.table import selected
 from tcprobe.pages import errata
 from tcprobe.probes import dialogues

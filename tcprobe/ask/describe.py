@@ -9,9 +9,8 @@ from tcprobe.ask.compare import verdicts
 from tcprobe.fit import Layout, fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, emulated, sparsity
 from tcprobe.isa.operand import WHOLE, Role
-from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, some
 from tcprobe.store.evidence import how, whence

@@ -29,10 +29,9 @@ from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
 from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as arch_row
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, emulated
 from tcprobe.isa.names import Meaning
 from tcprobe.isa.operand import MATRICES
-from tcprobe.isa.sparsity import emulated
 from tcprobe.probes.ptx import identifier
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command, note

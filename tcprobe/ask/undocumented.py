@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.instruction import sparsity
 from tcprobe.store.choose import Layers
 from tcprobe.store.evidence import whence
 from tcprobe.store.finding import Sourced

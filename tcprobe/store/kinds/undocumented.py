@@ -15,8 +15,7 @@ import msgspec
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.store.evidence import makers
 from tcprobe.store.finding import Finding, is_number
 
