@@ -7,7 +7,7 @@ import pytest
 from warpgroup import tcprobe
 
 from tcprobe.isa import inventory
-from tcprobe.references import cute_tensor_memory
+from tcprobe.references import cute
 from tcprobe.references.accumulator import Landing, layout, place, slot_of_load
 from tcprobe.references.cute import L, apply, modes
 
@@ -48,11 +48,11 @@ def test_every_element_has_a_cell_of_its_own_as_cute_has_it(letter):
         assert len(cells) == m * n
 
 
-@pytest.mark.parametrize("shape", cute_tensor_memory.ATOMS)
+@pytest.mark.parametrize("shape", cute.MEMORY_ATOMS)
 def test_every_cell_is_loaded_once(shape):
     """Loads of a shape at every repetition take a warp's lanes apart, each register once."""
     for number in inventory.instructions()[f"tcgen05.ld.{shape}"].stated["num"][:4]:
-        table = cute_tensor_memory.table(shape, number)
+        table = cute.tensor_memory_table(shape, number)
         slots = set()
         for lane, column in product(range(32, 64), range(table.extent["col"], 2 * table.extent["col"])):
             slot = slot_of_load(Landing(0, lane, column), shape, number)

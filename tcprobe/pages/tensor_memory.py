@@ -12,7 +12,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.pages.tables import MADE, grid, row_and_col
-from tcprobe.references import cute_tensor_memory, newer_forms, tensor_memory
+from tcprobe.references import cute, newer_forms, tensor_memory
 from tcprobe.references.accumulator import layout
 from tcprobe.store import findings
 from tcprobe.store.choose import Layers, alone, some
@@ -82,7 +82,7 @@ def _lines() -> Iterator[str]:
     yield "Register i of a lane of tcgen05.ld and tcgen05.st, by shape and repetitions. PTX ISA shows figures only."
     yield ""
     heads = ["shape", "repetitions", "rows x columns", "registers", "row", "col", "stated by"]
-    yield from grid(heads, (line for shape in cute_tensor_memory.ATOMS for line in _moves(shape)))
+    yield from grid(heads, (line for shape in cute.MEMORY_ATOMS for line in _moves(shape)))
     yield from (
         "",
         "The second access of 16x32bx2 may be anywhere; the table has CuTe's choice, right after the first.",
@@ -144,9 +144,9 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
 
 def _moves(shape: str) -> Iterator[list[str]]:
     numbers = [int(n) for n in inventory.instructions()[f"tcgen05.ld.{shape}"].stated["num"]]
-    name = f"CuTe, SM100_TMEM_LOAD_{cute_tensor_memory.ATOMS[shape].name}"
+    name = f"CuTe, SM100_TMEM_LOAD_{cute.MEMORY_ATOMS[shape].name}"
     for number in (numbers[0], numbers[-1]):
-        table = cute_tensor_memory.table(shape, number)
+        table = cute.tensor_memory_table(shape, number)
         row, col = (f"`{fitted(table).formulas[output]}`" for output in ("row", "col"))
         size = f"{table.extent['row']} x {table.extent['col']}"
         yield [shape, f"x{number}", size, str(table.elements), row, col, name]

@@ -2,7 +2,7 @@
 
     claim                                                  how a source states something
     ptx_isa                                                PTX ISA
-    cute, cute_copy, cute_tensor_memory                    CuTe
+    cute                                                   CuTe
     register_mapping                                       others' tables of wmma
     tensor_memory, memory_operand, accumulator             tensor memory and scale factors
     numerics, cost                                         published arithmetic and cost
@@ -43,8 +43,6 @@ APART = (
     "accumulator",
     "claim",
     "cost",
-    "cute_copy",
-    "cute_tensor_memory",
     "memory_operand",
     "newer_forms",
     "numerics",

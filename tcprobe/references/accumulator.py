@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tcprobe.references import cute_tensor_memory
+from tcprobe.references import cute
 
 SOURCE = "PTX ISA 9.1, section 9.7.16.10.5"
 HALF, WARP_LANES = 16, 32
@@ -65,7 +65,7 @@ def lane_of_halves(row: int) -> int:
 
 def slot_of_load(landing: Landing, shape: str, number: int) -> Slot:
     """Where tcgen05.ld.shape.x`number` puts a cell; loads follow each other from column 0 on."""
-    table = cute_tensor_memory.table(shape, number)
+    table = cute.tensor_memory_table(shape, number)
     warp, inside = divmod(landing.lane, WARP_LANES)
     lane_base, row = divmod(inside, table.extent["row"])
     base, col = divmod(landing.column, table.extent["col"])
