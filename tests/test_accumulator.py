@@ -8,8 +8,8 @@ from warpgroup import tcprobe
 
 from tcprobe.isa import inventory
 from tcprobe.references import cute
-from tcprobe.references.accumulator import Landing, layout, place, slot_of_load
 from tcprobe.references.cute import L, apply, modes
+from tcprobe.references.tensor_memory import Landing, accumulator_layout, place_accumulator, slot_of_load
 
 ROWS = {r.id: r for r in inventory.instructions().values() if r.id.startswith("tcgen05.mma")}
 F16 = "tcgen05.mma.cta_group::1.kind::f16"
@@ -29,7 +29,7 @@ def answered():
     """(letter, M, N) of every form whose layout is known."""
     for row in ROWS.values():
         for m, n in product(row.stated["m_values"], row.stated["n_values"]):
-            yield layout(row.id, m), m, n
+            yield accumulator_layout(row.id, m), m, n
 
 
 @pytest.mark.parametrize("letter", ATOMS)
@@ -41,7 +41,7 @@ def test_every_element_has_a_cell_of_its_own_as_cute_has_it(letter):
         by_row, by_col = modes(atom)
         cells = set()
         for row, col in product(range(m), range(n)):
-            cell = place(letter, (m, n), row, col)
+            cell = place_accumulator(letter, (m, n), row, col)
             column, lane = divmod(apply(by_row, row % rows) + apply(by_col, col), 128)
             assert cell == Landing(row // rows, lane, column)
             cells.add(cell)

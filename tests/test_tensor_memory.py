@@ -84,21 +84,21 @@ def test_a_number_of_repetitions_is_part_of_a_name():
 
 def test_lanes_of_copies():
     """Each lane that is written gets one row; a warp of lanes gets as many rows as the shape gives it."""
-    for shape, multicast in (("4x256b", ""), *tensor_memory.RUNS):
+    for shape, multicast in (("4x256b", ""), *tensor_memory.COPY_RUNS):
         row = ROWS[f"tcgen05.cp.{shape}"]
-        lanes, table = tensor_memory.lanes(shape, multicast), tensor_memory.table(shape, multicast)
+        lanes, table = tensor_memory.copy_lanes(shape, multicast), tensor_memory.copy_table(shape, multicast)
         written = [lane for found in lanes for lane in found]
         assert len(set(written)) == len(written) <= 128
         assert len(lanes) == row.shape.m == int(shape.split("x")[0])
         assert table.extent == {"row": row.shape.m, "col": row.shape.n}
         assert multicast in row.stated.get("multicast", ("",))
         assert all(table.at(lane=lane, column=0)["row"] == r for r, found in enumerate(lanes) for lane in found)
-    assert [tensor_memory.lanes("64x128b", f"warpx2::{pair}")[40] for pair in ("02_13", "01_23")] == [
+    assert [tensor_memory.copy_lanes("64x128b", f"warpx2::{pair}")[40] for pair in ("02_13", "01_23")] == [
         (40, 104),
         (72, 104),
     ]
     with pytest.raises(KeyError):
-        tensor_memory.lanes("64x128b", "")
+        tensor_memory.copy_lanes("64x128b", "")
 
 
 def test_names_are_spelled_in_full():

@@ -13,7 +13,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.pages.tables import MADE, grid, row_and_col
 from tcprobe.references import cute, newer_forms, tensor_memory
-from tcprobe.references.accumulator import layout
+from tcprobe.references.tensor_memory import accumulator_layout
 from tcprobe.store import findings
 from tcprobe.store.choose import Layers, alone, some
 from tcprobe.store.kinds.tensor_memory import KIND
@@ -134,7 +134,15 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
         for m in form.stated["m_values"]:
             operand_placement = answer_or_none(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
             if operand_placement is None:  # nobody states it: A of .ws with M = 32, of .ws.sp with 64 too
-                yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
+                yield [
+                    f"`{in_memory.id}`",
+                    accumulator_layout(form.id, int(m)),
+                    str(m),
+                    "-",
+                    "not stated",
+                    "not stated",
+                    "-",
+                ]
                 continue
             row, col = row_and_col(operand_placement.table)
             others = "; ".join(other.source for other in operand_placement.statements[1:])
@@ -153,8 +161,8 @@ def _moves(shape: str) -> Iterator[list[str]]:
 
 
 def _copies() -> Iterator[list[str]]:
-    for shape, multicast in (("4x256b", ""), *tensor_memory.RUNS):
-        table, lanes = tensor_memory.table(shape, multicast), tensor_memory.lanes(shape, multicast)
+    for shape, multicast in (("4x256b", ""), *tensor_memory.COPY_RUNS):
+        table, lanes = tensor_memory.copy_table(shape, multicast), tensor_memory.copy_lanes(shape, multicast)
         lanes_text = f"row 0: {_list(lanes[0])}; row {len(lanes) - 1}: {_list(lanes[-1])}"
         yield [shape, multicast or "-", f"{len(lanes)} x {table.extent['col']}", lanes_text, _copies_text(table)]
 

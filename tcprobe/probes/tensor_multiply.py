@@ -51,7 +51,7 @@ from tcprobe.probes.tensor_multiply_kernels import (
     multiply_kernel,
     numbers,
 )
-from tcprobe.references.memory_operand import BYTE, CELL, LANES, selectors, vectors
+from tcprobe.references.tensor_memory import BYTE, CELL, LANES, selectors, vectors
 from tcprobe.store.kinds.tensor_memory import KIND as TENSOR_MEMORY
 from tcprobe.store.kinds.tensor_memory import USUAL_N, Body, Subject
 

@@ -32,7 +32,7 @@ from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.wgmma_kernels import copy_to_shared
-from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS
+from tcprobe.references.tensor_memory import BYTE, CELL, LANES, WIDTHS
 from tcprobe.values import Json
 
 # types of A and B in these kernels, by kind; every shape of the kind has them

@@ -1,8 +1,8 @@
 """CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms of warps and warpgroups, and of copies, as shape:stride.
 
 A layout maps (thread, value), in colexicographic order, to sum(coordinate * stride). For A that number is m + M * k,
-for B n + N * k, for C m + M * n. Atoms have the source's names, which contain the shape, the types (D, A, B, C) and the order of A and B (T: k is
-contiguous; N: m or n is; TN is PTX's row.col).
+for B n + N * k, for C m + M * n. Atoms have the source's names, which contain the shape, the types (D, A, B, C) and the
+order of A and B (T: k is contiguous; N: m or n is; TN is PTX's row.col).
 """
 
 from __future__ import annotations
