@@ -21,7 +21,7 @@ from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import of, stated
 from tcprobe.store.choose import Found, Layers
-from tcprobe.store.evidence import whence
+from tcprobe.store.finding import whence
 from tcprobe.values import Json
 
 

@@ -42,8 +42,7 @@ from tcprobe.sass.lowering import Lowering, saved
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store import names
 from tcprobe.store.choose import Layers, layers, some
-from tcprobe.store.evidence import how, whence
-from tcprobe.store.finding import Finding, Sourced
+from tcprobe.store.finding import Finding, Sourced, how, whence
 from tcprobe.system.files import read_text
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json

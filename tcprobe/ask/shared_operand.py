@@ -40,8 +40,7 @@ from tcprobe.isa.names import Meaning
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
-from tcprobe.store.evidence import whence
-from tcprobe.store.finding import Finding, Sourced
+from tcprobe.store.finding import Finding, Sourced, whence
 from tcprobe.text import Whole
 from tcprobe.values import Json
 

@@ -35,8 +35,7 @@ from tcprobe.layout.table import Axis, Space, Table
 from tcprobe.references import tensor_memory
 from tcprobe.references.tensor_memory import CELL, LANES, CellStatement, Extent, Stated, TensorCell
 from tcprobe.store.choose import Layers
-from tcprobe.store.evidence import how, whence
-from tcprobe.store.finding import Sourced
+from tcprobe.store.finding import Sourced, how, whence
 from tcprobe.store.kinds.tensor_memory import KIND, Subject, measured_as, subject
 from tcprobe.text import Whole, quoted
 from tcprobe.values import Json

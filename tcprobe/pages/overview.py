@@ -26,8 +26,7 @@ from tcprobe.references import claim_of, references
 from tcprobe.store import findings
 from tcprobe.store.cell import DOCUMENTED, Cell, by_arch
 from tcprobe.store.choose import alone
-from tcprobe.store.evidence import FROM_CODE, METHODS
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import FROM_CODE, METHODS, Finding
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.store.surveys import load_audits, load_survey

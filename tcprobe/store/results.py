@@ -29,7 +29,7 @@ from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Axis, Spa
 from tcprobe.store import acceptance, documents
 from tcprobe.store import measurement as measurements
 from tcprobe.store.documents import naming
-from tcprobe.store.evidence import METHODS
+from tcprobe.store.finding import METHODS
 from tcprobe.store.measurement import Measurement
 from tcprobe.system import files
 from tcprobe.text import one_line

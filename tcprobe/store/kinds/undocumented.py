@@ -16,8 +16,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction, sparsity
-from tcprobe.store.evidence import makers
-from tcprobe.store.finding import Finding, is_number
+from tcprobe.store.finding import Finding, is_number, makers
 
 METHODS = ("live",)
 NIBBLES, MOST_SELECTORS, SELECTOR = 16, 16, ".selector"
