@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.native import is_native
+from tcprobe.isa.instruction import is_native
 from tcprobe.kernel.explain import explain
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.kernel.mma_sync import MULTIPLIES

@@ -22,7 +22,7 @@ from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell, by_arch, find
 from tcprobe.store.choose import Found, Layers
-from tcprobe.store.evidence import made_by
+from tcprobe.store.finding import made_by
 from tcprobe.values import Json
 
 BADGES = {

@@ -21,7 +21,7 @@ from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.markup import Links, ListPart, View, cells, filled, list_page
 from tcprobe.pages.tables import spans
-from tcprobe.references.memory_operand import LANES
+from tcprobe.references.tensor_memory import LANES
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
