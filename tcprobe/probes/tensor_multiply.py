@@ -30,10 +30,10 @@ import numpy as np
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import Target
 from tcprobe.isa.bit_fields import descriptor_fields
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.descriptor import encode_tcgen05, packed_descriptor
 from tcprobe.layout.table import cell_runs
