@@ -199,7 +199,8 @@ def test_what_is_said_to_be_emulated_is_what_machine_code_shows():
     """Of every sparse form, a warpgroup's of n8 too, whose opcodes are published: in its lowering or with its cost."""
     told, wrong = Counter(), []
     for device in arch.ARCHS:
-        shown = {id_: low["opcodes"] for id_, low in published().lowering(device.name)["instructions"].items()}
+        saved = published().lowering(device.name) or {"instructions": {}}
+        shown = {id_: low["opcodes"] for id_, low in saved["instructions"].items()}
         for row in (row for row in inventory.instructions().values() if row.metadata and row.target.on(device)):
             cost = findings.read(published(), Key("cost", device.name, "live", row.id)) if row.shape.n == 8 else None
             opcodes = tensor_opcodes(cost.body.opcodes if cost and cost.body else shown.get(row.id, ()))
