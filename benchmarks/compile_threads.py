@@ -13,8 +13,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from tcprobe.isa.arch import arch
-from tcprobe.isa.target import version
+from tcprobe.isa.arch import arch, version
 from tcprobe.probes import experiments
 from tcprobe.probes.ptx import module
 from tcprobe.run import driver

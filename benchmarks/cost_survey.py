@@ -17,8 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.isa.arch import arch
-from tcprobe.isa.target import version
+from tcprobe.isa.arch import arch, version
 from tcprobe.probes import dialogues
 from tcprobe.probes.ptx import Kernel, module
 from tcprobe.run import driver

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from least_targets import Form, forms
 
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.target import version
+from tcprobe.isa.arch import version
 from tcprobe.probes import tensor_memory
 from tcprobe.sass import toolchain
 from tcprobe.sass.toolchain import attempt, known_targets

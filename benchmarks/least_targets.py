@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import version
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import version
 from tcprobe.probes import experiments, sparse, tensor_memory, wgmma_kernels
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel

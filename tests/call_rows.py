@@ -5,8 +5,7 @@ from tcprobe.code.cuda import has_functions
 from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import arch
-from tcprobe.isa.target import version
+from tcprobe.isa.arch import arch, version
 from tcprobe.store.cell import operands
 from tcprobe.store.results import published
 

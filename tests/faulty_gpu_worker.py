@@ -4,7 +4,7 @@ import dataclasses
 import re
 import sys
 
-from tcprobe.isa.target import Target
+from tcprobe.isa.arch import Target
 from tcprobe.probes.ptx import identifier
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.worker import main

@@ -17,6 +17,7 @@ from tcprobe.audit.statement import statement as tabulated_statement
 from tcprobe.cli import main
 from tcprobe.emit import emit
 from tcprobe.errors import DataError
+from tcprobe.pages import overview
 from tcprobe.store import surveys
 from tcprobe.store.cell import load
 from tcprobe.store.choose import layers

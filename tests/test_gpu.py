@@ -10,9 +10,8 @@ import pytest
 
 from tcprobe.ask.compare import verdicts
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.isa.arch import arch
+from tcprobe.isa.arch import Target, arch
 from tcprobe.isa.names import select
-from tcprobe.isa.target import Target
 from tcprobe.probes.experiment import Dialogue, kernels
 from tcprobe.probes.ptx import Kernel, Launch, entry
 from tcprobe.probes.wmma import MemoryExperiment, memory_table

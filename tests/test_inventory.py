@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from tcprobe.ask.absent import why_forbidden
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
+from tcprobe.isa.arch import Target
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve, select, select_instructions
 from tcprobe.isa.operand import WHOLE, Place, Role
 from tcprobe.isa.rows import mma
 from tcprobe.isa.rows.mma import MultiplyRow
-from tcprobe.isa.target import Target
 
 ROWS = list(inventory.instructions().values())
 MULTIPLIES = [row for row in ROWS if row.multiplies_registers]

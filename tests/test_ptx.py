@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import ARCHS, arch, runs
-from tcprobe.isa.target import Target
+from tcprobe.isa.arch import ARCHS, Target, arch, runs
 from tcprobe.probes import dialogues, experiments, moves, multiply, wmma
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import blame, errors_by_line, module

@@ -9,8 +9,7 @@ from machine_code import TOOLS, needs_tools
 from tcprobe import emit
 from tcprobe.ask.describe import fragment_entry
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import ARCHS, least_ptx
-from tcprobe.isa.target import version
+from tcprobe.isa.arch import ARCHS, least_ptx, version
 from tcprobe.probes import tensor_memory
 from tcprobe.probes.ptx import blame
 from tcprobe.sass.lowering import probe

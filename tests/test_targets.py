@@ -11,10 +11,9 @@ from tcprobe.ask.absent import instead, why_not
 from tcprobe.ask.lower import lower_multiplies
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import ARCHS, covers, runs
+from tcprobe.isa.arch import ARCHS, Target, covers, runs
 from tcprobe.isa.names import resolve
 from tcprobe.isa.rows.tcgen05 import VECTOR_SIZES, vector_sizes
-from tcprobe.isa.target import Target
 from tcprobe.probes.tensor_memory import BLOCK
 from tcprobe.sass.lowering import UNREADABLE, probe
 from tcprobe.sass.toolchain import Assembler

@@ -16,7 +16,7 @@ from tensor_cores import ALL, EVERY_KIND, Core, Scattered, machine
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
-from tcprobe.layout.runs import cell_runs, places_of_runs
+from tcprobe.layout.table import cell_runs, places_of_runs
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.slots import unpack
 from tcprobe.probes.tensor_multiply_kernels import COLUMNS, FIRST, REGION, REGIONS

@@ -13,11 +13,10 @@ from tcprobe.ask import cost
 from tcprobe.ask.tensor_memory import MemoryOperand
 from tcprobe.errors import answer_or_none
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import Arch, Target
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
-from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import of, stated
 from tcprobe.store.choose import Found, Layers

@@ -42,7 +42,7 @@ from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.isa.target import Target
+    from tcprobe.isa.arch import Target
     from tcprobe.store.choose import Layers
     from tcprobe.store.finding import Finding, Sourced
 

@@ -18,8 +18,7 @@ from typing import NamedTuple
 from tcprobe.ask.diagnosis import CELL_STARTS, MOST, SLOT_STARTS, WORDS
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.runs import ranges
-from tcprobe.layout.table import Element, Table
+from tcprobe.layout.table import Element, Table, ranges
 
 Contents = Mapping[tuple[int, int], Element]
 Order = dict[int, int]  # of the stated lanes or elements: which measured ones they are

@@ -17,7 +17,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import descriptor as smem
-from tcprobe.layout.runs import ranges
+from tcprobe.layout.table import ranges
 from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 

@@ -20,9 +20,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import Arch, Target
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.target import Target
 
 CodeBits = tuple[int, ...]  # where the bits of a code lie in its word, from its lowest on
 WORD = 32

@@ -5,17 +5,22 @@
 (True, False, True)
 >>> arch("sm_103").targets
 ('sm_103', 'sm_103f', 'sm_103a')
+>>> Target("sm_120a", "8.7", (("sm_120f", "8.8"),)).on(arch("sm_121"))
+('sm_120f', '8.8')
 
 Source: PTX ISA 9.1, section 11.1.2 (`.target`): a plain target runs on that compute capability and
 every later one; a target with suffix `a` on that one alone; with suffix `f` on those of its family that are not older.
 """
 
+from __future__ import annotations
+
 import re
+from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
 from tcprobe import facts
-from tcprobe.errors import UsageError
+from tcprobe.errors import RowError, UsageError
 
 
 class Arch(NamedTuple):
@@ -219,3 +224,81 @@ def holder_name(number: int, threads: int) -> str:
     ('lane 4', 'thread 36 (warp 1, lane 4)')
     """
     return f"lane {number}" if threads <= WARP else f"thread {number} (warp {number // WARP}, lane {number % WARP})"
+
+
+# the least PTX target and PTX ISA version of a form
+@cache
+def version(text: str) -> tuple[int, int]:
+    """A PTX ISA version "8.7" as (8, 7); RowError if it is not one."""
+    if not re.fullmatch(r"[0-9]+\.[0-9]+", text):
+        raise RowError(f"{text!r} is not a PTX ISA version such as 7.0.")
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+@dataclass(frozen=True)
+class Target:
+    """Least PTX target and PTX ISA version; `others` are further targets, each with its own version.
+
+    Versions are the least that ptxas takes; `stated` is the one that PTX ISA states, where that is another.
+    """
+
+    name: str
+    ptx: str
+    others: tuple[tuple[str, str], ...] = ()
+    stated: str | None = None
+
+    def __post_init__(self) -> None:
+        for name, ptx in (*self.options, *([(self.name, self.stated)] if self.stated else [])):
+            if not is_target(name):
+                raise RowError(f"{name!r} is not a PTX target of a GPU with tensor cores.")
+            least = least_ptx(name)
+            if version(ptx) < version(least):
+                raise RowError(f"PTX {ptx} does not know {name}, which came with PTX {least}.")
+
+    @property
+    def options(self) -> tuple[tuple[str, str], ...]:
+        """All (target, PTX version) pairs under which the form is allowed."""
+        return ((self.name, self.ptx), *self.others)
+
+    def stated_for(self, name: str, ptx: str) -> str | None:
+        """The PTX version that PTX ISA states for an option, where it is not the one that ptxas takes."""
+        stated = max(self.stated or ptx, least_ptx(name), key=version)
+        return stated if stated != ptx else None
+
+    def at_least(self, ptx: str) -> Target:
+        """The same target with a PTX version not below `ptx`."""
+        (name, least), *others = ((name, max(own, ptx, key=version)) for name, own in self.options)
+        return target(name, least, tuple(others), self.stated)
+
+    def alone(self, name: str) -> Target:
+        """Target `name` and no other, with a PTX version that knows both."""
+        return target(name, max(self.ptx, least_ptx(name), key=version))
+
+    def on(self, device: Arch) -> tuple[str, str] | None:
+        """The (target, PTX version) to compile with for `device`, None where the form is not allowed."""
+        return next((option for option in self.options if runs(device, option[0])), None)
+
+    def own(self, device: Arch) -> str:
+        """The device's own target to compile with: that of `on`, the plain one where the form is not allowed."""
+        option = self.on(device)
+        return own(device, option[0]) if option else device.name
+
+    def every(self, device: Arch) -> tuple[str, ...]:
+        """All of the device's own targets for which the form can be compiled, the least first."""
+        return tuple(own for own in device.targets if any(covers(own, name) for name, _ in self.options))
+
+
+target = cache(Target)  # many forms have the same one
+
+
+def read_target(cell: str) -> Target:
+    """The target of a table's cell: sm_120a:8.7|sm_120f:8.8, and |stated:8.8 for what PTX ISA states; RowError."""
+    options = [tuple(part.split(":")) for part in cell.split("|")]
+    if any(len(option) != 2 for option in options):
+        raise RowError("expected targets with PTX versions, such as sm_120a:8.7|sm_120f:8.8.")
+    stated = options.pop()[1] if options[-1][0] == "stated" else None
+    if not options:
+        raise RowError("expected a target before what is stated, such as sm_120a:8.7.")
+    (name, ptx), *others = options
+    return target(name, ptx, tuple(others), stated)

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from types import MappingProxyType
 
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, version
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN
-from tcprobe.isa.target import version
 
 EVERYWHERE = ".sync.aligned"  # what the name of every form has, and no id
 Makers = Mapping[str, Callable[[], Instruction]]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tcprobe.errors import RowError
+from tcprobe.isa.arch import Target
 from tcprobe.isa.operand import WHOLE, Operand, Role
-from tcprobe.isa.target import Target
 
 BYTE = 8
 PADDED_FOUR = "b4x16_p64"  # of ldmatrix: rows of 16 elements of 4 bits, and 64 bits of padding

@@ -28,10 +28,9 @@ from functools import cached_property
 from typing import Literal, NamedTuple
 
 from tcprobe.errors import RowError
-from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import Arch, Target
 from tcprobe.isa.fragment import Fragment, Shape, check_copies
 from tcprobe.isa.operand import Operand, Place, Role
-from tcprobe.isa.target import Target
 
 # every form has these qualifiers, so ids leave them out
 IMPLIED = {"sync", "aligned"}

@@ -17,9 +17,8 @@ from functools import cache
 from types import MappingProxyType
 
 from tcprobe.errors import UsageError
-from tcprobe.isa.arch import ARCHS, WARP, Arch
+from tcprobe.isa.arch import ARCHS, WARP, Arch, Target
 from tcprobe.isa.rows import moves
-from tcprobe.isa.target import Target
 
 MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
 MATRIX_ROWS = 8

@@ -20,7 +20,7 @@ import numpy as np
 
 from tcprobe.errors import DataError
 from tcprobe.layout.arrays import Ints
-from tcprobe.layout.runs import ranges
+from tcprobe.layout.table import ranges
 
 Pair = tuple[int, int]
 MOST_CELLS = 1 << 19  # 228 KB of shared memory hold 466,944 elements of 4 bits

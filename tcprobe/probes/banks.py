@@ -28,9 +28,8 @@ import numpy as np
 from numpy.random import Generator
 
 from tcprobe.errors import ProbeError
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.shared_memory import SharedAccess, accesses
-from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bools, Bytes, Floats, Ints, Words
 from tcprobe.layout.banks import IDLE, LEAST, BankRule, Judge, SourceTags, is_spread, lookups, tags_from_pairs
 from tcprobe.layout.banks import access_cycles as with_lookups

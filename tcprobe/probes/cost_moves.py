@@ -18,9 +18,8 @@ from functools import partial
 import numpy as np
 
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.shared_memory import accesses
-from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Floats
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Readout

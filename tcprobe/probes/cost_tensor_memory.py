@@ -31,10 +31,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from tcprobe.isa import bit_fields, inventory
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.isa.target import Target
 from tcprobe.layout.descriptor import encode_tcgen05
 from tcprobe.probes import tensor_memory
 from tcprobe.probes.cost_multiplies import interval

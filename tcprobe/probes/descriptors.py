@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import Target
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction, SharedOperand, sparsity
 from tcprobe.isa.names import resolve
-from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor
 from tcprobe.layout.structure import NIBBLE, picked_k

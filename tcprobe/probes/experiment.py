@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from tcprobe.errors import UnmeasuredError
-from tcprobe.isa.arch import Arch
+from tcprobe.isa.arch import Arch, Target
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Bytes
 from tcprobe.layout.table import StructureHash, Table, Tables
 from tcprobe.probes.ptx import Kernel, Launch

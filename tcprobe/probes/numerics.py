@@ -26,11 +26,10 @@ from tcprobe.arithmetic.gemm import integers_of, multiplied_integers
 from tcprobe.arithmetic.model import dot, factor, multiplied
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, forms_alike, types_of
 from tcprobe.errors import ProbeError
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.isa.operand import FACTORS
-from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Bits, Bools, Ints
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.numerics_directed import parameters

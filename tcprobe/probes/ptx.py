@@ -20,10 +20,9 @@ from math import gcd
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tcprobe.errors import ProbeError
-from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.arch import WARP, Arch, Target, version
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
-from tcprobe.isa.target import Target, version
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.layout.table import Table

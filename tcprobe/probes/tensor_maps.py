@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.fit.boxes import PlacedBox, fit_boxes
-from tcprobe.isa.target import Target
+from tcprobe.isa.arch import Target
 from tcprobe.isa.tensor_map import DATA_TYPES, PACKED, SPANS, SWIZZLES
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, array_of_text, text_lines

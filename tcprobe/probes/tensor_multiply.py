@@ -30,13 +30,13 @@ import numpy as np
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import Target
 from tcprobe.isa.bit_fields import descriptor_fields
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.descriptor import encode_tcgen05, packed_descriptor
-from tcprobe.layout.runs import cell_runs
+from tcprobe.layout.table import cell_runs
 from tcprobe.probes import tensor_multiply_kernels as images
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout
 from tcprobe.probes.ptx import POISON, Kernel, Launch

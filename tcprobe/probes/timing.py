@@ -26,8 +26,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from tcprobe.errors import ProbeError
-from tcprobe.isa.arch import WARP
-from tcprobe.isa.target import Target
+from tcprobe.isa.arch import WARP, Target
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.probes.experiment import Bench, Dialogue, Readout, TimedCode, array_of_text, text_lines
 from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier

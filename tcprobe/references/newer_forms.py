@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tcprobe import facts
-from tcprobe.isa.target import read_target
+from tcprobe.isa.arch import read_target
 
 BY = "ptxas 13.5.37"
 

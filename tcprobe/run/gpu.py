@@ -15,8 +15,7 @@ import numpy as np
 
 from tcprobe.errors import EnvironmentUnfitError, ProbeError, UsageError
 from tcprobe.isa import arch
-from tcprobe.isa.arch import WARP
-from tcprobe.isa.target import version
+from tcprobe.isa.arch import WARP, version
 from tcprobe.layout.arrays import Array, Bytes
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import POISON, Kernel, Launch, blame, module

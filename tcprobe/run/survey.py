@@ -16,8 +16,7 @@ from typing import NamedTuple
 from tcprobe.ask.diff import Difference, arch_by_arch
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import WARP, Arch
-from tcprobe.isa.target import version
+from tcprobe.isa.arch import WARP, Arch, version
 from tcprobe.run.campaign import AT_ONCE, Campaign, Report, Request
 from tcprobe.run.merge import Conflict, merge
 from tcprobe.sass import lowering, toolchain

@@ -22,7 +22,7 @@ from subprocess import CompletedProcess
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import ARCHS, Arch, own
-from tcprobe.isa.target import version as target_version
+from tcprobe.isa.arch import version as target_version
 from tcprobe.probes.ptx import Kernel, blame, module
 from tcprobe.system import children
 from tcprobe.system.children import MOST_BYTES, HungError, Scratch, one_line

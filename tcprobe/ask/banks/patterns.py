@@ -35,7 +35,7 @@ from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access, accesses
 from tcprobe.layout.banks import LINE, WORD, BankRule, Cost, Judge, SourceTags, agree, as_array, designed_rules
 from tcprobe.layout.expression import values
-from tcprobe.layout.runs import ranges
+from tcprobe.layout.table import ranges
 from tcprobe.store.choose import Layers, layers_of
 from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.banks import words

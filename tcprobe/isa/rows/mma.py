@@ -1,7 +1,7 @@
 """The multiplies of a warp from registers: mma.sync, mma.sp and their block-scaled forms, as rows of mma.csv.
 
 >>> from tcprobe.isa.fragment import Shape
->>> from tcprobe.isa.target import Target
+>>> from tcprobe.isa.arch import Target
 >>> row = MultiplyRow(Shape(16, 8, 16), ("f32", "f16", "f16", "f32"), ("row", "col"), Target("sm_80", "7.0"))
 >>> [(o.name, o.role.value, o.registers) for o in row.operands()]
 [('d', 'result', 4), ('a', 'factor', 4), ('b', 'factor', 2), ('c', 'accumulator', 4)]
@@ -27,13 +27,12 @@ from typing import Literal, NamedTuple
 
 from tcprobe import facts
 from tcprobe.errors import RowError
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, Target, read_target
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
-from tcprobe.isa.target import Target, read_target
 
 ROLES = {"d": Role.RESULT, "a": Role.FACTOR, "b": Role.FACTOR, "c": Role.ACCUMULATOR}  # in PTX's order
 # accumulator types that go with a type of A and B (PTX ISA 9.7.14.2, table of data types)

@@ -10,13 +10,12 @@ from itertools import product
 from typing import NamedTuple
 
 from tcprobe import facts
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, Target, read_target
 from tcprobe.isa.dtypes import DType, dtype
 from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
-from tcprobe.isa.target import Target, read_target
 
 ROW_BYTES = 16  # also of b6x16_p32 and b4x16_p64, whose rows end with 32 and 64 bits of padding; but s4 has none
 # operands in PTX's order, and where the matrix in memory stands: it is what is read, or what is written

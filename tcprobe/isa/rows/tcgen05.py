@@ -12,13 +12,12 @@ from math import prod
 from typing import NamedTuple
 
 from tcprobe import facts
-from tcprobe.isa.arch import WARP
+from tcprobe.isa.arch import WARP, Target, read_target
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
-from tcprobe.isa.target import Target, read_target
 
 CELL_BITS = 32  # of tensor memory
 LANES, COLUMNS = 128, 512

@@ -11,14 +11,13 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from tcprobe import facts
-from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.arch import WARPGROUP, Target, read_target
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 from tcprobe.isa.rows.mma import BIT_OPS, TYPES, Pairs, selector
-from tcprobe.isa.target import Target, read_target
 
 M = 64
 K_BYTES = 32  # of a dense row of A, and of what is stored of a sparse one

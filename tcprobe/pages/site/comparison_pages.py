@@ -10,7 +10,7 @@ from tcprobe.ask import diagnosis
 from tcprobe.ask.compare import conventional
 from tcprobe.layout import csv
 from tcprobe.layout.grid import blocks
-from tcprobe.layout.runs import ranges
+from tcprobe.layout.table import ranges
 from tcprobe.pages.machine_code import VersionStatement, differences, exceptions, refusals
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.data_files import picture_of

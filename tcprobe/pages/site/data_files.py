@@ -31,8 +31,7 @@ from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names.words import APART, MEANT, NOISE, STEMS
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.layout.grid import WIDE
-from tcprobe.layout.runs import ranges
-from tcprobe.layout.table import Table
+from tcprobe.layout.table import Table, ranges
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.facts import Fact, Facts, is_allowed
 from tcprobe.sass.lowering import Lowering

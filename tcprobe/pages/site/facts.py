@@ -11,11 +11,10 @@ from tcprobe.ask.compare import Verdict, verdicts
 from tcprobe.errors import UsageError
 from tcprobe.fit import Fit, fitted
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP
+from tcprobe.isa.arch import ARCHS, WARP, WARPGROUP, Target
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.pages.site import addresses
 from tcprobe.sass import lowering

@@ -22,10 +22,9 @@ import msgspec
 
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import arch
+from tcprobe.isa.arch import Target, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
-from tcprobe.isa.target import Target
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.store.finding import Finding, how
 from tcprobe.store.kinds import SwizzleBytes

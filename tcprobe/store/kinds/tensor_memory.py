@@ -18,7 +18,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.runs import CellRun, ElementPlace, places_of_runs
+from tcprobe.layout.table import CellRun, ElementPlace, places_of_runs
 from tcprobe.references.tensor_memory import BYTE, CELL, LANES, WIDTHS, fields
 from tcprobe.store.finding import Finding, makers
 

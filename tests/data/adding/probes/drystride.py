@@ -5,8 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcprobe.errors import ProbeError
-from tcprobe.isa.arch import WARP
-from tcprobe.isa.target import Target
+from tcprobe.isa.arch import WARP, Target
 from tcprobe.probes.experiment import Dialogue
 from tcprobe.probes.ptx import Kernel, Launch
 

@@ -1,11 +1,10 @@
 """A family that no GPU has: 128 threads, 12 elements of D, stored columns chosen by metadata under two selectors."""
 
-from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.arch import WARPGROUP, Target
 from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
-from tcprobe.isa.target import Target
 
 SHAPE = Shape(64, 24, 32)
 
