@@ -29,7 +29,7 @@ def package(name):
     return name[len(inside):].split("/")[0]
 def enter(frame, event, arg):
     name = frame.f_code.co_filename
-    if event == "call" and name.startswith(inside) and frame.f_code.co_name != "<module>":
+    if event == "call" and name.startswith(inside) and frame.f_code.co_flags & 1:  # no class body
         entered.setdefault((name, frame.f_code.co_qualname))
 from tcprobe.__main__ import main
 sys.setprofile(enter)

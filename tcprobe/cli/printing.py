@@ -14,7 +14,7 @@ from tcprobe.fit import Fit
 from tcprobe.isa.fragment import Fragment
 from tcprobe.question.wrapping import BAD, DOUBT, NAME, bold, line, lines
 from tcprobe.store.choose import Found, some
-from tcprobe.store.evidence import whence
+from tcprobe.store.finding import whence
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
