@@ -128,6 +128,20 @@ def pytest_addoption(parser):
     parser.addoption("--update-golden", action="store_true", help="rewrite the golden files")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Programs that tests start find modules compiled, also where Python may leave no bytecode beside sources."""
+    if not sys.dont_write_bytecode:
+        yield
+        return
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "bytecode"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONDONTWRITEBYTECODE", raising=False)
+        patch.setenv("PYTHONPYCACHEPREFIX", str(folder))
+        yield
+
+
 @pytest.fixture
 def golden(request):
     """Compare text with a file of tests/golden, or write it with --update-golden."""

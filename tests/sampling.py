@@ -3,7 +3,7 @@
 Of a slow law a test takes one of:
 - `@pytest.mark.sampled(7)`: every 7th of its parameters
 - the fixture `sample`: every so many of the cases that the test goes through itself; `whole`: fewer of them
-- `@examples(60)`: Hypothesis tries 60, in a sample a quarter
+- `@examples(60)`: Hypothesis tries 60, in a sample a fifth
 - `@pytest.mark.full`: no case, where another test is the law's sample
 - nothing, if a browser opens it: every 48th of these tests
 """
@@ -16,7 +16,7 @@ from hypothesis import settings
 LEFT_OUT = "cases left out"
 TESTS = pytest.StashKey[dict[str, int]]()  # tests left out, by file
 OPENED = 48  # of how many tests that a browser opens one is taken
-SHARE = 4  # of how many of Hypothesis's examples one is taken
+SHARE = 5  # of how many of Hypothesis's examples one is taken
 
 
 def pytest_addoption(parser):

@@ -56,7 +56,7 @@ def test_there_is_one_for_every_form():
     assert not any(one.target.on(arch("sm_90")) for one in EVERY.values())
 
 
-@pytest.mark.sampled(53)
+@pytest.mark.sampled(151)
 @pytest.mark.parametrize("id_", EVERY)
 def test_every_loop_holds_what_was_written(id_):
     """As many opcodes of tensor memory as copies, each of the form's own, and nothing goes through local memory."""

@@ -59,6 +59,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("row", ARCHS, ids=lambda row: row.name)
 def test_what_is_stated_of_an_arch_is_said_of_it_and_an_error_only_where_nothing_is(row):
     """Of every arch without a cost, every form that it has: rows of papers, or the peak of its maker."""
@@ -357,6 +358,7 @@ def test_clocks_under_load_are_asked_for_by_their_name():
     assert CliRunner().invoke(main, ["cost", f"{FULL_LOAD}*", "--json"]).output.count(f'"{FULL_LOAD}.') == 8
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("spoken", "ids"),
     [

@@ -112,7 +112,7 @@ WITH_DIGITS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(13)
 @pytest.mark.parametrize("command", WITH_DIGITS)
 def test_digits_of_other_scripts_are_no_numbers(command, tmp_path, monkeypatch):
     """Python reads them wherever it is asked for a number: no word of a command may be understood with them."""

@@ -131,7 +131,7 @@ def test_no_text_reaches_past_the_end_of_its_comment(roots, text):
     put(roots[1], "numbering", "c")
 
 
-@pytest.mark.sampled(23)
+@pytest.mark.sampled(46)
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("text", CONTROL)
 def test_what_cannot_be_printed_is_refused(roots, field, text):

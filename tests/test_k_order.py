@@ -38,7 +38,7 @@ def _with_order(factor):
 def test_the_other_factor_and_the_scales(family, sample):
     """B of a warpgroup is in no register; metadata choose k of sparse A; a scale belongs to a block of k."""
     tried = 0
-    for factor in sample([f for f in FACTORS if f.family == family], 9):
+    for factor in sample([f for f in FACTORS if f.family == family], 41):
         row = inventory.instructions().get(factor.experiment)
         scales = [f.cols for f in row.of_role(Role.SCALE) if f.operand == "scale_a"] if row else []
         for found in _with_order(factor):

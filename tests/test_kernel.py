@@ -189,6 +189,7 @@ def test_tma_stores_no_piece_that_goes_beyond_a_row(kind):
     assert made.parameters[-5:] == ["d", "ldd", "m", "n", "k"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("a", "b"), [("col", "row"), ("row", "row"), ("col", "col")])
 def test_other_majors_of_wgmma_compile(a, b):
     made = gemm(GemmOptions("sm_90", "bf16", (128, 96, 64), a=a, b=b))
@@ -257,6 +258,7 @@ def test_what_cannot_be_is_refused_with_what_can(options):
         gemm(GemmOptions(*options))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", [kind for kind in MULTIPLIES if kind != "f16"])
 def test_every_width_of_a_warpgroups_tile_is_taken_or_the_nearest_are_named(kind):
     """The refusal names widths that are taken."""
@@ -282,6 +284,7 @@ def test_a_grid_is_one_that_can_be_launched(target, cluster):
             made.to_json((*size, 8)[:3])
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", ["sm_70", "sm_75", "sm_80", "sm_86"])
 @pytest.mark.parametrize("tile", [(128, 256, 64), (128, 256, 32), (256, 256, 32), (256, 32, 32)])
 def test_the_warps_that_a_refusal_names_do(target, tile):
@@ -324,6 +327,7 @@ def _becomes(device, instruction):
     return row["opcodes"], is_native(instruction, row["opcodes"])
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(("number", "kind"), [one for one in TYPES if published().lowering(f"sm_{one[0]}")])
 def test_an_emulated_multiply_is_named_with_the_one_that_is_not(number, kind):
     """By what instructions become there: a warning where, and only where, the multiply is emulated."""

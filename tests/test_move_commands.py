@@ -26,7 +26,7 @@ EMULATED = (sys.executable, str(Path(__file__).parent / "emulated_worker.py"))
     ("family", "mode", "limit"),
     [*((family, "fault", 120) for family in FAMILIES), ("ldmatrix", "hang", 8), ("stmatrix", "die", 120)],
 )
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 def test_a_fault_costs_its_own_experiment_only(tmp_path, family, mode, limit):
     culprit = next(e.id for e in MOVES if e.group == family)
     chosen = select((f"{family}.m8n8*", "wmma.m8n8k4.a.row.f64"))

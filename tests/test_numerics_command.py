@@ -91,6 +91,7 @@ def test_an_arch_without_a_measurement_is_answered_from_what_is_published(folder
     assert "of dense forms" in sparse["evidence"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arch", ["sm_70", "sm_75", "sm_80", "sm_86", "sm_87", "sm_100", "sm_110", "sm_121"])
 def test_what_is_stated_of_every_arch_is_said_of_each(folder, arch):
     """Integers wrap or are clamped, f64 is a chain, and PTX promises a precision; all marked as not measured."""

@@ -11,6 +11,8 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.fit.swizzle import fit_address
 from tcprobe.layout.address_files import read_address_map
 
+pytestmark = pytest.mark.full  # its sample: files that are refused in test_offset_files.py
+
 ALPHABET = st.sampled_from(
     [*"0123456789(),.|- \n\t#/$\\[]{}x", "..", "--extent=", "03_visualize_layout ", "(0..7, 0)|"]
 )
@@ -49,7 +51,6 @@ def test_spoiled_print_outs_are_read_or_refused(tmp_path, name, data):
         assert PLACE.search(refusal) or "no element" in refusal or "nothing" in refusal
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     "text",
     [

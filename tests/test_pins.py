@@ -72,23 +72,3 @@ def test_every_package_has_its_place():
         if p.suffix == ".py" or (p / "__init__.py").exists()
     }
     assert rooms - {"__init__", "__main__"} == set(ORDER)
-    assert len([r for r in rooms if (ROOT / "tcprobe" / f"{r}.py").exists()]) - 2 <= 6
-
-
-def alias(node):
-    """The name that a statement gives to a type: Ints = NDArray[np.int64]."""
-    named = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id
-    types = (ast.Subscript, ast.Name, ast.Attribute, ast.BinOp)
-    return named if named and isinstance(node.value, types) and named[0].isupper() and not named.isupper() else None
-
-
-def test_no_name_of_a_class_or_a_type_stands_for_two_things():
-    where = {}
-    for path in (ROOT / "tcprobe").rglob("*.py"):
-        tree = ast.parse(path.read_text())
-        classes = [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
-        for name in (*classes, *filter(None, map(alias, tree.body))):
-            where.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
-    twice = {name: files for name, files in where.items() if len(files) > 1}
-    assert {Path(path).parent.as_posix() for path in twice.pop("Body")} == {"tcprobe/store/kinds"}  # each kind has one
-    assert twice == {}

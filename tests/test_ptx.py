@@ -114,7 +114,7 @@ def by_target():
 @pytest.mark.parametrize(
     ("target", "group"), by_target(), ids=lambda x: f"{x.name}-{x.ptx}" if isinstance(x, Target) else ""
 )
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(9)
 def test_every_kernel_assembles_at_its_least_target_and_version(target, group, tmp_path):
     done = assemble(module(group, arch(target.name.rstrip("af"))), target.name, tmp_path)
     if "Unsupported .version" in done.stderr:

@@ -37,6 +37,7 @@ PRINTED = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("value", "command"), PRINTED, ids=[command for _, command in PRINTED])
 def test_a_value_prints_what_its_command_prints(value, command):
     done = CliRunner(env={"COLUMNS": None}).invoke(main, shlex.split(command))

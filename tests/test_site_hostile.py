@@ -11,6 +11,8 @@ from hostile_texts import CONTROL, FIELDS, HOSTILE, make, put
 
 from tcprobe.cli import main
 
+pytestmark = pytest.mark.full  # samples: a site of published tables, and pages and commands in test_hostile_text.py
+
 EVIL = "</script><script>evil()</script>"
 TEXTS = [
     "".join(HOSTILE[:16]),
@@ -89,7 +91,6 @@ def plain(tmp_path_factory):
     return read(folder / "site")
 
 
-@pytest.mark.sampled(9)
 @pytest.mark.parametrize("text", TEXTS)
 def test_hostile_text_is_text_and_nothing_else(tmp_path, plain, text):
     """In all fields at once: every file has the elements, attributes and keys that it has without."""
@@ -117,7 +118,6 @@ def test_what_cannot_be_printed_is_refused_and_nothing_written(tmp_path, text):
     assert [p.name for p in tmp_path.iterdir()] == ["results"]
 
 
-@pytest.mark.full
 def test_a_damaged_folder_leaves_the_site_that_was_there(tmp_path):
     root = make(tmp_path / "results")
     assert site(root, tmp_path / "site").exit_code == 0
@@ -128,7 +128,6 @@ def test_a_damaged_folder_leaves_the_site_that_was_there(tmp_path):
     assert read(tmp_path / "site") == before
 
 
-@pytest.mark.full
 def test_names_of_folders_do_nothing(tmp_path):
     root = make(tmp_path / "<img src=x onerror=evil()>")
     done = site(root, tmp_path / "site")

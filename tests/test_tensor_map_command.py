@@ -87,6 +87,7 @@ SPOILT = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("spoil", SPOILT)
 def test_what_cannot_be_is_refused(spoil, saved, tmp_path):
     bodies = plain(saved)

@@ -9,6 +9,8 @@ import pytest
 from . import arguments, board, code, crafted, csvs, files, paths, reading, run, saved, texts
 from .board import Outcome
 
+pytestmark = pytest.mark.full  # its sample: test_hostile_text.py
+
 SAMPLE = {
     files: ("schema None", "live: half", "live: digit of the checksum", "layout: no col"),
     texts: ("heading", "columns"),
@@ -25,7 +27,6 @@ def _sample(trials):
         yield from (replace(case, trials=case.trials[:trials]) for case in found.values())
 
 
-@pytest.mark.full
 def test_sample_of_each_category(monkeypatch, whole):
     monkeypatch.setattr(board.limits, "seconds", 300)  # a command that does not end, not one of a busy machine
     report = run.campaign(_sample(2 if whole else 1), seconds=math.inf)
@@ -88,7 +89,6 @@ def test_code_is_told_from_words(form, good, bad):
     assert code.skeleton(form, good) != code.skeleton(form, bad)
 
 
-@pytest.mark.full
 def test_another_answer_is_noticed():
     argv = reading.commands(reading.MMA)[2]
     judge = reading.refuses(argv, saved.file_of(saved.MMA))
@@ -106,7 +106,6 @@ def test_formulas_are_evaluated_by_another_evaluator():
         assert csvs.value(formula, lane, 5) == 8 + lane // 4
 
 
-@pytest.mark.full
 def test_enough_inputs():
     counts = {module.CATEGORY: sum(1 for _ in module.cases()) for module in SAMPLE}
     least = {"files": 100, "csv": 150, "paths": 50, "arguments": 150, "texts": 50}
