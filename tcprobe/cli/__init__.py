@@ -4,7 +4,7 @@ shell, requests, hints, examples     what commands share
 printing, answers                    how answers are printed
 questions                            `verify`
 kernel, emitting                     code
-compilers, reading, audit, tools    what others do
+reading, audit, tools    what others do
 measuring, fleet                                              runs
 """
 
@@ -30,11 +30,10 @@ def main() -> None:
 for module, commands in {
     "measuring": ("run", "fit"),
     "reading": ("read",),
-    "compilers": ("compilers",),
     "audit": ("audit",),
     "questions": ("verify",),
     "emitting": ("emit",),
     "kernel": ("kernel",),
-    "tools": ("diff", "merge", "doctor", "pages", "site"),
+    "tools": ("merge", "doctor", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")
