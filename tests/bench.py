@@ -25,8 +25,7 @@ from tcprobe.run.worker import WorkerBench
 from tcprobe.store import findings
 from tcprobe.store.cell import stated
 from tcprobe.store.documents import seal
-from tcprobe.store.evidence import PROVENANCE
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import PROVENANCE, Finding
 from tcprobe.store.results import Results, published
 
 MOST = 232448  # bytes of shared memory of a block on sm_90

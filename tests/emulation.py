@@ -61,7 +61,8 @@ def tables(seed: int, documented_mma: bool = True) -> tuple[dict[str, Table], di
         if fragment.family == "wmma" and fragment.operand == "d":
             found[fragment.id] = found[fragment.id.replace(".d.", ".c.")]
         elif fragment.family == "mma" and documented_mma:
-            found[fragment.id] = ptx_isa.claim(fragment, SM_90).meant
+            claim = ptx_isa.claim(fragment, SM_90)
+            found[fragment.id] = shuffled(fragment, rng) if isinstance(claim, str) else claim.meant
         elif fragment.role is Role.ADDRESS:
             found[fragment.id] = pointed(fragment, rng)
         else:

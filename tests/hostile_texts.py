@@ -8,7 +8,7 @@ from crafted import resealed
 
 from tcprobe.cli import main
 from tcprobe.store.documents import seal
-from tcprobe.store.evidence import PROVENANCE
+from tcprobe.store.finding import PROVENANCE
 from tcprobe.store.results import Results, published
 from tcprobe.text import MOST_TEXT
 

@@ -11,8 +11,7 @@ from tcprobe.probes import dialogues
 from tcprobe.probes.numerics import Images, model_results
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.store.choose import alone
-from tcprobe.store.evidence import PROVENANCE
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import PROVENANCE, Finding
 from tcprobe.store.results import published
 
 FP8 = (tuple(k for k in range(32) if k % 4 < 2), tuple(k for k in range(32) if k % 4 > 1))

@@ -7,9 +7,9 @@ import pytest
 from warpgroup import tcprobe
 
 from tcprobe.isa import inventory
-from tcprobe.references import cute_tensor_memory
-from tcprobe.references.accumulator import Landing, layout, place, slot_of_load
+from tcprobe.references import cute
 from tcprobe.references.cute import L, apply, modes
+from tcprobe.references.tensor_memory import Landing, accumulator_layout, place_accumulator, slot_of_load
 
 ROWS = {r.id: r for r in inventory.instructions().values() if r.id.startswith("tcgen05.mma")}
 F16 = "tcgen05.mma.cta_group::1.kind::f16"
@@ -29,7 +29,7 @@ def answered():
     """(letter, M, N) of every form whose layout is known."""
     for row in ROWS.values():
         for m, n in product(row.stated["m_values"], row.stated["n_values"]):
-            yield layout(row.id, m), m, n
+            yield accumulator_layout(row.id, m), m, n
 
 
 @pytest.mark.parametrize("letter", ATOMS)
@@ -41,18 +41,18 @@ def test_every_element_has_a_cell_of_its_own_as_cute_has_it(letter):
         by_row, by_col = modes(atom)
         cells = set()
         for row, col in product(range(m), range(n)):
-            cell = place(letter, (m, n), row, col)
+            cell = place_accumulator(letter, (m, n), row, col)
             column, lane = divmod(apply(by_row, row % rows) + apply(by_col, col), 128)
             assert cell == Landing(row // rows, lane, column)
             cells.add(cell)
         assert len(cells) == m * n
 
 
-@pytest.mark.parametrize("shape", cute_tensor_memory.ATOMS)
+@pytest.mark.parametrize("shape", cute.MEMORY_ATOMS)
 def test_every_cell_is_loaded_once(shape):
     """Loads of a shape at every repetition take a warp's lanes apart, each register once."""
     for number in inventory.instructions()[f"tcgen05.ld.{shape}"].stated["num"][:4]:
-        table = cute_tensor_memory.table(shape, number)
+        table = cute.tensor_memory_table(shape, number)
         slots = set()
         for lane, column in product(range(32, 64), range(table.extent["col"], 2 * table.extent["col"])):
             slot = slot_of_load(Landing(0, lane, column), shape, number)

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve
-from tcprobe.references import cute, cute_copy, cute_tensor_memory
+from tcprobe.references import cute
 from tcprobe.store import names
 from tcprobe.store.choose import alone
 from tcprobe.store.results import published
@@ -98,11 +98,11 @@ def test_atoms_with_types_as_arguments_are_their_instructions(acc):
 
 
 def test_copy_atoms_of_cute_are_their_instructions():
-    for id_, atom in cute_copy.atoms().items():
+    for id_, atom in cute.copy_atoms().items():
         (row,) = resolve(atom.name).some_instructions
         assert row.id == id_
-    for shape, atom in cute_tensor_memory.ATOMS.items():
-        for op, said in cute_tensor_memory.NAMES.items():
+    for shape, atom in cute.MEMORY_ATOMS.items():
+        for op, said in cute.MEMORY_NAMES.items():
             (row,) = resolve(f"SM100_TMEM_{said}_{atom.name}").some_instructions
             assert row.id == f"{op}.{shape}"
 

@@ -17,7 +17,6 @@ from tcprobe.audit.statement import statement as tabulated_statement
 from tcprobe.cli import main
 from tcprobe.emit import emit
 from tcprobe.errors import DataError
-from tcprobe.pages import errata as errata_page
 from tcprobe.store import surveys
 from tcprobe.store.cell import load
 from tcprobe.store.choose import layers
@@ -215,7 +214,7 @@ def test_tensor_layouts(tmp_path):
     assert {(f["since"], f["before"]) for f in found["findings"]} == {("0.1.0", None)}
     assert all("since 0.1.0, the first version that was audited." in f["report"] for f in found["findings"])
     assert found["of"] == found["agree"] + found["differ"] > 150
-    page = "\n".join(errata_page.page(surveys.load_audits(tmp_path)))
+    page = "\n".join(overview.errata_page(surveys.load_audits(tmp_path)))
     assert "192 of 256 slots differ" in page
     audit(*words, code=1)
     assert len(surveys.load_audits(tmp_path)) == 1  # a package once

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tcprobe.audit import package_audit
 from tcprobe.cli import main
 from tcprobe.errors import DataError, EnvironmentUnfitError
-from tcprobe.pages import errata as errata_page
+from tcprobe.pages import overview
 from tcprobe.store import surveys
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="the package's wheel is a Linux one")
@@ -83,14 +83,14 @@ def test_packages_have_versions_of_their_own(tmp_path):
         ("p", "1", []),
         ("q", "2", []),
     ]
-    text = "\n".join(errata_page.errata_page(surveys.load_audits(tmp_path)))
+    text = "\n".join(overview.errata_page(surveys.load_audits(tmp_path)))
     assert "In the package: since 1, the first version that was audited." in text
 
 
 def test_the_page_names_the_version_before(tmp_path):
     for version, found in (("1.0", []), ("1.1", [A])):
         surveys.save_audit(tmp_path, audited(version, *found))
-    text = "\n".join(errata_page.errata_page(surveys.load_audits(tmp_path)))
+    text = "\n".join(overview.errata_page(surveys.load_audits(tmp_path)))
     assert "In the package: since 1.1; 1.0 does not have it." in text
     assert "| p | 1.1 | 5 | 1 | 0 | 1, since 1.0 |" in text
 

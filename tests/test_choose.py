@@ -15,7 +15,7 @@ from tcprobe.isa.names import select
 from tcprobe.pages import overview
 from tcprobe.store.cell import cell, for_emit
 from tcprobe.store.choose import Layer, Layers, alone, default, over_published
-from tcprobe.store.evidence import METHODS, STATUSES, whence
+from tcprobe.store.finding import METHODS, STATUSES, whence
 from tcprobe.store.results import Results, published
 
 ARCHS = ("sm_80", "sm_86")

@@ -329,7 +329,7 @@ def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
 def test_references_stand_beside_what_is_measured(body):
     pairs = {p.row.source: p for p in beside([InstructionCost(MMA, "sm_90", body, "x")])}
     assert pairs["arXiv 2402.13499, table VII"].agrees
-    assert {row.arch for row in rows_about(MMA)} == {"sm_80", "sm_89", "sm_90", "sm_120"}
+    assert {row.arch for row in rows_about(MMA)} >= {"sm_80", "sm_89", "sm_90", "sm_120"}
     known = dialogues("cost")
     assert not [r.forms for r in rows() if r.number and not any(fnmatch.fnmatchcase(id_, r.forms) for id_ in known)]
 

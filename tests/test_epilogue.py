@@ -14,7 +14,7 @@ from tcprobe.ask.convert.conversion import with_register_type
 from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store, plan_store_code
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
-from tcprobe.references import cute_tensor_memory
+from tcprobe.references import cute
 from tcprobe.sass.toolchain import Ptxas
 from tcprobe.store.cell import load
 
@@ -50,7 +50,7 @@ def test_on_the_emulator_every_element_comes_to_its_place(tmp_path):
     """Each warp's two loads of D, layout D, as the tables have them; the code, run on the host, stores the tile."""
     rng, cell = np.random.default_rng(0), registers()
     d = rng.integers(0, 1 << 16, (128, 64))
-    table, cases = cute_tensor_memory.table("16x256b", 8), []
+    table, cases = cute.tensor_memory_table("16x256b", 8), []
     for row in range(0, 128, 16):
         found = plan_store_code(cell, OPTIONS, "f")
         at = [d[row + r, c] for r, c in table.cells]
@@ -73,7 +73,7 @@ def test_on_the_emulator_every_element_comes_to_its_place(tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("shape", cute_tensor_memory.ATOMS)
+@pytest.mark.parametrize("shape", cute.MEMORY_ATOMS)
 def test_every_shape_can_be_stored(shape, tmp_path):
     """By whatever exchange of lanes it takes."""
     cell = registers(shape, 32 if shape in ("32x32b", "16x32bx2", "16x64b") else 8)

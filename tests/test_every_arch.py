@@ -9,7 +9,7 @@ import tcprobe
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, BY_NAME, is_target, runs
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.sparsity import emulated
+from tcprobe.isa.instruction import emulated
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.kernel.mma_sync import MULTIPLIES
 from tcprobe.sass import lowering

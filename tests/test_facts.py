@@ -8,7 +8,7 @@ import tcprobe
 from tcprobe import facts
 from tcprobe.errors import RowError
 from tcprobe.isa.rows import mma, moves, tcgen05, wgmma, wmma
-from tcprobe.references import cost, cute, cute_copy, numerics, ptx_isa
+from tcprobe.references import cost, cute, numerics, ptx_isa
 
 LOADERS = {
     "mma.csv": lambda: list(mma.forms()),
@@ -20,7 +20,7 @@ LOADERS = {
     "costs.csv": cost.rows.__wrapped__,
     "numerics.csv": numerics.published.__wrapped__,
     "cute_multiplies.csv": cute.atoms.__wrapped__,
-    "cute_copies.csv": cute_copy.atoms.__wrapped__,
+    "cute_copies.csv": cute.copy_atoms.__wrapped__,
     "ptx_isa.csv": ptx_isa.formula_rows.__wrapped__,
 }
 

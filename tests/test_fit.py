@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from sampling import examples
 
 from tcprobe.errors import UsageError, VariableError
-from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit
+from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit, linear
 from tcprobe.fit.formula import Formula, Products, Term
 from tcprobe.fit.linear import Layout, fit_layout, inverse
-from tcprobe.layout import gf2
 from tcprobe.layout.table import Axis, Space, Table, slot_table
 from tcprobe.references.claim import tabulate
 
@@ -172,8 +171,8 @@ def test_boolean_formulas_are_proven(seed, bits):
 
 @given(st.lists(st.integers(0, 255), min_size=1, max_size=8), st.integers(0, 255))
 def test_preimages_are_all_inputs(images, value):
-    span = gf2.span(images)
-    assert gf2.preimages(images, value) == [x for x, y in enumerate(span) if y == value]
+    span = linear.span_gf2(images)
+    assert linear.preimages_gf2(images, value) == [x for x, y in enumerate(span) if y == value]
 
 
 @given(linear_tables())

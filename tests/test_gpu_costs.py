@@ -11,8 +11,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.probes import dialogues
 from tcprobe.probes.experiment import Context
 from tcprobe.store import kinds
-from tcprobe.store.evidence import PROVENANCE
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import PROVENANCE, Finding
 
 pytest.importorskip("cupy")
 pytestmark = pytest.mark.gpu

@@ -7,7 +7,7 @@ from tcprobe.ask.compare import verdicts
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.instruction import sparsity
 from tcprobe.layout.structure import columns, elements
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack, unpack

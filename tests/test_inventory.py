@@ -154,8 +154,8 @@ def test_matrix_moves(name, operand, rows, cols, registers, elements, kept):
 
 def test_blackwell_moves_have_the_targets_of_their_families():
     row = inventory.instructions()["ldmatrix.m16n16.x1.trans.shared.b8"]
-    on = {a.name: row.target.on(a) for a in arch.ARCHS}
-    assert {name: target for name, target in on.items() if target} == {
+    on = {a.name: target for a in arch.ARCHS if (target := row.target.on(a))}
+    known = {
         "sm_100": ("sm_100a", "8.6"),
         "sm_103": ("sm_100f", "8.8"),
         "sm_107": ("sm_100f", "8.8"),
@@ -163,6 +163,7 @@ def test_blackwell_moves_have_the_targets_of_their_families():
         "sm_120": ("sm_120a", "8.7"),
         "sm_121": ("sm_120f", "8.8"),
     }
+    assert on == known | {name: (f"sm_{arch.arch(name).family}f", "8.8") for name in on if name not in known}
 
 
 def test_a_whole_id_means_that_form_alone():

@@ -19,7 +19,7 @@ from tcprobe.cli import main
 from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.instruction import sparsity
 from tcprobe.run.multiplicands import indices
 from tcprobe.store.cell import cell, selections
 from tcprobe.store.results import published

@@ -12,6 +12,7 @@ from tcprobe.sass import tensor
 
 ROOT = Path(__file__).parent.parent
 PINS = Path(__file__).parent / "golden" / "probes.txt"
+PINNED = frozenset(line.split()[0] for line in PINS.read_text().splitlines())  # experiments that were there before
 # from what is known first to what leans on it: a package may import itself and what stands before it
 PACKAGES = (ROOT / "ARCHITECTURE.md").read_text().partition("## Core types")[0]
 ORDER = tuple(re.findall(r"^\| `(\w+)` \| ", PACKAGES, re.MULTILINE))

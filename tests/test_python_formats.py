@@ -16,9 +16,9 @@ from test_odd_tables import with_table
 from tcprobe import emit
 from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
+from tcprobe.fit import linear
 from tcprobe.isa.names import resolve, select
 from tcprobe.isa.operand import WHOLE
-from tcprobe.layout import gf2
 from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import emittable, for_emit, load, operands, selections
 from tcprobe.store.results import published
@@ -184,7 +184,7 @@ def strange(draw):
     images = [1 << bit for bit in draw(st.permutations(range(bits)))]
     for one, other in draw(st.lists(st.tuples(*[st.integers(0, bits - 1)] * 2), max_size=3)):
         images[one] ^= images[other] if one != other else 0
-    columns = {name: tuple(column[at] for at in gf2.span(images)) for name, column in cell.table.values.items()}
+    columns = {name: tuple(column[at] for at in linear.span_gf2(images)) for name, column in cell.table.values.items()}
     return with_table(cell, cell.table.with_values(columns))
 
 

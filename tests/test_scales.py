@@ -12,7 +12,7 @@ from warpgroup import tcprobe
 from tcprobe.ask.scales import scale_json, scales_in_registers, scales_in_tensor_memory
 from tcprobe.ask.tensor_memory import OperandVariant, operand, placement
 from tcprobe.errors import UsageError
-from tcprobe.references import memory_operand
+from tcprobe.references import tensor_memory
 from tcprobe.store.cell import load, selections
 
 NAMES = [
@@ -36,8 +36,8 @@ int main() {
 def test_an_atom_is_cutlasss():
     """((32, 4), 4) : ((16, 4), 1), tiled along k first: every byte once."""
     for line, block in itertools.product(range(128), range(4)):
-        assert memory_operand.scale_offset(line, block, 4) == line % 32 * 16 + line // 32 * 4 + block
-    found = {memory_operand.scale_offset(line, block, 8) for line, block in itertools.product(range(256), range(8))}
+        assert tensor_memory.scale_offset(line, block, 4) == line % 32 * 16 + line // 32 * 4 + block
+    found = {tensor_memory.scale_offset(line, block, 8) for line, block in itertools.product(range(256), range(8))}
     assert found == set(range(2048))
 
 
@@ -56,9 +56,7 @@ def test_as_cute_dsl_tiles_it(monkeypatch):
         )
 
     compare()
-    assert [at for line, block, at in found] == [
-        memory_operand.scale_offset(line, block, 8) for line, block, _ in found
-    ]
+    assert [at for line, block, at in found] == [tensor_memory.scale_offset(line, block, 8) for line, block, _ in found]
     assert len(found) == 2048
 
 
@@ -97,10 +95,10 @@ def test_the_code_on_the_host(name, tmp_path):
     subprocess.run(["g++", "-Wall", "-Werror", "-o", str(tmp_path / "code"), str(source)], check=True)
     out = subprocess.run([str(tmp_path / "code")], check=True, capture_output=True, text=True).stdout.split()
     wanted = [
-        memory_operand.scale_offset(line, block, BLOCKS)
+        tensor_memory.scale_offset(line, block, BLOCKS)
         for line, block in itertools.product(range(LINES), range(BLOCKS))
     ]
-    wanted += [memory_operand.scale_offset(16 + found.line(lane=lane, i=0), 4, BLOCKS) for lane in range(32)]
+    wanted += [tensor_memory.scale_offset(16 + found.line(lane=lane, i=0), 4, BLOCKS) for lane in range(32)]
     assert list(map(int, out)) == wanted
 
 

@@ -15,7 +15,7 @@ from site_pages import Page, archs_of, data_of, distinct, facts, pages
 from tcprobe.ask.describe import cell_entry
 from tcprobe.cli import main
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.arch import ARCHS, WARPGROUP
 from tcprobe.layout.grid import blocks
 from tcprobe.layout.structure import predict_hash
 from tcprobe.pages.site import addresses
@@ -240,7 +240,8 @@ def test_no_published_address_disappears(request):
         ADDRESSES.write_text("".join(f"{name}\n" for name in sorted(listed | set(html()) | set(data_names()))))
         return
     assert sorted(listed - set(pages())) == []
-    assert set(html()) <= listed
+    folders = {name.partition("/")[0] for name in listed if "/" in name}  # of facts, archs, instructions: they may grow
+    assert {name.partition("/")[0] for name in set(html()) - listed} <= folders
 
 
 def test_a_renamed_page_leaves_a_stub():
@@ -299,7 +300,7 @@ def test_the_size_of_the_families_that_a_target_was_set_for():
 
 
 def test_the_size_of_the_whole_site():
-    assert sum(len(text.encode()) for text in pages().values()) <= 60e6
+    assert sum(len(text.encode()) for text in pages().values()) <= 4e6 * len(ARCHS)
     assert len(pages()) <= 6000
     assert len(pages()["search.json"].encode()) <= 150 * KB
 

@@ -11,7 +11,7 @@ from test_diagnose import CASES, changed, lane_bits, text_of
 
 from tcprobe.ask import diagnosis
 from tcprobe.ask.compare import against, conventional
-from tcprobe.errors import DataError
+from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import WHOLE
@@ -120,7 +120,10 @@ def test_orders_at_random(tmp_path, sample):
     for name in ("sm_70", "sm_90"):
         some = [f for f in select(device=arch(name)) if f.role in WHOLE and f.products == 1]
         for fragment in [*(f for f in some if f.threads == 32), *[f for f in some if f.threads != 32][::300]]:
-            cell = load(fragment.id, name)
+            try:
+                cell = load(fragment.id, name)
+            except UsageError:  # nobody has said anything of it yet
+                continue
             if cell.table.id in seen:
                 continue
             seen.add(cell.table.id)

@@ -14,8 +14,7 @@ from sparse_layouts import CONTEXT, KINDS, SPARSE, documented, layouts, metadata
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.native import is_native, tensor
-from tcprobe.isa.sparsity import emulated, sparsity
+from tcprobe.isa.instruction import emulated, is_native, sparsity, tensor_opcodes
 from tcprobe.layout.table import Table
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import OWN_RULE
@@ -200,10 +199,11 @@ def test_what_is_said_to_be_emulated_is_what_machine_code_shows():
     """Of every sparse form, a warpgroup's of n8 too, whose opcodes are published: in its lowering or with its cost."""
     told, wrong = Counter(), []
     for device in arch.ARCHS:
-        shown = {id_: low["opcodes"] for id_, low in published().lowering(device.name)["instructions"].items()}
+        saved = published().lowering(device.name) or {"instructions": {}}
+        shown = {id_: low["opcodes"] for id_, low in saved["instructions"].items()}
         for row in (row for row in inventory.instructions().values() if row.metadata and row.target.on(device)):
             cost = findings.read(published(), Key("cost", device.name, "live", row.id)) if row.shape.n == 8 else None
-            opcodes = tensor(cost.body.opcodes if cost and cost.body else shown.get(row.id, ()))
+            opcodes = tensor_opcodes(cost.body.opcodes if cost and cost.body else shown.get(row.id, ()))
             told[row.family] += bool(opcodes)
             wrong += [(row.id, device.name)] if opcodes and is_native(row, opcodes) == emulated(row, device) else []
     assert (wrong, sorted(family for family, n in told.items() if n > 5)) == (

@@ -13,8 +13,7 @@ from tcprobe.isa.arch import ARCHS
 from tcprobe.probes import cost_moves, cost_multiplies, cost_tensor_memory, cost_warpgroups
 from tcprobe.store import findings, kinds
 from tcprobe.store.documents import seal
-from tcprobe.store.evidence import METHODS
-from tcprobe.store.finding import Key
+from tcprobe.store.finding import METHODS, Key
 from tcprobe.store.kinds import cost
 from tcprobe.store.results import Results, published
 

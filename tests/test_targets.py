@@ -1,5 +1,6 @@
 """Targets: what the inventory says of every form at every target is what ptxas says; refused is refused everywhere."""
 
+import re
 from dataclasses import replace
 from itertools import product
 
@@ -104,7 +105,7 @@ def test_a_target_has_all_that_those_before_it_have():
 
 def test_a_later_arch_of_a_family_runs_what_is_for_an_earlier_one(monkeypatch):
     """Nothing but its row says so: 108, made up, stands between 103 and 110, and is of family 100."""
-    later = arch.Arch(108, "Rubin", "9.5", 227, 100)
+    later = arch.BY_NAME["sm_107"]._replace(number=108, ptx="9.5")
     monkeypatch.setitem(arch.BY_NAME, later.name, later)
     assert [runs(later, t) for t in ("sm_100f", "sm_103f", "sm_108f", "sm_110f", "sm_103a")] == [
         True,
@@ -171,7 +172,7 @@ def test_why_not_names_what_does_the_same_there():
 @pytest.mark.parametrize(
     ("id_", "name", "wanted"),
     [
-        ("wgmma.mma_async.m64n64k16.f32.f16.f16.a", "sm_120", "mma.m16n8k16.row.col.f32.f16.f16.f32"),
+        ("wgmma.mma_async.m64n64k16.f32.f16.f16.a", "sm_120", r"mma.m16n8k\d+.row.col.f32.f16.f16.f32"),
         ("wgmma.mma_async.m64n64k16.f32.f16.f16.a", "sm_100", "tcgen05.mma.cta_group::1.kind::f16"),
         ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a", "sm_103", "tcgen05.mma.cta_group::1.kind::f8f6f4"),
     ],
@@ -179,7 +180,7 @@ def test_why_not_names_what_does_the_same_there():
 def test_why_not_says_so(id_, name, wanted):
     answer = why_not(resolve(id_).fragment, arch.arch(name), default())
     assert not answer.allowed
-    assert answer.words.endswith(f"{name} multiplies these types by {wanted}.")
+    assert re.search(rf"{name} multiplies these types by {wanted}\.$", answer.words)
 
 
 @pytest.mark.full
@@ -198,7 +199,8 @@ def test_refused_is_said_of_nothing_that_is_allowed():
     from tcprobe.store.results import published
 
     for row in ARCHS:
-        for id_, made in published().lowering(row.name)["instructions"].items():
+        saved = published().lowering(row.name)  # nothing of an arch that no ptxas knows yet
+        for id_, made in saved["instructions"].items() if saved else ():
             form = inventory.instructions()[id_]
             too_old = (made["refused"] or "").startswith("needs PTX")
             taken = made["refused"] in (None, UNREADABLE)

@@ -11,9 +11,11 @@ from warpgroup import tcprobe
 from tcprobe.ask.tcgen05_descriptor import tile
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.bit_fields import decode, encode
-from tcprobe.isa.instruction_descriptor import KINDS, WIDTH, forms, read, refusals, word
-from tcprobe.isa.instruction_descriptor import encode as made
+from tcprobe.isa.bit_fields import DESCRIPTOR_WIDTH as WIDTH
+from tcprobe.isa.bit_fields import KINDS, decode, encode, forms, refusals
+from tcprobe.isa.bit_fields import descriptor_fields as word
+from tcprobe.isa.bit_fields import encode_instruction as made
+from tcprobe.isa.bit_fields import read_instruction as read
 from tcprobe.layout import descriptor as smem
 from tcprobe.layout.descriptor import Descriptor
 

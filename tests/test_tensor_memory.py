@@ -14,7 +14,7 @@ from tcprobe.isa import arch, inventory
 from tcprobe.isa.operand import Place
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.tensor_memory import instruction_name, kernel
-from tcprobe.references import cute, cute_tensor_memory, ptx_isa, tensor_memory
+from tcprobe.references import cute, ptx_isa, tensor_memory
 from tcprobe.sass.lowering import lower
 from tcprobe.store.acceptance import misfit
 
@@ -28,11 +28,11 @@ TVM = {
 }
 
 
-@pytest.mark.parametrize("shape", cute_tensor_memory.ATOMS)
+@pytest.mark.parametrize("shape", cute.MEMORY_ATOMS)
 def test_registers_of_loads_and_stores(shape):
     """Every cell once, for every number of repetitions; as CuTe's traits say and, but for 16x32bx2, TVM's document."""
     for number in ROWS[f"tcgen05.ld.{shape}"].stated["num"]:
-        table = cute_tensor_memory.table(shape, number)
+        table = cute.tensor_memory_table(shape, number)
         assert table.copies == {1}
         assert table.points == len(table.inverse) == table.extent["row"] * table.extent["col"]
         if shape in TVM:
@@ -46,7 +46,7 @@ def test_registers_of_loads_and_stores(shape):
     for op in ("ld", "st"):
         (fragment,) = ROWS[f"tcgen05.{op}.{shape}"].fragments
         claim = cute.claim(fragment, arch.arch("sm_100"))
-        assert claim.meant == cute_tensor_memory.table(shape, 1)
+        assert claim.meant == cute.tensor_memory_table(shape, 1)
         assert misfit(fragment, claim.meant) is None
         assert "figures only" in ptx_isa.claim(fragment, arch.arch("sm_100"))
 
@@ -58,10 +58,10 @@ def test_reductions_load_what_loads_do_and_a_value_a_lane(shape):
     for number in ROWS[f"tcgen05.ld.red.{shape}"].stated["num"]:
         row = inventory.instructions()[f"tcgen05.ld.red.{shape}.x{number}"]
         registers, value = row.fragment("d"), row.fragment("redval")
-        assert cute.claim(registers, device).meant == cute_tensor_memory.table(shape, number)
+        assert cute.claim(registers, device).meant == cute.tensor_memory_table(shape, number)
         assert isinstance(ptx_isa.claim(registers, device), str)
         assert isinstance(cute.claim(value, device), str)
-        reduced, loaded = ptx_isa.claim(value, device).meant, cute_tensor_memory.table(shape, number)
+        reduced, loaded = ptx_isa.claim(value, device).meant, cute.tensor_memory_table(shape, number)
         for lane in range(32):
             held = {loaded.at(lane=lane, i=i)["row"] for i in range(number)}
             assert held == {reduced.at(lane=lane, i=0)["row"]}
@@ -84,21 +84,21 @@ def test_a_number_of_repetitions_is_part_of_a_name():
 
 def test_lanes_of_copies():
     """Each lane that is written gets one row; a warp of lanes gets as many rows as the shape gives it."""
-    for shape, multicast in (("4x256b", ""), *tensor_memory.RUNS):
+    for shape, multicast in (("4x256b", ""), *tensor_memory.COPY_RUNS):
         row = ROWS[f"tcgen05.cp.{shape}"]
-        lanes, table = tensor_memory.lanes(shape, multicast), tensor_memory.table(shape, multicast)
+        lanes, table = tensor_memory.copy_lanes(shape, multicast), tensor_memory.copy_table(shape, multicast)
         written = [lane for found in lanes for lane in found]
         assert len(set(written)) == len(written) <= 128
         assert len(lanes) == row.shape.m == int(shape.split("x")[0])
         assert table.extent == {"row": row.shape.m, "col": row.shape.n}
         assert multicast in row.stated.get("multicast", ("",))
         assert all(table.at(lane=lane, column=0)["row"] == r for r, found in enumerate(lanes) for lane in found)
-    assert [tensor_memory.lanes("64x128b", f"warpx2::{pair}")[40] for pair in ("02_13", "01_23")] == [
+    assert [tensor_memory.copy_lanes("64x128b", f"warpx2::{pair}")[40] for pair in ("02_13", "01_23")] == [
         (40, 104),
         (72, 104),
     ]
     with pytest.raises(KeyError):
-        tensor_memory.lanes("64x128b", "")
+        tensor_memory.copy_lanes("64x128b", "")
 
 
 def test_names_are_spelled_in_full():

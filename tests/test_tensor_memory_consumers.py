@@ -13,7 +13,7 @@ import pytest
 
 from tcprobe.ask.tensor_memory import OperandVariant, operand, placement
 from tcprobe.isa import inventory
-from tcprobe.references import cute_tensor_memory
+from tcprobe.references.cute import MEMORY_ATOMS, tensor_memory_table
 
 pytestmark = pytest.mark.consumer
 CELL, LANES = 32, 128
@@ -240,7 +240,7 @@ def test_loads_stores_and_reductions(cute):
     found = Counter()
 
     def compare():
-        for shape, op in product(cute_tensor_memory.ATOMS, ("Ld", "St", "LdRed")):
+        for shape, op in product(MEMORY_ATOMS, ("Ld", "St", "LdRed")):
             listed = inventory.instructions().get(f"tcgen05.{op.lower().replace('red', '.red')}.{shape}")
             for number in listed.stated["num"] if listed else ():
                 made = getattr(tcgen05, f"{op}{shape}Op")(getattr(tcgen05.Repetition, f"x{number}"))
@@ -254,7 +254,7 @@ def test_loads_stores_and_reductions(cute):
 
 def registers(found, op, shape, number, words):
     """CuTe numbers the words of a piece row by row."""
-    table = cute_tensor_memory.table(shape, number)
+    table = tensor_memory_table(shape, number)
     row, col = (np.array(table.values[name]).reshape(table.threads, -1) for name in ("row", "col"))
     assert (words == row * table.extent["col"] + col).all(), (op, shape, number)
     found[f"{op} {shape}"] += words.size

@@ -14,7 +14,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.probes.experiment import Context
 from tcprobe.probes.tensor_memory import NUMBERING, columns, experiments
-from tcprobe.references import cute, cute_tensor_memory, ptx_isa
+from tcprobe.references import cute, ptx_isa
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble
 
@@ -46,7 +46,7 @@ def claimed(held):
 
 
 def test_every_shape_has_its_probes():
-    moves = {f"tcgen05.{op}.{shape}" for op in ("ld", "st") for shape in cute_tensor_memory.ATOMS}
+    moves = {f"tcgen05.{op}.{shape}" for op in ("ld", "st") for shape in cute.MEMORY_ATOMS}
     assert set(MOVES) == moves | {"tcgen05.ld.red.32x32b", "tcgen05.ld.red.16x32bx2"}
     numbers = {"32x32b": 8, "16x64b": 8, "16x32bx2": 8, "16x128b": 7, "16x256b": 6}
     repeated = {f"{id_}.x{1 << j}" for id_ in moves for j in range(numbers[id_.rpartition(".")[2]])}

@@ -13,9 +13,9 @@ from sparse_layouts import KINDS, SPARSE, layouts
 from tcprobe.ask import undocumented as asked
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError, UnmeasuredError
-from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.instruction import sparsity
 from tcprobe.layout.table import selected
-from tcprobe.pages import errata
+from tcprobe.pages import overview
 from tcprobe.probes import dialogues
 from tcprobe.probes import sparse_undocumented as probe
 from tcprobe.run.emulator import Emulator
@@ -119,7 +119,7 @@ def test_a_finding_is_saved_read_and_told(tmp_path):
 
 def test_the_page_has_every_form(tmp_path):
     write(tmp_path, bodies())
-    lines = "\n".join(errata.undocumented_page(Results(tmp_path)))
+    lines = "\n".join(overview.undocumented_page(Results(tmp_path)))
     assert all(f"`{KINDS[kind]}`" in lines for kind in ("wide f16", "tf32"))
 
 

@@ -17,8 +17,8 @@ from tcprobe.ask.registers import elements_held
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import DTYPES, dtype
+from tcprobe.isa.instruction import sparsity
 from tcprobe.isa.names import resolve, select_instructions
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout import descriptor
 from tcprobe.layout.descriptor import decode
 from tcprobe.layout.table import selected, slot_table

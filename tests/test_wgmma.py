@@ -22,7 +22,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import resolve
 from tcprobe.references import cute
-from tcprobe.store import layouts
+from tcprobe.store import results
 from tcprobe.store.acceptance import misfit
 from tcprobe.store.cell import cell, stated
 from tcprobe.store.cell import selected as selected_cells
@@ -117,8 +117,8 @@ def test_references_state_tables_that_can_be():
 def test_a_layout_is_written_by_its_bases(n):
     fragment = inventory.fragment(f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d")
     table = stated(fragment, arch("sm_90"))[1].meant
-    written = layouts.to_json(table)
-    assert layouts.read(json.loads(json.dumps(written))) == table
+    written = results.layout_json(table)
+    assert results.read_layout(json.loads(json.dumps(written))) == table
     assert len(json.dumps(written)) < 400
 
 
@@ -139,9 +139,9 @@ def test_a_layout_is_written_by_its_bases(n):
 )
 def test_a_damaged_layout_is_refused(damage):
     fragment = inventory.fragment("wgmma.mma_async.m64n24k16.f32.f16.f16.d")
-    written = layouts.to_json(stated(fragment, arch("sm_90"))[1].meant)
+    written = results.layout_json(stated(fragment, arch("sm_90"))[1].meant)
     with pytest.raises((DataError, TypeError, KeyError)):  # what `documents.naming` turns into a DataError
-        layouts.read({**written, **damage})
+        results.read_layout({**written, **damage})
 
 
 # formats

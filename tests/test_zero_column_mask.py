@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
-from tcprobe.isa import zero_column_mask as zeros
+from tcprobe.isa import bit_fields as zeros
 
 # PTX ISA 9.1, section 9.7.16.4.3: M, (start counts 3 to 0), (first spans 3 to 0), non-zero, skip and use as they stand
 # in the bits, shift, and the masks as printed, whose low bits stand last
@@ -61,8 +61,8 @@ def test_ptx_s_examples(example, n):
 def test_both_ways():
     rng = random.Random(0)
     for _ in range(200):
-        said = {field.name: rng.choice(field.values) for field in zeros.WORD}
-        assert zeros.read(zeros.encode(said)) == (said, [])
+        said = {field.name: rng.choice(field.values) for field in zeros.MASK_FIELDS}
+        assert zeros.read_mask(zeros.encode_mask(said)) == (said, [])
 
 
 def test_runs_are_those_of_the_mask():

@@ -2,10 +2,12 @@
 
 docs/commands.md: a command's summary and options are its own `--help`, so that the page says what the program does.
 docs/fragment.svg: the picture in the README, as a notebook draws it.
+docs/requests.json: what each question takes, from the signatures of Python's functions.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -77,7 +79,23 @@ def picture() -> str:
     return drawn + "\n"
 
 
-MADE_FILES = {ROOT / "docs" / "commands.md": page, ROOT / "docs" / "fragment.svg": picture}
+def requests() -> str:
+    """What each question takes, as JSON Schema, by the names of Python's parameters."""
+    from tcprobe import question
+    from tcprobe.question import declare
+
+    for name in question.names():
+        question.load(name)
+    schemas = {name: declare.request_schema(asked) for name, asked in sorted(declare.QUESTIONS.items())}
+    title = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "What tcprobe's questions take"}
+    return json.dumps({**title, "$defs": schemas}, indent=1) + "\n"
+
+
+MADE_FILES = {
+    ROOT / "docs" / "commands.md": page,
+    ROOT / "docs" / "fragment.svg": picture,
+    ROOT / "docs" / "requests.json": requests,
+}
 
 if __name__ == "__main__":
     for path, made in MADE_FILES.items():

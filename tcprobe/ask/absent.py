@@ -21,7 +21,7 @@ from tcprobe.isa.target import Target
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import of, stated
 from tcprobe.store.choose import Found, Layers
-from tcprobe.store.evidence import whence
+from tcprobe.store.finding import whence
 from tcprobe.values import Json
 
 
@@ -196,10 +196,10 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
 def why_not_placed(in_memory: MemoryOperand, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have an operand in tensor memory, or no measurement of its places."""
     from tcprobe.ask.tensor_memory import OperandVariant, placement
-    from tcprobe.references import memory_operand
+    from tcprobe.references import tensor_memory
 
     form = in_memory.form
-    vector = memory_operand.vectors(form)[0] if in_memory.name.startswith("scale_") else 0
+    vector = tensor_memory.vectors(form)[0] if in_memory.name.startswith("scale_") else 0
     lacking = why_forbidden(form, arch)
     variant = OperandVariant(vector=vector, layers=layers, name=arch.name)
     found = None if lacking else answer_or_none(lambda: placement(in_memory, variant))

@@ -35,7 +35,7 @@ from tcprobe.question.wrapping import BAD, DOUBT, Styled, bold
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, Layers, archs_of, layers
-from tcprobe.store.evidence import whence
+from tcprobe.store.finding import whence
 from tcprobe.store.measurement import Measurement
 from tcprobe.text import Whole, escaped
 from tcprobe.values import Json

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
 from tcprobe.isa import inventory
 from tcprobe.store.cell import Cell
-from tcprobe.store.evidence import FROM_CODE, witness
-from tcprobe.store.finding import AnyFinding, Sourced
+from tcprobe.store.finding import FROM_CODE, AnyFinding, Sourced, witness
 from tcprobe.values import Json
 
 ORDER = ("contradicted", "documented only", "single", "good", "strong")  # words, the least sure first

@@ -36,7 +36,7 @@ from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOpti
 from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
-from tcprobe.store.evidence import how, whence
+from tcprobe.store.finding import how, whence
 from tcprobe.store.kinds.cost import FULL_LOAD, TOLERANCE, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json

@@ -9,12 +9,11 @@ from tcprobe.ask.compare import verdicts
 from tcprobe.fit import Layout, fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, emulated, sparsity
 from tcprobe.isa.operand import WHOLE, Role
-from tcprobe.isa.sparsity import emulated, sparsity
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, some
-from tcprobe.store.evidence import how, whence
+from tcprobe.store.finding import how, whence
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.values import Json

@@ -114,13 +114,16 @@ def _save(results: Results, answers: Sequence[Lowered]) -> None:
 
 
 def _find_saved(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], needed: bool) -> list[Lowered]:
-    """The nearest that is saved of each multiply; UsageError where one that is `needed` is not."""
+    """The nearest that is saved of each multiply; UsageError where one that is `needed` is not.
+
+    Of an arch of which nothing at all is saved there is no answer where every arch is asked.
+    """
     layers = default()
     lowerings = list(layers.lowerings(arch.name))
     answers = []
     for instruction in instructions:
         saved = next(((body, source) for body, source in lowerings if instruction.id in body["instructions"]), None)
-        if saved is None and (needed or len(instructions) == 1):
+        if saved is None and (needed or (lowerings and len(instructions) == 1)):
             raise _unknown_arch(tools, arch)
         if saved is None:
             continue

@@ -29,10 +29,9 @@ from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
 from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as arch_row
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, emulated
 from tcprobe.isa.names import Meaning
 from tcprobe.isa.operand import MATRICES
-from tcprobe.isa.sparsity import emulated
 from tcprobe.probes.ptx import identifier
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command, note
@@ -43,8 +42,7 @@ from tcprobe.sass.lowering import Lowering, saved
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store import names
 from tcprobe.store.choose import Layers, layers, some
-from tcprobe.store.evidence import how, whence
-from tcprobe.store.finding import Finding, Sourced
+from tcprobe.store.finding import Finding, Sourced, how, whence
 from tcprobe.system.files import read_text
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json

@@ -39,7 +39,7 @@ SelectorOption = Annotated[
     ),
 ]
 # of a descriptor
-SwizzleOption = Annotated[
+DescriptorSwizzleOption = Annotated[
     SwizzleName | None,
     Option(
         "--swizzle",

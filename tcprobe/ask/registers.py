@@ -17,9 +17,8 @@ from tcprobe.ask.confidence import least, line
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.isa.operand import MATRICES, MULTIPLIED
-from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.measurement import Measurement
 from tcprobe.text import Described, Whole

@@ -6,7 +6,7 @@
 >>> str(found.line), found.vector, found.reads(block=6)
 ('((lane & 1) << 3) + (lane >> 2)', 4, ScaleRead(word=1, multiply=1, byte_id=0, scale=2))
 
-The host's layout is CUTLASS's SfAtom (`references.memory_operand`): 4 blocks of a line are one word. A lane loads the
+The host's layout is CUTLASS's SfAtom (`references.tensor_memory`): 4 blocks of a line are one word. A lane loads the
 register of scales as it is, and byte-id takes from it what one multiply needs. Through tcgen05.cp an atom becomes 4
 columns of tensor memory as it is.
 """
@@ -34,8 +34,8 @@ from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number, Numbers
 from tcprobe.question.shared import JsonOption, NameOption, OneArch, OnlyOption, ResultsOption, find_cell
-from tcprobe.references import memory_operand
-from tcprobe.references.memory_operand import BLOCKS, LINES, TensorCell
+from tcprobe.references import tensor_memory
+from tcprobe.references.tensor_memory import BLOCKS, LINES, TensorCell
 from tcprobe.store.cell import Cell, selections
 from tcprobe.store.choose import layers
 from tcprobe.text import quoted
@@ -202,7 +202,7 @@ def scales_in_tensor_memory(in_memory: MemoryOperand, variant: OperandVariant) -
     """
     if not in_memory.name.startswith("scale_"):
         raise UsageError(f"{in_memory.id} holds no scales: name an operand scale_a or scale_b.")
-    vector = variant.vector or memory_operand.vectors(in_memory.form)[0]
+    vector = variant.vector or tensor_memory.vectors(in_memory.form)[0]
     if BLOCKS % vector:
         raise UsageError(f"{in_memory.id}: {vector} scales per row do not divide an atom's 4.")
     in_tmem = placement(in_memory, variant._replace(selector=0, vector=vector))
@@ -225,7 +225,7 @@ def scale_json(scale_path: LoadedScales | CopiedScales, line: int, block: int, b
     """Where one scale is, on the host and for the multiply; UsageError where there is no such block."""
     if not 0 <= block < blocks:
         raise UsageError(f"a line has {blocks} blocks, counted from 0: there is no block {block}.")
-    read, offset = scale_path.reads(block), memory_operand.scale_offset(line, block, blocks)
+    read, offset = scale_path.reads(block), tensor_memory.scale_offset(line, block, blocks)
     where: Json = (
         {"tmem": [cell._asdict() for cell in scale_path.cells(line, block)]}
         if isinstance(scale_path, CopiedScales)
@@ -236,7 +236,7 @@ def scale_json(scale_path: LoadedScales | CopiedScales, line: int, block: int, b
         "block": block,
         "blocks": blocks,
         "offset": offset,
-        "source": memory_operand.SCALE_SOURCE,
+        "source": tensor_memory.SCALE_SOURCE,
         **read._asdict(),
         **where,
     }

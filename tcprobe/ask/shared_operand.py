@@ -35,14 +35,12 @@ from tcprobe.ask.registers import Holder, elements_held, where
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch, arch, holder_name
-from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.instruction import Instruction, SharedOperand, sparsity
 from tcprobe.isa.names import Meaning
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
-from tcprobe.store.evidence import whence
-from tcprobe.store.finding import Finding, Sourced
+from tcprobe.store.finding import Finding, Sourced, whence
 from tcprobe.text import Whole
 from tcprobe.values import Json
 

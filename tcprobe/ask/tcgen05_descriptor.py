@@ -14,8 +14,7 @@ from typing import NamedTuple
 from tcprobe.ask import descriptor as wgmma
 from tcprobe.ask.descriptor import SharedTile
 from tcprobe.errors import UsageError
-from tcprobe.isa import instruction_descriptor as idesc
-from tcprobe.isa import zero_column_mask as zeros
+from tcprobe.isa import bit_fields
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import descriptor as smem
 from tcprobe.layout.runs import ranges
@@ -119,19 +118,19 @@ def _word_json(decoded: DecodedWord) -> Json:
 
 def instruction_json(kind: str, field_values: Json) -> Json:
     """Plain data of the instruction descriptor with these fields; UsageError as `encode`."""
-    bits = idesc.encode(kind, field_values)
+    bits = bit_fields.encode_instruction(kind, field_values)
     return {
         **_head(bits, kind),
         **_read(kind, bits),
         "cuda": f"uint32_t idesc = {bits:#010x}u;",
         "status": STATUS,
-        "source": idesc.SOURCE,
+        "source": bit_fields.DESCRIPTOR_SOURCE,
     }
 
 
 def instruction_value_json(bits: int, kind: str | None) -> Json:
     """Plain data of what 32 bits say to a kind, or to every one; `fields` are of the first that takes the value."""
-    readings = [{"kind": name, **_read(name, bits)} for name in ([kind] if kind else idesc.KINDS)]
+    readings = [{"kind": name, **_read(name, bits)} for name in ([kind] if kind else bit_fields.KINDS)]
     taking = [reading for reading in readings if not reading["undocumented"] and not reading["refused"]]
     first = (taking or readings)[0]
     return {
@@ -140,7 +139,7 @@ def instruction_value_json(bits: int, kind: str | None) -> Json:
         "kinds": [reading["kind"] for reading in taking],
         "readings": readings,
         "status": STATUS,
-        "source": idesc.SOURCE,
+        "source": bit_fields.DESCRIPTOR_SOURCE,
     }
 
 
@@ -149,12 +148,12 @@ def zero_mask_json(bits: int, m: int, n: int) -> Json:
 
     UsageError for M and N that tcgen05.mma.ws does not have.
     """
-    if n not in zeros.SIZES_N:
-        raise UsageError(f"tcgen05.mma.ws has no N {n}: it has {', '.join(map(str, zeros.SIZES_N))}.")
-    reading = zeros.read(bits)
-    mask, other = (zeros.zeroed(reading.fields, m, n, exchanged) for exchanged in (False, True))
-    size, shift = n // zeros.PARTS[m], reading.fields["column_shift"]
-    differs = [{"source": zeros.DESCRIBED, "zero": _runs(other)}] if other != mask else []
+    if n not in bit_fields.SIZES_N:
+        raise UsageError(f"tcgen05.mma.ws has no N {n}: it has {', '.join(map(str, bit_fields.SIZES_N))}.")
+    reading = bit_fields.read_mask(bits)
+    mask, other = (bit_fields.zeroed(reading.fields, m, n, exchanged) for exchanged in (False, True))
+    size, shift = n // bit_fields.PARTS[m], reading.fields["column_shift"]
+    differs = [{"source": bit_fields.DESCRIBED, "zero": _runs(other)}] if other != mask else []
     return {
         "value": f"{bits:#018x}",
         "instruction": "tcgen05.mma.ws",
@@ -167,7 +166,7 @@ def zero_mask_json(bits: int, m: int, n: int) -> Json:
         "differs": differs,
         "cuda": f"uint64_t zero_columns = {bits:#018x}ull;",
         "status": STATUS,
-        "source": zeros.EXAMPLES,
+        "source": bit_fields.EXAMPLES,
     }
 
 
@@ -185,11 +184,11 @@ def _head(bits: int, kind: str) -> Json:
 
 
 def _read(kind: str, bits: int) -> Json:
-    reading = idesc.read(kind, bits)
+    reading = bit_fields.read_instruction(kind, bits)
     unread = [run for run in reading.undocumented if run["field"]]
-    refused = [] if unread else list(idesc.refusals(kind, reading.fields))
-    forms = [] if unread or refused else idesc.forms(kind, reading.fields)
-    contradictions = idesc.contradictions(kind, reading.fields)
+    refused = [] if unread else list(bit_fields.refusals(kind, reading.fields))
+    forms = [] if unread or refused else bit_fields.forms(kind, reading.fields)
+    contradictions = bit_fields.contradictions(kind, reading.fields)
     return {**_word_json(reading), "refused": refused, "forms": forms, "contradictions": contradictions}
 
 
@@ -301,4 +300,4 @@ def instruction_word(bits: int | None, kind: str | None, field_values: Json) -> 
 
 def mask_word(bits: int | None, m: int, n: int, field_values: Json) -> WordAnswer:
     """The zero-column mask of fields, or what its 64 bits say."""
-    return WordAnswer(zero_mask_json(zeros.encode(field_values) if bits is None else bits, m, n))
+    return WordAnswer(zero_mask_json(bit_fields.encode_mask(field_values) if bits is None else bits, m, n))

@@ -32,12 +32,10 @@ from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
 from tcprobe.isa.rows.tcgen05 import COLUMNS
 from tcprobe.layout.table import Axis, Space, Table
-from tcprobe.references import accumulator, memory_operand
-from tcprobe.references import tensor_memory as copies
-from tcprobe.references.memory_operand import CELL, LANES, CellStatement, Extent, Stated, TensorCell
+from tcprobe.references import tensor_memory
+from tcprobe.references.tensor_memory import CELL, LANES, CellStatement, Extent, Stated, TensorCell
 from tcprobe.store.choose import Layers
-from tcprobe.store.evidence import how, whence
-from tcprobe.store.finding import Sourced
+from tcprobe.store.finding import Sourced, how, whence
 from tcprobe.store.kinds.tensor_memory import KIND, Subject, measured_as, subject
 from tcprobe.text import Whole, quoted
 from tcprobe.values import Json
@@ -248,14 +246,16 @@ def placement(in_memory: MemoryOperand | None, variant: OperandVariant = DEFAULT
     form, name = in_memory.form, in_memory.name
     if not form.multiplies:
         return _copy_placement(in_memory, variant)
-    selectors = memory_operand.selectors(form, name, variant.vector)
+    selectors = tensor_memory.selectors(form, name, variant.vector)
     if variant.selector not in selectors:
         raise UsageError(f"{in_memory.id} has no selector {variant.selector}: it has {', '.join(map(str, selectors))}.")
     size = Extent(extent(form, "m", variant.m), extent(form, "n", variant.n), variant.selector, variant.vector)
-    statements = memory_operand.statements(form, name, size)
+    statements = tensor_memory.statements(form, name, size)
     documented = () if isinstance(statements, str) else statements
-    documented_placement = Placement(in_memory, size.m, size.n, accumulator.layout(form.id, size.m), documented)
-    scales = variant.vector or memory_operand.vectors(form)[0] if name.startswith("scale_") else 0
+    documented_placement = Placement(
+        in_memory, size.m, size.n, tensor_memory.accumulator_layout(form.id, size.m), documented
+    )
+    scales = variant.vector or tensor_memory.vectors(form)[0] if name.startswith("scale_") else 0
     measured_placement = _measured_first(
         documented_placement, measured_as(form, name, (size.m, size.n), (scales, variant.selector)), variant
     )
@@ -310,7 +310,7 @@ def _copy_placement(in_memory: MemoryOperand, variant: OperandVariant) -> Placem
             f"{in_memory.form.id} has no multicast {multicast[:40]}: "
             f"it has {', '.join(filter(None, multicasts)) or 'none'}."
         )
-    lanes = copies.lanes(in_memory.form.id.rpartition(".")[2], multicast)
+    lanes = tensor_memory.copy_lanes(in_memory.form.id.rpartition(".")[2], multicast)
     statement = CellStatement(
         COPIED,
         CELL,
@@ -483,7 +483,7 @@ def _maps(in_memory: MemoryOperand, options: OperandOptions, alone: bool) -> Ite
     """By number of scales and selector; UsageError for the first of an operand `alone` that nobody states."""
     scaled = in_memory.name.startswith("scale_")
     counted = scaled and (options.vector, in_memory.vector) == (None, None)
-    for vector in memory_operand.vectors(in_memory.form) if counted else (options.vector,):
+    for vector in tensor_memory.vectors(in_memory.form) if counted else (options.vector,):
         sizes = options._replace(vector=vector if alone or scaled else None)
         number = None if not alone and in_memory.name in ("a", "d") else options.selector
         for selector in selectors(in_memory, sizes.vector, number):
@@ -504,7 +504,7 @@ class LocatedCell(NamedTuple):
     placement: Placement
     element: tuple[int, int] | None
     cells: tuple[TensorCell, ...]
-    loaded: accumulator.Slot | None
+    loaded: tensor_memory.Slot | None
     selector: int | None
     by_cell: bool
     about: str = ""
@@ -579,8 +579,8 @@ def located_cells(placement: Placement, sought: Sought, selector: int | None) ->
     for element in elements or ():
         places, loaded = placement.places(*element), None
         if sought.ld:
-            landing = accumulator.Landing(places[0].cta, places[0].lane, places[0].column)
-            loaded = accumulator.slot_of_load(landing, *parse_load(sought.ld))
+            landing = tensor_memory.Landing(places[0].cta, places[0].lane, places[0].column)
+            loaded = tensor_memory.slot_of_load(landing, *parse_load(sought.ld))
         yield LocatedCell(placement, element, places, loaded, selector, by_cell=False)
     cta, bit, bits = sought.cta or 0, sought.bit or 0, placement.statement.bits
     if cells:
@@ -629,7 +629,7 @@ def selectors(in_memory: MemoryOperand, vector: int | None, number: int | None) 
         return [None]
     if number is not None:
         return [number]
-    return list(memory_operand.selectors(in_memory.form, in_memory.name, vector_of(in_memory, vector)))
+    return list(tensor_memory.selectors(in_memory.form, in_memory.name, vector_of(in_memory, vector)))
 
 
 def vector_of(in_memory: MemoryOperand, vector: int | None) -> int:
@@ -638,7 +638,7 @@ def vector_of(in_memory: MemoryOperand, vector: int | None) -> int:
         if vector is not None:
             raise UsageError(f"`vector` applies to scale_a and scale_b, not to {in_memory.id}.")
         return 0
-    vectors, said = memory_operand.vectors(in_memory.form), in_memory.vector
+    vectors, said = tensor_memory.vectors(in_memory.form), in_memory.vector
     if vector is None:
         vector = vectors[0] if said is None and len(vectors) == 1 else said
     elif said not in (None, vector):

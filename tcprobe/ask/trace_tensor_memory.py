@@ -21,8 +21,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import descriptor as smem
 from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descriptor
-from tcprobe.references.accumulator import Landing, Slot, slot_of_load
-from tcprobe.references.memory_operand import WIDTHS, TensorCell, selectors, vectors
+from tcprobe.references.tensor_memory import WIDTHS, Landing, Slot, TensorCell, selectors, slot_of_load, vectors
 from tcprobe.store.choose import Layers
 from tcprobe.text import Whole
 from tcprobe.values import Json

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.instruction import sparsity
 from tcprobe.store.choose import Layers
-from tcprobe.store.evidence import whence
-from tcprobe.store.finding import Sourced
+from tcprobe.store.finding import Sourced, whence
 from tcprobe.store.kinds.undocumented import SELECTOR, split
 from tcprobe.values import Json
 

@@ -9,6 +9,7 @@ import click
 from tcprobe.ask.operand import (
     RANGE,
     BaseOffsetOption,
+    DescriptorSwizzleOption,
     LboOption,
     LoadOption,
     MajorOption,
@@ -22,7 +23,6 @@ from tcprobe.ask.operand import (
     SelectorOption,
     Sought,
     StartOption,
-    SwizzleOption,
     VectorOption,
     in_place,
 )
@@ -67,7 +67,7 @@ def where(
         int | None,
         Option("--warp", "With tcgen05.ld and .st: the warp, which decides which lanes it reaches.", reads=Number()),
     ] = None,
-    swizzle: SwizzleOption = None,
+    swizzle: DescriptorSwizzleOption = None,
     major: MajorOption = None,
     lbo: LboOption = None,
     sbo: SboOption = None,

@@ -187,7 +187,7 @@ def _print(device_report: Report, folder: Path, as_json: bool, show_stages: bool
 def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     """Write what the folder has of the archs of a run, by the methods that it took."""
     from tcprobe.run import merge
-    from tcprobe.store.evidence import FROM_CODE
+    from tcprobe.store.finding import FROM_CODE
     from tcprobe.store.results import Results
 
     live = {device_report.device.arch for device_report in reports if device_report.device.method == "live"}

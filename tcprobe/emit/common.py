@@ -32,10 +32,9 @@ from tcprobe.fit import Formula, Layout, fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import SINGLE_FIELD, Instruction, sparsity
 from tcprobe.isa.names import search
 from tcprobe.isa.operand import Role
-from tcprobe.isa.sparsity import SINGLE, sparsity
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
@@ -135,7 +134,7 @@ def metadata_functions(cell: Cell) -> Iterator[tuple[str, str, str, str]]:
     rule = sparsity(cell.fragment)
     chunk = f"col // {rule.fields * rule.span} * {rule.positions} + index"
     k = chunk if rule.span == 1 else f"({chunk}) * {rule.span} + col % {rule.span}"
-    code = "index" if rule.fields > 1 else f"({SINGLE[0]} + {SINGLE[1] - SINGLE[0]} * index)"
+    code = "index" if rule.fields > 1 else f"({SINGLE_FIELD[0]} + {SINGLE_FIELD[1] - SINGLE_FIELD[0]} * index)"
     yield "read", "lane", "Whether the register of this lane is looked at", slots_read(cell).lanes.condition("lane")
     yield "field", "i, index", "The bits of the register that say the index of field i", f"{code} << {rule.bits} * i"
     yield "k", "col, index", "The column of A that a stored column is under an index", k

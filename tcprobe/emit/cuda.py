@@ -22,8 +22,8 @@ from tcprobe.fit.formula import in_manual
 from tcprobe.fit.linear import cached_inverse
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import SINGLE_FIELD
 from tcprobe.isa.operand import Role
-from tcprobe.isa.sparsity import SINGLE
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
 from tcprobe.text import comment
@@ -51,7 +51,7 @@ def emit(cells: Sequence[Cell]) -> str:
     if any(map(common.is_partial, cells)):
         lines += common.cuda_text("read", offset=OFFSET, prime=PRIME)
     if any(map(common.is_metadata, cells)):
-        lines += common.cuda_text("metadata", zero=SINGLE[0], one=SINGLE[1])
+        lines += common.cuda_text("metadata", zero=SINGLE_FIELD[0], one=SINGLE_FIELD[1])
     for cell in layouts.values():
         lines += _layout(cell)
     lines += ["namespace tcprobe {", ""]

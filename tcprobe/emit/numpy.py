@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tcprobe.emit import common
 from tcprobe.emit.common import cell_identifier, formulas, heading
 from tcprobe.errors import UsageError
+from tcprobe.isa.instruction import SINGLE_FIELD, sparsity
 from tcprobe.isa.operand import Role
-from tcprobe.isa.sparsity import SINGLE, sparsity
 from tcprobe.store.cell import Cell
 
 WHAT = "NumPy arrays ROW[lane, i] and COL[lane, i], gather and scatter"
@@ -95,5 +95,5 @@ def _metadata(cell: Cell) -> dict[str, object]:
     """What the template METADATA needs besides."""
     rule = sparsity(cell.fragment)
     bodies = {name: body for name, _, _, body in common.metadata_functions(cell)}
-    codes = SINGLE if rule.fields == 1 else tuple(range(rule.positions))
+    codes = SINGLE_FIELD if rule.fields == 1 else tuple(range(rule.positions))
     return {"selector": cell.selector, "bits": rule.bits, "codes": codes, "read": bodies["read"], "k": bodies["k"]}

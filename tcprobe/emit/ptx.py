@@ -14,10 +14,9 @@ from tcprobe.emit.common import formulas, heading, instructions, lanes_in_words,
 from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.isa.operand import INPUTS, Role
 from tcprobe.isa.rows.moves import row_bytes
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.probes import tensor_memory
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell

@@ -28,19 +28,84 @@ The inverse of a table has formulas from an element, and the number of its copy,
 
 Copies of an element are numbered in the order of their slots. Formulas are proven for every slot; there are none if no
 linear map goes through all slots.
+
+Linear algebra over GF(2): vectors are integers, addition is XOR.
+
+>>> solve_gf2([(0b01, 0b110), (0b11, 0b101)], 2)
+(6, 3)
+>>> span_gf2((6, 3))
+[0, 6, 3, 5]
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import chain, product
 from typing import NamedTuple
 
 from tcprobe.fit.formula import Formula, Products, linear_formula, proven
-from tcprobe.layout import gf2
 from tcprobe.layout.table import Space, Table
+
+
+def solve_gf2(points: Iterable[tuple[int, int]], bits: int) -> tuple[int, ...] | None:
+    """The images of the `bits` unit vectors under a linear map through all (input, output) points; None if there is
+    none.
+
+    Unit vectors that the inputs do not determine get image 0.
+    """
+    pivots: dict[int, tuple[int, int]] = {}  # highest bit -> (input, output), reduced
+    for vector, image in points:
+        vector, image = _reduce(pivots, vector, image)  # noqa: PLW2901
+        if vector:
+            pivots[vector.bit_length() - 1] = (vector, image)
+        elif image:
+            return None
+    return _back_substitute(pivots, bits)
+
+
+def _reduce(pivots: dict[int, tuple[int, int]], vector: int, image: int) -> tuple[int, int]:
+    for bit in range(vector.bit_length() - 1, -1, -1):
+        if vector >> bit & 1 and bit in pivots:
+            vector ^= pivots[bit][0]
+            image ^= pivots[bit][1]
+    return vector, image
+
+
+def _back_substitute(pivots: dict[int, tuple[int, int]], bits: int) -> tuple[int, ...]:
+    images = [0] * bits
+    for bit in range(bits):
+        if bit in pivots:
+            vector, image = pivots[bit]
+            for lower in range(bit):
+                if vector >> lower & 1:
+                    image ^= images[lower]
+            images[bit] = image
+    return tuple(images)
+
+
+def span_gf2(images: Sequence[int]) -> list[int]:
+    """The images of 0, 1, ..., 2**len(images) - 1."""
+    values = [0]
+    for image in images:
+        values += [value ^ image for value in values]
+    return values
+
+
+def preimages_gf2(images: Sequence[int], value: int) -> list[int]:
+    """All inputs that the linear map sends to `value`, ascending."""
+    pivots: dict[int, tuple[int, int]] = {}
+    kernel = []
+    for bit, image in enumerate(images):
+        rest, combination = _reduce(pivots, image, 1 << bit)
+        if rest:
+            pivots[rest.bit_length() - 1] = (rest, combination)
+        else:
+            kernel.append(combination)
+    rest, combination = _reduce(pivots, value, 0)
+    return [] if rest else sorted(combination ^ other for other in span_gf2(kernel))
+
 
 FIELD = 20  # bits of each output in a packed element; values are below 2**20
 MASK = (1 << FIELD) - 1
@@ -98,7 +163,7 @@ class Layout:
 
     def holders(self, element: Mapping[str, int]) -> list[tuple[int, ...]]:
         """Every point of the domain that the map sends to `element`, ascending."""
-        vectors = gf2.preimages(self.images, pack(element, self.outputs) ^ self.offset)
+        vectors = preimages_gf2(self.images, pack(element, self.outputs) ^ self.offset)
         points = (
             tuple(vector >> self.shifts[axis.name] & (1 << axis.bits) - 1 for axis in self.space.axes)
             for vector in vectors
@@ -107,7 +172,7 @@ class Layout:
 
     def packed(self) -> list[int]:
         """The elements of all points, in order, packed."""
-        values = [value ^ self.offset for value in gf2.span(self.images)] if self.offset else gf2.span(self.images)
+        values = [value ^ self.offset for value in span_gf2(self.images)] if self.offset else span_gf2(self.images)
         if all(axis.size == 1 << axis.bits for axis in self.space.axes):
             return values
         return [values[vector] for vector in _vectors(self.space)]
@@ -141,7 +206,7 @@ def _through(table: Table, values: Sequence[int | None]) -> Layout:
             points.append((vector, value))
             if len(points) == bits + 1:
                 break
-    images = gf2.solve(points, bits + 1) or (0,) * (bits + 1)
+    images = solve_gf2(points, bits + 1) or (0,) * (bits + 1)
     return Layout(table.space, table.outputs, images[:bits], images[bits])
 
 
@@ -337,7 +402,7 @@ def inverse(table: Table) -> dict[str, Formula] | None:
         for copy, slot in enumerate(slots):
             vector = _vector((*cell, copy), sizes) | 1 << total  # the top bit stands for the constant
             points.append((vector, pack(table.space.point(slot), inputs)))
-    images = gf2.solve(points, total + 1)
+    images = solve_gf2(points, total + 1)
     if images is None:
         return None
     unpacked = [unpack(image, inputs) for image in images]

@@ -42,9 +42,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.fit.affine import Affine, Candidates, CoordinateSwizzle, coordinate_swizzle, fit_affine
+from tcprobe.fit.linear import solve_gf2
 from tcprobe.layout.address import AddressMap
 from tcprobe.layout.arrays import Bools, Ints
-from tcprobe.layout.gf2 import solve
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle
 
 MOST_MATRICES = 1 << 19
@@ -95,7 +95,7 @@ def _rows(address_map: AddressMap) -> list[int] | None:
     low, high = ((extent - 1).bit_length() for extent in address_map.extent)
     inputs = address_map.first | (address_map.second << low)
     points = _points(inputs ^ inputs[0], address_map.offsets ^ address_map.offsets[0], low + high)
-    images = points and solve(points, low + high)
+    images = points and solve_gf2(points, low + high)
     if not images:
         return None
     bits = int(address_map.offsets.max()).bit_length()

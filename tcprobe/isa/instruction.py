@@ -7,15 +7,28 @@
 >>> [(f.operand, f.rows, f.cols, f.registers, f.elements) for f in row.fragments]
 [('a', 16, 16, 4, 8), ('b', 16, 8, 2, 4), ('c', 16, 8, 4, 4), ('d', 16, 8, 4, 4)]
 
-A row that contradicts itself raises RowError.
+A row that contradicts itself raises RowError. What a sparse multiply stores of A, and the tensor-core opcodes that a
+native multiply becomes:
+
+>>> from tcprobe.isa import inventory
+>>> rule = sparsity(inventory.fragment("mma.sp.m16n8k16.row.col.f32.f16.f16.f32.e"))
+>>> rule.k(stored=5, index=3)
+11
+>>> row = inventory.instructions()["mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"]
+>>> is_native(row, ["QMMA.16832.F32.E4M3.E4M3"]), is_native(row, ["HMMA.16816.F32", "F2FP.F16.E4M3.UNPACK_B"])
+(True, False)
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple
 
 from tcprobe.errors import RowError
+from tcprobe.isa.arch import Arch
 from tcprobe.isa.fragment import Fragment, Shape, check_copies
 from tcprobe.isa.operand import Operand, Place, Role
 from tcprobe.isa.target import Target
@@ -94,7 +107,7 @@ class Instruction:
         return tuple(fragment for fragment in self.fragments if fragment.role in roles)
 
     @cached_property
-    def described(self) -> tuple["SharedOperand", ...]:
+    def described(self) -> tuple[SharedOperand, ...]:
         """The factors in shared memory, behind descriptors: a_smem, b_smem."""
         return tuple(
             SharedOperand(f"{self.id}.{operand.name}", self, operand) for operand in self.operands if operand.majors
@@ -209,3 +222,106 @@ class SharedOperand(NamedTuple):
     def target(self) -> Target:
         """The target of its instruction."""
         return self.instruction.target
+
+
+# Sparsity: which columns of a sparse A are stored, and which of B's rows an index of the metadata picks. A row of A is
+# cut into chunks. Of each chunk some units are stored, in the order of k, and an index field for each says where in the
+# chunk the unit was. A unit is one element, or two next to each other for 4-bit types. Source: PTX ISA 9.1, section
+# 9.7.14.6.1 (sparse matrix storage): 1:2 for tf32, 4:8 in pairs for u4 and s4, else 2:4.
+# four bits that hold legal indices, in every order that tells their fields apart; of tf32 the two that are legal
+ORDERED_FIELDS = (0x4, 0x8, 0x9, 0xC, 0xD, 0xE)
+SINGLE_FIELD = (0x4, 0xE)
+
+
+class Sparsity(NamedTuple):
+    """A chunk stores `fields` units out of `positions`, each unit being `span` elements; a field has `bits` bits."""
+
+    fields: int
+    positions: int
+    span: int
+    bits: int
+
+    @property
+    def legal(self) -> tuple[int, ...]:
+        """The values of four bits of metadata that PTX allows for ordered metadata, and so everywhere."""
+        return ORDERED_FIELDS if self.fields == 2 else SINGLE_FIELD
+
+    def read(self, nibble: int, half: int) -> int:
+        """The index in a field: `half` 0 is the low one of four bits. A single field of 4 bits is 0x4 or 0xE."""
+        return SINGLE_FIELD.index(nibble) if self.fields == 1 else nibble >> 2 * half & 3
+
+    def chunk(self, stored: int) -> int:
+        """The chunk of a stored column."""
+        return stored // (self.fields * self.span)
+
+    def k(self, stored: int, index: int) -> int:
+        """The column of A that a stored column is under an index: the row of B that it meets."""
+        return (self.chunk(stored) * self.positions + index) * self.span + stored % self.span
+
+
+def sparsity(metadata: Fragment) -> Sparsity:
+    """How the metadata of a multiply is to be read."""
+    single = metadata.slot_bits == 4
+    return Sparsity(1 if single else 2, 2 if single else 4, metadata.span, metadata.slot_bits)
+
+
+def emulated(instruction: Instruction, device: Arch) -> bool:
+    """Whether the compiler emulates a sparse multiply on `device`: what is measured there is the compiler's work too.
+
+    Source: machine code of ptxas 12.9 and 13: for mma.sp, sm_90 and later have no sparse IMMA of 4-bit types, and sm_90
+    to sm_110 no sparse QMMA of 8-bit floats. wgmma's sparse QGMMA is an instruction of sm_90.
+    """
+    if instruction.family != "mma.sp" or device.number < 90:
+        return False
+    kind = instruction.type("a")
+    return kind in ("s4", "u4") or (kind in ("e4m3", "e5m2") and device.number < 120)
+
+
+# tensor-core opcodes, and what a native multiply of each type becomes
+TENSOR_OPCODES = (
+    "HMMA",
+    "IMMA",
+    "BMMA",
+    "DMMA",
+    "QMMA",
+    "OMMA",
+    "HGMMA",
+    "IGMMA",
+    "BGMMA",
+    "QGMMA",
+    "UTCHMMA",
+    "UTCIMMA",
+    "UTCQMMA",
+    "UTCOMMA",
+)
+MOVE_OPCODES = ("LDSM", "STSM", "MOVM", "LDTM", "STTM", "UTCCP", "UTCSHIFT")
+# what a tensor-core opcode of the type of A looks like
+NATIVE_OPCODES = {
+    "f16": r"HG?MMA\.(?!.*(BF16|TF32))",
+    "bf16": r"HG?MMA\..*BF16",
+    "tf32": r"HG?MMA\..*TF32",
+    "f64": r"DMMA",
+    **dict.fromkeys(("s8", "u8"), r"IG?MMA\..*[SU]8"),
+    **dict.fromkeys(("s4", "u4"), r"IMMA\..*[SU]4"),
+    "b1": r"BG?MMA",
+    **dict.fromkeys(("e4m3", "e5m2", "e3m2", "e2m3", "e2m1"), r"QG?MMA"),
+}
+# the same where the kind decides
+KIND_OPCODES = {
+    **dict.fromkeys(("f16", "tf32"), r"UTCHMMA"),
+    "i8": r"UTCIMMA",
+    **dict.fromkeys(("f8f6f4", "mxf8f6f4"), r"(UTC)?QMMA"),
+    **dict.fromkeys(("mxf4", "mxf4nvf4"), r"(UTC)?OMMA"),
+}
+
+
+def is_native(instruction: Instruction, opcodes: Collection[str]) -> bool:
+    """Whether the tensor cores do a multiply in its own type, by the opcodes that it becomes."""
+    own = KIND_OPCODES.get(instruction.kind or "") or NATIVE_OPCODES[instruction.type("a")]
+    pattern = own + (rf"\..*{instruction.bit_op.upper()}" if instruction.bit_op else "")
+    return bool(opcodes) and all(re.match(pattern, opcode) for opcode in opcodes)
+
+
+def tensor_opcodes(opcodes: Collection[str]) -> list[str]:
+    """Those of some opcodes that the tensor cores do."""
+    return [opcode for opcode in opcodes if opcode.split(".")[0] in TENSOR_OPCODES]

@@ -2,7 +2,7 @@
 
 table, grid, csv                  tables of slots: what they are, drawn, read
 structure                         structure tensors
-gf2, expression, arrays, runs     linear algebra, expressions, what arrays hold, runs of numbers
+expression, arrays, runs          expressions, what arrays hold, runs of numbers
 address, address_files, swizzle   address maps, files of them, swizzles and their spelling
 descriptor, banks                 words that lead to shared memory; what an access costs, and banks drawn
 """

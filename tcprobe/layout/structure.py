@@ -28,9 +28,8 @@ from typing import Any
 import numpy as np
 
 from tcprobe.errors import ProbeError
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.isa.operand import MULTIPLIED, OF_WARPGROUP
-from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.table import StructureHash, Table, Tables, slot_table
 

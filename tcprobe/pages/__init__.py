@@ -1,8 +1,8 @@
 """Pages of a results folder, made from its tables alone.
 
-overview                  all pages of a folder, and those of what is measured: the overview, what changes between archs
+overview                  all pages of a folder: the overview, what changes between archs, errata, undocumented selectors
 machine_code, numbers,
-tensor_memory, errata     lowering and compilers; cost and numerics; tcgen05; errata and undocumented selectors
+tensor_memory             lowering and compilers; cost and numerics; tcgen05
 tables                    Markdown
 site                      the site
 """

@@ -1,4 +1,5 @@
-"""The pages of a results folder, made from its tables alone: an overview, what changes between archs, lowering.
+"""The pages of a results folder, made from its tables alone: an overview, what changes between archs, errata,
+lowering.
 
 `render` gives every page's text; a page that is not what `render` gives is stale, and so is one made before that no
 longer is.
@@ -11,26 +12,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
+from textwrap import wrap
 from typing import NamedTuple
 
 from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
+from tcprobe.ask.undocumented import Undocumented, everything
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.layout.table import Table
-from tcprobe.pages import errata, machine_code, numbers, tensor_memory
+from tcprobe.pages import machine_code, numbers, tensor_memory
 from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
 from tcprobe.references import claim_of, references
 from tcprobe.store import findings
 from tcprobe.store.cell import DOCUMENTED, Cell, by_arch
 from tcprobe.store.choose import alone
-from tcprobe.store.evidence import FROM_CODE, METHODS
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import FROM_CODE, METHODS, Finding
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import load_audits, load_survey
+from tcprobe.store.surveys import SavedAudit, SavedFinding, Since, load_audits, load_survey, since
 from tcprobe.system import files
 from tcprobe.text import markdown
 from tcprobe.values import Json
@@ -56,13 +58,13 @@ def render(results: Results) -> dict[Path, str]:
     if numbers.has_costs(results):
         texts["costs.md"] = numbers.costs_page(results)
     if findings.archs(results, UNDOCUMENTED):
-        texts["undocumented.md"] = errata.undocumented_page(results)
+        texts["undocumented.md"] = undocumented_page(results)
     if findings.archs(results, numbers.NUMERICS):
         texts["numerics.md"] = numbers.numerics_page(results)
     if survey := load_survey(results.root):
         texts["compilers.md"] = machine_code.compilers_page(survey)
     if audits := load_audits(results.root):
-        texts["errata.md"] = errata.errata_page(audits)
+        texts["errata.md"] = errata_page(audits)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: _text(lines) for name, lines in texts.items()}
 
@@ -388,3 +390,60 @@ def _change_section(change: Change) -> Iterator[str]:
 def _formulas_of_both(tables: Sequence[Table]) -> list[str]:
     texts = [row_and_col(table) for table in tables]
     return [text for pair in zip(*texts, strict=True) for text in pair]
+
+
+def errata_page(audits: Sequence[SavedAudit]) -> Iterator[str]:
+    """A row a package, then a section for each finding."""
+    yield from (MADE, "# Where packages differ from the measurements", "")
+    yield "`tcprobe audit` compares every layout that these packages state with the tables, slot by slot, and operands"
+    yield "of a multiply by its structure tensor. *Not covered*: layouts that no table can check."
+    yield ""
+    heads = ["package", "version", "agree", "differ", "not covered", "earlier ones audited"]
+    yield from grid(heads, map(_audit_row, audits))
+    for audit in audits:
+        for finding in audit.findings:
+            yield from ("", f"## {audit.package} {markdown(audit.version)}: {markdown(finding.name)}", "")
+            yield from _finding_section(finding, since(finding, audit.version, audit.earlier))
+
+
+def _finding_section(saved_finding: SavedFinding, known_since: Since) -> Iterator[str]:
+    yield from _wrapped(f"Of `{saved_finding.fragment}`: {markdown(saved_finding.words)}.")
+    yield from (f"- {markdown(line)}" for line in saved_finding.first)
+    yield from ("", *_wrapped(f"Evidence: {markdown(saved_finding.evidence)}."))
+    yield from ("", *_wrapped(f"In the package: {markdown(str(known_since))}."))
+    yield from ("", *_wrapped(f"Reported: {markdown(saved_finding.reported)}."))
+
+
+def _audit_row(audit: SavedAudit) -> list[str]:
+    counts = [str(audit.agree), str(audit.differ), str(audit.not_covered)]
+    earlier = f"{len(audit.earlier)}, since {markdown(audit.earlier[0].version)}" if audit.earlier else "none"
+    return [audit.package, markdown(audit.version), *counts, earlier]
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def undocumented_page(results: Results) -> Iterator[str]:
+    """A section an arch; forms with the same finding share a line."""
+    yield from (MADE, "# Sparse multiplies beyond what is documented", "")
+    yield "Found on a GPU by `tcprobe run --family undocumented`; PTX promises none of it, and another GPU or"
+    yield "driver may behave differently. For illegal values of four bits of metadata: at which index in its chunk a"
+    yield "stored element is multiplied. Selectors beyond the documented ones: each was run in its own process."
+    for name in results.archs():
+        nearest = everything(name, alone(results))
+        if nearest:
+            how = "Live on {device}, driver {driver}, CUDA {cuda}, tcprobe {tcprobe}.".format(**nearest[0].provenance)
+            yield from ("", f"## {name}", "", markdown(how))
+            yield from _lists(nearest)
+
+
+def _lists(nearest: list[Undocumented]) -> Iterator[str]:
+    """What was found, each with the forms that it was found of."""
+    forms: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for undocumented in nearest:
+        key = (tuple(undocumented.values_said), tuple(undocumented.selectors_said))
+        forms.setdefault(key, []).append(undocumented.metadata.experiment)
+    for (values, selectors), ids in forms.items():
+        yield from ("", *_wrapped(", ".join(code(ids)) + ":"), "")
+        yield from (f"- {markdown(words)}" for words in (*values, *selectors))

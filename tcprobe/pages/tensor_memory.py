@@ -12,8 +12,8 @@ from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.table import Table
 from tcprobe.pages.tables import MADE, grid, row_and_col
-from tcprobe.references import cute_tensor_memory, newer_forms, tensor_memory
-from tcprobe.references.accumulator import layout
+from tcprobe.references import cute, newer_forms, tensor_memory
+from tcprobe.references.tensor_memory import accumulator_layout
 from tcprobe.store import findings
 from tcprobe.store.choose import Layers, alone, some
 from tcprobe.store.kinds.tensor_memory import KIND
@@ -82,7 +82,7 @@ def _lines() -> Iterator[str]:
     yield "Register i of a lane of tcgen05.ld and tcgen05.st, by shape and repetitions. PTX ISA shows figures only."
     yield ""
     heads = ["shape", "repetitions", "rows x columns", "registers", "row", "col", "stated by"]
-    yield from grid(heads, (line for shape in cute_tensor_memory.ATOMS for line in _moves(shape)))
+    yield from grid(heads, (line for shape in cute.MEMORY_ATOMS for line in _moves(shape)))
     yield from (
         "",
         "The second access of 16x32bx2 may be anywhere; the table has CuTe's choice, right after the first.",
@@ -134,7 +134,15 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
         for m in form.stated["m_values"]:
             operand_placement = answer_or_none(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
             if operand_placement is None:  # nobody states it: A of .ws with M = 32, of .ws.sp with 64 too
-                yield [f"`{in_memory.id}`", layout(form.id, int(m)), str(m), "-", "not stated", "not stated", "-"]
+                yield [
+                    f"`{in_memory.id}`",
+                    accumulator_layout(form.id, int(m)),
+                    str(m),
+                    "-",
+                    "not stated",
+                    "not stated",
+                    "-",
+                ]
                 continue
             row, col = row_and_col(operand_placement.table)
             others = "; ".join(other.source for other in operand_placement.statements[1:])
@@ -144,17 +152,17 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
 
 def _moves(shape: str) -> Iterator[list[str]]:
     numbers = [int(n) for n in inventory.instructions()[f"tcgen05.ld.{shape}"].stated["num"]]
-    name = f"CuTe, SM100_TMEM_LOAD_{cute_tensor_memory.ATOMS[shape].name}"
+    name = f"CuTe, SM100_TMEM_LOAD_{cute.MEMORY_ATOMS[shape].name}"
     for number in (numbers[0], numbers[-1]):
-        table = cute_tensor_memory.table(shape, number)
+        table = cute.tensor_memory_table(shape, number)
         row, col = (f"`{fitted(table).formulas[output]}`" for output in ("row", "col"))
         size = f"{table.extent['row']} x {table.extent['col']}"
         yield [shape, f"x{number}", size, str(table.elements), row, col, name]
 
 
 def _copies() -> Iterator[list[str]]:
-    for shape, multicast in (("4x256b", ""), *tensor_memory.RUNS):
-        table, lanes = tensor_memory.table(shape, multicast), tensor_memory.lanes(shape, multicast)
+    for shape, multicast in (("4x256b", ""), *tensor_memory.COPY_RUNS):
+        table, lanes = tensor_memory.copy_table(shape, multicast), tensor_memory.copy_lanes(shape, multicast)
         lanes_text = f"row 0: {_list(lanes[0])}; row {len(lanes) - 1}: {_list(lanes[-1])}"
         yield [shape, multicast or "-", f"{len(lanes)} x {table.extent['col']}", lanes_text, _copies_text(table)]
 

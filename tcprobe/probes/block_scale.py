@@ -27,9 +27,8 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.isa.operand import FACTORS
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table, Tables, selected

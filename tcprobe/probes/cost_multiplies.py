@@ -29,8 +29,7 @@ import numpy as np
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.native import is_native, tensor
+from tcprobe.isa.instruction import Instruction, is_native, tensor_opcodes
 from tcprobe.isa.operand import ACCUMULATORS, FACTORS, Role
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Context, FormDialogue, Readout
@@ -427,7 +426,7 @@ def body(instruction: Instruction, proved: ProvedNumbers, changed: bool) -> Body
     end = "_changed" if changed else ""
     each = proved.each(f"once{end}")
     points, random = _curve(instruction, proved, each, end)
-    native = is_native(instruction, tensor(each))
+    native = is_native(instruction, tensor_opcodes(each))
     latency = _latency(instruction, proved, points, end)
     if not points:
         if not native and not changed:  # then the loops with `changed` count

@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from tcprobe.isa import instruction_descriptor, inventory
+from tcprobe.isa import bit_fields, inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
@@ -236,7 +236,7 @@ class TensorMemoryCosts(FormDialogue, Costs):
         if self.row.id.endswith(".k96"):
             fields["k"] = 96
         fields |= {"scale_type": self.scale.split()[0]} if self.scale else {"d_type": result_type(self.row)}
-        return TimedBlock(WARP, 0, (*words, instruction_descriptor.encode(self.row.kind or "", fields)))
+        return TimedBlock(WARP, 0, (*words, bit_fields.encode_instruction(self.row.kind or "", fields)))
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name."""

@@ -21,9 +21,8 @@ import numpy as np
 
 from tcprobe.isa import inventory
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.instruction import Instruction, SharedOperand
+from tcprobe.isa.instruction import Instruction, SharedOperand, sparsity
 from tcprobe.isa.names import resolve
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.descriptor import SWIZZLES, UNIT, Descriptor, offsets, packed_descriptor

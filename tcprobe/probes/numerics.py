@@ -28,9 +28,8 @@ from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, fo
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.isa.operand import FACTORS
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Bits, Bools, Ints
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout

@@ -17,8 +17,7 @@ from tcprobe.arithmetic.parameters import ElementTypes, types_of
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.sparsity import sparsity
+from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, packed_descriptor
 from tcprobe.layout.table import Tables

@@ -24,9 +24,8 @@ import numpy as np
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.isa.operand import INPUTS, SPARSE_INPUTS
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx

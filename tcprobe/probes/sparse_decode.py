@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Arch
-from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.sparsity import Sparsity, sparsity
+from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints, Words
 from tcprobe.layout.structure import NIBBLE, Triples, columns, elements
 from tcprobe.layout.table import StructureHash, Table, Tables, selected

@@ -13,9 +13,8 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.isa.operand import MULTIPLIED, SPARSE_INPUTS
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.structure import elements
 from tcprobe.layout.table import Table, Tables

@@ -30,9 +30,9 @@ import numpy as np
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
+from tcprobe.isa.bit_fields import descriptor_fields
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.instruction_descriptor import word
 from tcprobe.isa.target import Target
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.descriptor import encode_tcgen05, packed_descriptor
@@ -51,7 +51,7 @@ from tcprobe.probes.tensor_multiply_kernels import (
     multiply_kernel,
     numbers,
 )
-from tcprobe.references.memory_operand import BYTE, CELL, LANES, selectors, vectors
+from tcprobe.references.tensor_memory import BYTE, CELL, LANES, selectors, vectors
 from tcprobe.store.kinds.tensor_memory import KIND as TENSOR_MEMORY
 from tcprobe.store.kinds.tensor_memory import USUAL_N, Body, Subject
 
@@ -389,7 +389,9 @@ def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
     names = {operand.name for operand in instruction.operands}
     scaled = vectors(instruction) if "scale_a" in names else (0,)
     sizes = [int(n) for n in instruction.stated["n_values"]]
-    fields = {field.name: field for field in word(instruction.kind or "")}  # of the kind's instruction descriptor
+    fields = {
+        field.name: field for field in descriptor_fields(instruction.kind or "")
+    }  # of the kind's instruction descriptor
     for m in map(int, instruction.stated["m_values"]):
         for n in (n for n in sizes if n in (sizes[0], sizes[-1], *SOME_N)):
             for kind in ("f32",) if scaled != (0,) else map(str, instruction.stated["d_types"]):

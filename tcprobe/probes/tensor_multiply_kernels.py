@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.isa import instruction_descriptor
+from tcprobe.isa import bit_fields
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
@@ -32,7 +32,7 @@ from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.wgmma_kernels import copy_to_shared
-from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS
+from tcprobe.references.tensor_memory import BYTE, CELL, LANES, WIDTHS
 from tcprobe.values import Json
 
 # types of A and B in these kernels, by kind; every shape of the kind has them
@@ -206,7 +206,7 @@ def plan(sized: SizedMultiply, image_numbers: Sequence[tuple[int, int, int]], co
     each = np.array(image_numbers, np.uint32).repeat(sized.ctas, axis=0) * sized.ctas
     words = np.zeros((len(each), PLAN), np.uint32)
     words[:, :3] = each + (np.arange(len(each)) % sized.ctas)[:, None]
-    words[:, 3] = instruction_descriptor.encode(sized.row.kind or "", sized.descriptor_fields)
+    words[:, 3] = bit_fields.encode_instruction(sized.row.kind or "", sized.descriptor_fields)
     described = [encode_tcgen05(packed_descriptor(k_bytes(sized, name))) for name in FACTORS]
     words[:, 4:8] = np.array(described, np.uint64).view(np.uint32)
     lines = (sized.m // sized.ctas, sized.n // sized.ctas)
@@ -244,7 +244,7 @@ class _Emulated:
 
     def __init__(self, multiply_op: TensorMultiply, launch: Launch, tables: EmulatedCore, plan_words: Array) -> None:
         row = multiply_op.instruction
-        fields = instruction_descriptor.read(row.kind or "", int(plan_words[0, 3])).fields
+        fields = bit_fields.read_instruction(row.kind or "", int(plan_words[0, 3])).fields
         sized = SizedMultiply(row, fields["m"], fields["n"], fields.get("d_type", "f32"), multiply_op.vector)
         self.sized, self.op = replace(sized, a_in_tensor=multiply_op.a_in_tensor), multiply_op
         selector_fields = {"e": "sparsity_selector", "scale_a": "a_scale_id", "scale_b": "b_scale_id"}

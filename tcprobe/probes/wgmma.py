@@ -31,9 +31,8 @@ import numpy as np
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.isa.operand import OF_WARPGROUP, Operand
-from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Array, Bytes, Ints, Words
 from tcprobe.layout.descriptor import offsets, packed_descriptor
 from tcprobe.layout.structure import NIBBLE, WholeProduct, chunks, picked_k

@@ -231,7 +231,6 @@ def print_notes(*notes: str | None) -> None:
         click.echo(message(note), err=True)
 
 
-# DOC(places): How the commands take swizzles, sizes and types, and where a tile lies: the same words everywhere.
 class SwizzleType(click.ParamType["SwizzleName"]):
     """A swizzle in any spelling, as `layout.spelling` reads it."""
 

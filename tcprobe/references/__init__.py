@@ -2,9 +2,9 @@
 
     claim                                                  how a source states something
     ptx_isa                                                PTX ISA
-    cute, cute_copy, cute_tensor_memory                    CuTe
+    cute                                                   CuTe
     register_mapping                                       others' tables of wmma
-    tensor_memory, memory_operand, accumulator             tensor memory and scale factors
+    tensor_memory                                          tensor memory and scale factors
     numerics, cost                                         published arithmetic and cost
     shared_memory                                          layouts of shared memory
     newer_forms                                            what newer compilers accept
@@ -40,12 +40,8 @@ class Reference(Protocol):
 
 # modules that are parts of references, or references of other kinds
 APART = (
-    "accumulator",
     "claim",
     "cost",
-    "cute_copy",
-    "cute_tensor_memory",
-    "memory_operand",
     "newer_forms",
     "numerics",
     "shared_memory",

@@ -1,14 +1,14 @@
-"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms of warps and warpgroups, as shape:stride.
+"""CuTe (CUTLASS): the (thread, value) layouts of its MMA atoms of warps and warpgroups, and of copies, as shape:stride.
 
-Copy atoms are in `cute_copy`, those of tensor memory in `cute_tensor_memory`. A layout maps (thread, value), in
-colexicographic order, to sum(coordinate * stride). For A that number is m + M * k, for B n + N * k, for C m + M * n.
-Atoms have the source's names, which contain the shape, the types (D, A, B, C) and the order of A and B (T: k is
-contiguous; N: m or n is; TN is PTX's row.col).
+A layout maps (thread, value), in colexicographic order, to sum(coordinate * stride). For A that number is m + M * k,
+for B n + N * k, for C m + M * n. Atoms have the source's names, which contain the shape, the types (D, A, B, C) and the
+order of A and B (T: k is contiguous; N: m or n is; TN is PTX's row.col).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from math import prod
@@ -136,8 +136,15 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     """What the traits state of `fragment` (the same for every arch that has the atom), or why nothing."""
     if fragment.family == "wmma":
         return "CuTe has no wmma atoms"
-    if not fragment.family.startswith("mma"):
-        return _apart(fragment)
+    if fragment.family in COPY_FAMILIES:
+        return copy_claim(fragment)
+    if fragment.family in WARPGROUP_HEADERS:
+        return warpgroup_claim(fragment)
+    return _multiply_claim(fragment) if fragment.family.startswith("mma") else tensor_memory_claim(fragment)
+
+
+def _multiply_claim(fragment: Fragment) -> Claim | str:
+    """What the traits state of a fragment of a warp's multiply, or why nothing."""
     instruction = inventory.instructions()[fragment.experiment]
     atom = _atom(_name(instruction))
     if atom is None:
@@ -151,17 +158,6 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
     table = _table(layout, atom.threads, lines, fragment.operand == "b", fragment.elements)
     table = selected([table]) if fragment.selectors else table
     return Claim(table, atom.header, None, table)
-
-
-def _apart(fragment: Fragment) -> Claim | str:
-    """What the traits say of a fragment of no multiply of a warp."""
-    from tcprobe.references import cute_copy, cute_tensor_memory
-
-    if fragment.family in cute_copy.FAMILIES:
-        return cute_copy.claim(fragment)
-    if fragment.family in WARPGROUP_HEADERS:
-        return warpgroup_claim(fragment)
-    return cute_tensor_memory.claim(fragment)
 
 
 @cache
@@ -319,3 +315,167 @@ def _warpgroup_metadata(k: int, bits: int, selectors: int) -> Table:
                 cols.append(col // chunk * fields + which if read else None)
         tables.append(slot_table(WARPGROUP, NIBBLES * fields, {"row": tuple(rows), "col": tuple(cols)}))
     return selected(tables)
+
+
+# Copy atoms of ldmatrix, stmatrix and movmatrix. For each side of the copy an atom maps (thread, bit) to a bit of the
+# matrices, whose rows have 128 bits. On the side of memory a thread's bits are those at its address; on the other
+# side, those of its registers. Threads with stride 0 repeat the address of an earlier thread. After ldmatrix the copy
+# may permute bytes: `order` has, for each byte of the result, the byte that was loaded.
+COPY_FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
+ROW_BITS = 128
+IDENTITY = (
+    "source and destination have one layout, which would make the copy an identity; read as each in "
+    "its own matrix's coordinates, the one the transpose of the other"
+)
+
+
+class CopyAtom(NamedTuple):
+    """A line of cute_copies.csv: `name` and `header` as in the source; the layouts of the registers' side and of the
+    memory's. `form` is PTX's name without .sync.aligned.
+    """
+
+    form: str
+    name: str
+    header: str
+    registers: L
+    memory: L
+    order: tuple[int, ...]
+
+
+@cache
+def copy_atoms() -> dict[str, CopyAtom]:
+    """The lines of cute_copies.csv by form."""
+    rows = facts.read(
+        __file__, "cute_copies.csv", CopyAtom, registers=read_layout, memory=read_layout, order=facts.numbers
+    )
+    return {row.form: row for row in rows}
+
+
+def copy_claim(fragment: Fragment) -> Claim | str:
+    """What the traits state of a fragment of these families (the same for every arch), or why nothing."""
+    atom, where = copy_atoms().get(fragment.experiment), ""
+    if atom is None:
+        # PTX ISA 9.1, section 9.7.14.5.15, figure 105 draws the registers of all three formats of m16n16 as one
+        atom = copy_atoms().get(fragment.experiment.partition(".b8x16")[0] + ".b8")
+        where = " of .b8, whose registers PTX ISA draws as one with these (figure 105)"
+    if atom is None:
+        return f"CuTe has no atom for {fragment.instruction}"
+    if fragment.family == "movmatrix":
+        return _exchange(fragment, atom)
+    table = _addresses(atom.memory) if fragment.role is Role.ADDRESS else _registers(atom, fragment.slot_bits)
+    return Claim(table, f"{atom.header}, {atom.name}{where}", None, table)
+
+
+def _exchange(fragment: Fragment, atom: CopyAtom) -> Claim:
+    """movmatrix: both sides are registers of 8 rows of 8 elements."""
+    where = f"{atom.header}, {atom.name}"
+    as_stated = _registers(atom, fragment.slot_bits, {ROW_BITS * row: row for row in range(8)})
+    if fragment.operand == "a":
+        return Claim(as_stated, where, None, as_stated)
+    transposed = as_stated.with_values({"row": as_stated.values["col"], "col": as_stated.values["row"]})
+    return Claim(as_stated, where, IDENTITY, transposed)
+
+
+@cache
+def _addresses(memory: L) -> Table:
+    """The row that each lane points to; None for a lane that repeats an address."""
+    (threads, _), rows = modes(memory), _memory_rows(memory)
+    starts = [apply(threads, lane) for lane in range(WARP)]
+    values = (rows[start] if starts.index(start) == lane else None for lane, start in enumerate(starts))
+    return slot_table(WARP, 1, {"row": tuple(values)})
+
+
+def _memory_rows(memory: L) -> dict[int, int]:
+    """The number of each row by its first bit, in the order of the lanes that point to them."""
+    threads, _ = modes(memory)
+    starts = dict.fromkeys(apply(threads, lane) for lane in range(WARP))
+    return {start: row for row, start in enumerate(starts)}
+
+
+def _registers(atom: CopyAtom, slot_bits: int, row_of_offset: dict[int, int] | None = None) -> Table:
+    """The element of every slot, as ldmatrix leaves it or stmatrix takes it."""
+    (threads, bits), row_of_offset = modes(atom.registers), row_of_offset or _memory_rows(atom.memory)
+    count = len(row_of_offset) * ROW_BITS // slot_bits // WARP
+    places = _places(atom.order, count)
+    offsets = [apply(threads, lane) + apply(bits, places[i] * slot_bits) for lane in range(WARP) for i in range(count)]
+    values = {
+        "row": tuple(row_of_offset[offset - offset % ROW_BITS] for offset in offsets),
+        "col": tuple(offset % ROW_BITS // slot_bits for offset in offsets),
+    }
+    return slot_table(WARP, count, values)
+
+
+def _places(order: Sequence[int], count: int) -> list[int]:
+    """Where each loaded byte ends."""
+    return [order.index(i) for i in range(count)] if order else list(range(count))
+
+
+# Copy atoms of tcgen05.ld and tcgen05.st. An atom maps (thread, bit) to a bit of a piece of tensor memory, in which
+# lanes (CuTe's data paths) are `columns` x 32 bits apart. Rows are lanes of tensor memory, columns its columns of 32
+# bits; both count from the address. .xNUM repeats the registers of .x1 NUM times, each time `columns` columns further
+# on. In 16x32bx2, half of the lanes makes a second access; CuTe puts it right behind the first, NUM columns further
+# on.
+MEMORY_HEADER = "copy_traits_sm100.hpp"
+CELL_BITS = 32
+
+
+class MemoryAtom(NamedTuple):
+    """The name after SM100_TMEM_LOAD_ and SM100_TMEM_STORE_, the columns, and the layout of the registers."""
+
+    name: str
+    columns: int
+    registers: L
+    accesses: int = 1
+
+
+MEMORY_ATOMS = {
+    "32x32b": MemoryAtom("32dp32b1x", 1, L((32, 32), (32, 1))),
+    "16x64b": MemoryAtom("16dp64b1x", 2, L(((2, 2, 8), 32), ((512, 32, 64), 1))),
+    "16x32bx2": MemoryAtom("16dp32b1x", 2, L(((16, 2), 32), ((64, 32), 1)), 2),
+    "16x128b": MemoryAtom("16dp128b1x", 4, L(((4, 8), (32, 2)), ((32, 128), (1, 1024)))),
+    "16x256b": MemoryAtom("16dp256b1x", 8, L(((4, 8), (64, 2)), ((64, 256), (1, 2048)))),
+}
+MEMORY_NAMES = {"tcgen05.ld": "LOAD", "tcgen05.st": "STORE"}
+REDUCING = {
+    shape: f"CuTe DSL, nvgpu.tcgen05.{name}"
+    for shape, name in (("32x32b", "LdRed32x32bOp"), ("16x32bx2", "LdRed16x32bx2Op"))
+}
+LEAST_REPETITIONS = {"tcgen05.ld.red": 2}  # repetitions; 1 for all others
+_FORM = r"(tcgen05\.(?:ld\.red|ld|st))\.(\w+?)(?:\.x([0-9]+))?"
+
+
+def tensor_memory_claim(fragment: Fragment) -> Claim | str:
+    """What the traits, or CuTe DSL's atoms, state of a load's or store's registers (the same for every arch), or why
+    nothing.
+    """
+    form = re.fullmatch(_FORM, fragment.experiment)
+    if form is None:
+        return f"CuTe's traits are taken for tcgen05.ld and tcgen05.st only, not for {fragment.experiment}"
+    op, shape, number = form[1], form[2], int(form[3] or LEAST_REPETITIONS.get(form[1], 1))
+    if fragment.operand == "redval":
+        return "CuTe says nothing of what a reduction leaves beside the registers"
+    registers = tensor_memory_table(shape, number)
+    atom = MEMORY_ATOMS[shape].name.removesuffix("1x")
+    where = (
+        REDUCING[shape]
+        if op not in MEMORY_NAMES
+        else (f"{MEMORY_HEADER}, SM100_TMEM_{MEMORY_NAMES[op]}_{atom}{number}x")
+    )
+    return Claim(registers, where, None, registers)
+
+
+@cache
+def tensor_memory_table(shape: str, number: int) -> Table:
+    """The cell (row, col) of tensor memory in register i of each lane, for .x`number` of a shape."""
+    atom = MEMORY_ATOMS[shape]
+    threads, bits = modes(atom.registers)
+    once = size(bits.shape) // CELL_BITS
+    cells = []
+    for lane in range(WARP):
+        for repetition, i in ((n, i) for n in range(number) for i in range(once)):
+            row, col = divmod((apply(threads, lane) + apply(bits, i * CELL_BITS)) // CELL_BITS, atom.columns)
+            width = atom.columns // atom.accesses
+            access, col = divmod(col, width)
+            cells.append((row, (access * number + repetition) * width + col))
+    values = {"row": tuple(row for row, _ in cells), "col": tuple(col for _, col in cells)}
+    return slot_table(WARP, once * number, values)

@@ -14,6 +14,7 @@ MATLAB-tensor-core: a model for each GPU in `models`: `fma` is K, 23 + `neab` is
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import NamedTuple
 
@@ -74,7 +75,15 @@ class Published(NamedTuple):
         return row._replace(floor=floor, words="; ".join(filter(None, (row.words, FLOOR_OF_F16))))
 
 
-SOURCES = {"MMA-Sim": MMA_SIM, "MATLAB-tensor-core": MATLAB, "both": BOTH}
+SOURCES = {"MMA-Sim": MMA_SIM, "MATLAB-tensor-core": MATLAB, "both": BOTH}  # for short
+
+
+def _source(cell: str) -> str:
+    """What a cell says for short, or a source with its place in brackets."""
+    if cell not in SOURCES and not re.fullmatch(r"[^()]+ \([^()]+\)", cell):
+        short = ", ".join(map(repr, SOURCES))
+        raise ValueError(f"is not one of {short}, nor a source with its place, such as NAME (arXiv 2511.10909)")
+    return SOURCES.get(cell, cell)
 
 
 @cache
@@ -89,7 +98,7 @@ def published() -> tuple[Published, ...]:
         products=facts.number,
         fraction_bits=facts.number,
         floor=facts.optional(facts.number),
-        source=lambda cell: SOURCES[facts.one_of(*SOURCES)(cell)],
+        source=_source,
         families=facts.words,
         depths=facts.numbers,
         scaled=facts.flag,

@@ -20,10 +20,9 @@ from tcprobe.layout.descriptor import Descriptor, offsets
 from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import Kernel, Launch
-from tcprobe.references import memory_operand
-from tcprobe.references import tensor_memory as copies
-from tcprobe.references.memory_operand import CELL, Extent
+from tcprobe.references import tensor_memory
 from tcprobe.references.shared_memory.tensor_map import TensorMap, refusing_rules
+from tcprobe.references.tensor_memory import CELL, Extent
 from tcprobe.run.backend import Device
 
 SHARED_BYTES = 228 << 10  # of an SM
@@ -91,13 +90,13 @@ class Emulator:
     def in_tensor_memory(self, instruction: Instruction, operand: str, described: Any) -> Ints:
         """As PTX documents it; tests override it."""
         if operand == "memory":
-            lanes_of_rows = copies.lanes(instruction.id.rpartition(".")[2], described)
+            lanes_of_rows = tensor_memory.copy_lanes(instruction.id.rpartition(".")[2], described)
             cells = [
                 [[(0, lane, CELL * col) for lane in lanes] for col in range(instruction.shape.n)]
                 for lanes in lanes_of_rows
             ]
             return np.array(cells)
-        statements = memory_operand.statements(
+        statements = tensor_memory.statements(
             instruction, operand, Extent(described.m, described.n, described.selector, described.vector)
         )
         assert not isinstance(statements, str), statements

@@ -35,7 +35,7 @@ from tcprobe.run.merge import MOST_BYTES, Conflict, measured_findings, take
 from tcprobe.run.runner import Session
 from tcprobe.sass import toolchain
 from tcprobe.store import findings
-from tcprobe.store.evidence import FROM_CODE, made_by
+from tcprobe.store.finding import FROM_CODE, made_by
 from tcprobe.store.results import Results
 from tcprobe.system import files
 from tcprobe.system.children import Scratch, one_line

@@ -25,8 +25,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
-from tcprobe.store.evidence import FROM_CODE, MAKER, how, made_by
-from tcprobe.store.finding import Finding, parts
+from tcprobe.store.finding import FROM_CODE, MAKER, Finding, how, made_by, parts
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import files

@@ -28,9 +28,8 @@ from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic, types_of
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.isa.operand import INPUTS, Operand
-from tcprobe.isa.sparsity import Sparsity, sparsity
 from tcprobe.layout.arrays import Array, Bits, Ints
 from tcprobe.store.choose import Layers
 

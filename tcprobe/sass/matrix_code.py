@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.isa.native import MOVES, TENSOR
+from tcprobe.isa.instruction import MOVE_OPCODES, TENSOR_OPCODES
 from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.sass.decode import LINE, opcode_of
 from tcprobe.sass.toolchain import Toolchain, attempt
@@ -84,7 +84,7 @@ def stem(opcode: str) -> str:
 
 def is_matrix(opcode: str) -> bool:
     """Whether an opcode multiplies or moves matrices."""
-    return stem(opcode) in (*TENSOR, *MOVES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
+    return stem(opcode) in (*TENSOR_OPCODES, *MOVE_OPCODES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
 
 
 def _may_be_matrix_code(reader: _Disassembler, code_words: WideWords) -> Bools:

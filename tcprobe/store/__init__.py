@@ -1,6 +1,6 @@
 """Saved measurements: their files, and which table counts where several say something of the same fragment.
 
-finding, measurement, evidence, kinds    what is saved
+finding, measurement, kinds              what is saved
 documents, layouts, results, findings    how it is saved
 acceptance, consistency                  what is accepted
 choose, cell                             which finding counts; what is documented otherwise

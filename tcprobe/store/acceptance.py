@@ -18,7 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS, MULTIPLIED, Role
 from tcprobe.layout.table import Axis, Space, Table, Tables
 from tcprobe.layout.table import slots as lanes_and_slots
-from tcprobe.store.evidence import METHODS, STATUSES, provenance_in
+from tcprobe.store.finding import METHODS, STATUSES, provenance_in
 from tcprobe.store.measurement import Measurement
 from tcprobe.values import Json
 

@@ -25,7 +25,7 @@ from tcprobe.references import claims
 from tcprobe.references.claim import Claim
 from tcprobe.store import choose
 from tcprobe.store.choose import Found, Layers, alone, layers_of
-from tcprobe.store.evidence import PUBLISHED, how, whence
+from tcprobe.store.finding import PUBLISHED, how, whence
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 

@@ -20,8 +20,7 @@ from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store import documents, kinds
 from tcprobe.store.documents import naming
-from tcprobe.store.evidence import METHODS, PROVENANCE, STATUSES, provenance_in
-from tcprobe.store.finding import Finding, Key
+from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES, Finding, Key, provenance_in
 from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results, file_name, published, subject_of

@@ -16,20 +16,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.arch import ARCHS, WARP
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.table import Table, Tables
-from tcprobe.store import acceptance, documents, layouts
+from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Axis, Space, Table, Tables, slots
+from tcprobe.store import acceptance, documents
 from tcprobe.store import measurement as measurements
 from tcprobe.store.documents import naming
-from tcprobe.store.evidence import METHODS
+from tcprobe.store.finding import METHODS
 from tcprobe.store.measurement import Measurement
 from tcprobe.system import files
 from tcprobe.text import one_line
@@ -37,6 +37,7 @@ from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 AnchoredTables = tuple[Tables, str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
@@ -171,7 +172,7 @@ class Results:
             if body is None:
                 raise DataError(f"{path}: missing, though a measurement names it. Measure again with --force.")
             with naming(path):
-                table = layouts.read(body["layout"])
+                table = read_layout(body["layout"])
             if table.id != layout:
                 raise DataError(f"{path}: its content belongs to layout {table.id}. Measure again with --force.")
             self._layouts[layout] = table
@@ -284,7 +285,7 @@ class Results:
     def _write_layouts(self, tables: Tables) -> None:
         for table in tables.values():
             if table.id not in self._layouts:
-                _save(self.layout_path(table.id), "layout", {"layout": layouts.to_json(table)})
+                _save(self.layout_path(table.id), "layout", {"layout": layout_json(table)})
                 self._layouts[table.id] = table
 
     def sweep(self) -> None:
@@ -346,3 +347,79 @@ def _read_trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[s
 
 def _save(path: Path, kind: str, body: Json) -> None:
     files.write(path, documents.seal(kind, body).encode(), parents=True)
+
+
+# How a layout is written: value by value, or, a warpgroup's, by its bases where it is linear. A layout of 128 threads
+# x 128 elements takes 100 KB written out; by its bases 1 KB. Its id is that of the table, the same however it is
+# written.
+_KEYS = {"threads", "elements", "outputs", "origin", "bases"}
+MOST_SIDE = 1 << 12  # threads, and elements a thread
+
+
+def layout_json(table: Table) -> Json:
+    """Plain data: `Table.to_json`, or the bases of a linear layout of more than a warp."""
+    if table.threads <= WARP or table.space != slots(table.threads, table.elements):
+        return table.to_json()
+    from tcprobe.fit.linear import Layout, fit_layout
+
+    linear = fit_layout(table)
+    if not isinstance(linear, Layout) or None in table.values[table.outputs[0]]:
+        return table.to_json()
+    bases = {name: [[base[o] for o in table.outputs] for base in of] for name, of in linear.bases.items()}
+    return {
+        "threads": table.threads,
+        "elements": table.elements,
+        "outputs": list(table.outputs),
+        "origin": [linear.origin[o] for o in table.outputs],
+        "bases": bases,
+    }
+
+
+def read_layout(data: object) -> Table:
+    """The inverse of `to_json`; DataError where anything is missing or of the wrong kind."""
+    if not isinstance(data, dict) or "bases" not in data:
+        return Table.from_json(data)
+    if set(data) != _KEYS:
+        raise DataError(f"a layout given by its bases needs {', '.join(sorted(_KEYS))}.")
+    return _by_bases(data)
+
+
+def _by_bases(data: Json) -> Table:
+    from tcprobe.fit.linear import Layout, unpacked
+
+    space = _space(data["threads"], data["elements"])
+    outputs = tuple(data["outputs"])
+    if outputs not in (("row",), ("row", "col"), SLOT_OUTPUTS):
+        raise DataError("outputs must be row, col and product, in this order.")
+    images = tuple(image for axis in reversed(space.axes) for image in _images(data["bases"], axis, outputs))
+    layout = Layout(space, outputs, images, _packed(data["origin"], outputs)).packed()
+    return Table(space, {o: tuple(column) for o, column in zip(outputs, unpacked(layout, len(outputs)), strict=True)})
+
+
+def _space(threads: object, elements: object) -> Space:
+    if not all(type(n) is int and 0 < n <= MOST_SIDE for n in (threads, elements)):
+        raise DataError(f"threads and elements must be numbers from 1 to {MOST_SIDE}.")
+    assert isinstance(threads, int)
+    assert isinstance(elements, int)
+    if threads & (threads - 1) or threads * elements > MOST_SLOTS:
+        raise DataError(
+            f"{threads} threads x {elements} elements: not a power of two, or more than {MOST_SLOTS} slots."
+        )
+    return slots(threads, elements)
+
+
+def _images(bases: Any, axis: Axis, outputs: Sequence[str]) -> list[int]:
+    of = bases[axis.name]
+    if not isinstance(of, list) or len(of) != axis.bits or set(bases) != {"lane", "i"}:
+        raise DataError(f"{axis.name} needs {axis.bits} bases, and there are those of lane and i.")
+    return [_packed(base, outputs) for base in of]
+
+
+def _packed(image: Any, outputs: Sequence[str]) -> int:
+    """One element as a number; DataError where it is none."""
+    from tcprobe.fit.linear import pack
+
+    fits = isinstance(image, list) and len(image) == len(outputs)
+    if not fits or not all(type(v) is int and 0 <= v < MOST_VALUE for v in image):
+        raise DataError(f"a base needs {', '.join(outputs)}, each a number below {MOST_VALUE}.")
+    return pack(dict(zip(outputs, image, strict=True)), outputs)

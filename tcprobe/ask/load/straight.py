@@ -1,13 +1,13 @@
 """A fragment straight from global memory: the widest loads that its table and the leading dimension allow.
 
+>>> from tcprobe.ask.load import load
 >>> found = load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", ld=64, arch="sm_90")
 >>> [(move.instruction, move.slots) for move in found.moves][:2], len(found.moves)
 ([('ld.global.b32', (0,)), ('ld.global.b32', (4,))], 4)
 
 Slots whose elements lie side by side in every lane make one load of 1, 2, 4, 8 or 16 bytes, in whatever registers they
 are; slots whose distances differ from lane to lane are loaded one by one. Proven by doing it, on every slot.
-
-Straight loads of a fragment as a CUDA device function.
+`source` has them as a CUDA device function.
 """
 
 from __future__ import annotations

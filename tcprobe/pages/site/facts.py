@@ -22,7 +22,7 @@ from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell, by_arch, find
 from tcprobe.store.choose import Found, Layers
-from tcprobe.store.evidence import made_by
+from tcprobe.store.finding import made_by
 from tcprobe.values import Json
 
 BADGES = {
@@ -139,21 +139,13 @@ class Facts:
 
     @cached_property
     def without_source(self) -> list[Fragment]:
-        """Fragments that no source describes and that tcprobe cannot measure."""
-        rows = inventory.instructions().values()
-        return [
-            fragment
-            for row in rows
-            if row.unprobed
-            for fragment in row.fragments
-            if fragment.id not in self.by_fragment
-        ]
+        """Fragments that no source describes and nobody has measured: of a form that was added, say."""
+        return [fragment for id_, fragment in inventory.fragments().items() if id_ not in self.by_fragment]
 
     @cached_property
     def bare(self) -> dict[str, Instruction]:
-        """Instructions without a table of any operand in registers: they have none there, or nobody says anything."""
-        rows = inventory.instructions().values()
-        return {row.id: row for row in rows if row.id not in self.page_names and row.unprobed}
+        """Instructions without a table of each operand in registers: they have none there, or nobody says anything."""
+        return {id_: row for id_, row in inventory.instructions().items() if id_ not in self.page_names}
 
     @cached_property
     def count_text(self) -> str:

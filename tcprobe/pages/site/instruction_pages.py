@@ -11,9 +11,8 @@ from tcprobe.errors import answer_or_none
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.isa.operand import Operand, Role
-from tcprobe.isa.sparsity import sparsity
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.pages.site import addresses, markup, number_pages, words

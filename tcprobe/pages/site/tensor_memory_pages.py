@@ -21,7 +21,7 @@ from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.markup import Links, ListPart, View, cells, filled, list_page
 from tcprobe.pages.tables import spans
-from tcprobe.references.memory_operand import LANES
+from tcprobe.references.tensor_memory import LANES
 from tcprobe.store.choose import Layers
 from tcprobe.values import Json
 
@@ -188,12 +188,16 @@ def bare_pages(facts: Facts) -> Iterator[View]:
 def _tensor_memory_page(facts: Facts) -> View:
     heads = ["Load", "A warp takes", "Registers", "Formula", "Drawn"]
     shapes = load_rows(facts)
-    bare = [(id_, addresses.instruction(id_)) for id_ in facts.bare]
+    bare, unknown = (
+        [(id_, addresses.instruction(id_)) for id_, row in facts.bare.items() if bool(row.fragments) == registers]
+        for registers in (False, True)
+    )
     untold = [(fragment.id, addresses.fact(fragment.id)) for fragment in facts.without_source]
     parts = [
         ListPart("Into registers and back", "loads", "Documented, as CuTe has them.", links=_load_links(facts)),
         ListPart("Shapes of loads", "shapes", "", heads if shapes else (), shapes),
         ListPart("Instructions without registers", "bare", links=bare),
+        ListPart("Instructions without a table", "unknown", links=unknown),
         ListPart("Fragments without a table", "untold", links=untold),
     ]
     about = (
@@ -208,11 +212,16 @@ def _tensor_memory_page(facts: Facts) -> View:
 
 def _bare_page(facts: Facts, instruction: Instruction) -> View:
     what = f"{words.what_it_does(instruction)} Needs {words.targets(instruction)}."
-    sizes = f"Sizes are the largest that PTX documents; {instruction.unprobed}."
+    sizes = "Not measured; `tcprobe run` measures it."
+    if instruction.unprobed:
+        sizes = f"Sizes are the largest that PTX documents; {instruction.unprobed}."
     operands = [
         cells(o.name, o.role.value, o.place.value, f"{o.rows} x {o.cols}", o.type) for o in instruction.operands
     ]
-    fragment_links = [(words.name(f), addresses.fact(f.id)) for f in instruction.fragments]
+    known = facts.by_fragment
+    fragment_links = [
+        (words.name(f), addresses.fact(known[f.id].id if f.id in known else f.id)) for f in instruction.fragments
+    ]
     varies = [cells(*pair) for pair in words.variants(instruction)]
     lowered = [cells(archs, text) for archs, text, _ in words.lowerings(facts, instruction)]
     reached = (
@@ -223,7 +232,7 @@ def _bare_page(facts: Facts, instruction: Instruction) -> View:
         ListPart("Operands", "operands", sizes, OPERAND_HEADS, operands, fragment_links),
         ListPart("What varies", "varies", "", ["What", "Values"], varies),
         ListPart("What it becomes in machine code", "code", "", ["Archs", "Instructions"], lowered),
-        ListPart("Tensor memory", "memory", reached, links=_load_links(facts)),
+        *([ListPart("Tensor memory", "memory", reached, links=_load_links(facts))] if instruction.unprobed else []),
         ListPart("In the shell", "shell", code=f"tcprobe list {instruction.id} --json\ntcprobe lower {instruction.id}"),
     ]
     about = f"{instruction.id}: documented, not measured"
@@ -245,7 +254,7 @@ def _untold_page(facts: Facts, fragment: Fragment) -> View:
     each = f"{words.lane_contents(fragment)} in each {words.axis(fragment)}"
     size = f"{fragment.rows} x {fragment.cols} of {fragment.type}; {each}."
     rows = [cells(spans(archs), why) for why, archs in by_reason.items()]
-    links = [(fragment.experiment, addresses.instruction(fragment.experiment))]
+    links = [(id_, addresses.instruction(id_)) for id_ in inventory.user_ids(fragment.id)]
     parts = [
         ListPart("Archs", "archs", heads=["Archs", "Why there is no table"], rows=rows),
         ListPart("Instruction", "instruction", links=links),

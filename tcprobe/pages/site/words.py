@@ -15,7 +15,7 @@ from tcprobe.pages.tables import spans
 from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell
-from tcprobe.store.evidence import FROM_CODE, PROVENANCE, how, made_by, whence
+from tcprobe.store.finding import FROM_CODE, PROVENANCE, how, made_by, whence
 
 UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
 SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence

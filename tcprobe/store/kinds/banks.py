@@ -16,8 +16,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import accesses
 from tcprobe.layout.banks import IDLE, BankRule, SourceTags, from_json
-from tcprobe.store.evidence import makers
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import Finding, makers
 from tcprobe.store.kinds import Count
 
 METHODS = ("live",)

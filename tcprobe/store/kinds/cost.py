@@ -27,8 +27,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.isa.target import Target
 from tcprobe.layout.descriptor import SWIZZLES
-from tcprobe.store.evidence import how
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import Finding, how
 from tcprobe.store.kinds import SwizzleBytes
 
 METHODS = ("live",)

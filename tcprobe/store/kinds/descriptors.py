@@ -16,8 +16,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.layout.descriptor import SWIZZLES
-from tcprobe.store.evidence import makers
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import Finding, makers
 from tcprobe.store.kinds import Count, SwizzleBytes
 
 METHODS = ("live",)

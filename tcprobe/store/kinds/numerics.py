@@ -16,8 +16,7 @@ from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.parameters import Arithmetic, Integers, forms_alike, types_of
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
-from tcprobe.store.evidence import how
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import Finding, how
 from tcprobe.store.kinds import Count
 
 METHODS = ("live", "emulated")

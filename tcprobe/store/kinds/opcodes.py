@@ -11,16 +11,16 @@ import msgspec
 
 from tcprobe.errors import DataError
 from tcprobe.isa import arch, inventory
-from tcprobe.store import acceptance, layouts
+from tcprobe.store import acceptance
 from tcprobe.store.finding import Finding, from_code
-from tcprobe.store.results import Results
+from tcprobe.store.results import Results, layout_json, read_layout
 from tcprobe.values import Json
 
 METHODS = ("sass",)
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True):
-    """`layouts` by operand, as `store.layouts` writes them; `source`: the wmma.mma that showed them."""
+    """`layouts` by operand, as `store.results` writes them; `source`: the wmma.mma that showed them."""
 
     layouts: dict[str, Json]
     source: str
@@ -33,7 +33,7 @@ def check(finding: Finding) -> None:
         raise DataError(f"{finding.subject}: {finding.body.source} is not a wmma.mma of {finding.arch}.")
     if not {"a", "b", "d"} <= set(finding.body.layouts) <= {"a", "b", "c", "d"}:
         raise DataError(f"{finding.subject}: layouts of a, b and d are needed.")
-    acceptance.product(finding.subject, {o: layouts.read(layout) for o, layout in finding.body.layouts.items()})
+    acceptance.product(finding.subject, {o: read_layout(layout) for o, layout in finding.body.layouts.items()})
 
 
 def essence(body: Body) -> object:
@@ -49,11 +49,11 @@ def words(findings: Sequence[Finding]) -> str:
 def read(results: Results, name: str) -> Iterator[Finding]:
     """The findings of the arch's document."""
     for opcode, row in results.opcodes(name).items():
-        written = {o: layouts.to_json(results.layout(id_)) for o, id_ in row["layouts"].items()}
+        written = {o: layout_json(results.layout(id_)) for o, id_ in row["layouts"].items()}
         yield from_code("opcodes", opcode, name, row["compiler"], Body(written, row["source"]))
 
 
 def save(results: Results, findings: Sequence[Finding]) -> None:
     """Put findings of one arch and compiler into the document."""
-    rows = {f.subject: ({o: layouts.read(part) for o, part in f.body.layouts.items()}, f.body.source) for f in findings}
+    rows = {f.subject: ({o: read_layout(part) for o, part in f.body.layouts.items()}, f.body.source) for f in findings}
     results.write_opcodes(findings[0].arch, findings[0].provenance["compiler"], rows)

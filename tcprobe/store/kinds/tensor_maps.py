@@ -16,8 +16,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.tensor_map import SWIZZLES
 from tcprobe.layout.swizzle import Swizzle
-from tcprobe.store.evidence import how
-from tcprobe.store.finding import Finding, is_number
+from tcprobe.store.finding import Finding, how, is_number
 from tcprobe.store.kinds import Count
 
 if TYPE_CHECKING:

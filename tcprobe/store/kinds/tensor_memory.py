@@ -19,9 +19,8 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.runs import CellRun, ElementPlace, places_of_runs
-from tcprobe.references.memory_operand import BYTE, CELL, LANES, WIDTHS, fields
-from tcprobe.store.evidence import makers
-from tcprobe.store.finding import Finding
+from tcprobe.references.tensor_memory import BYTE, CELL, LANES, WIDTHS, fields
+from tcprobe.store.finding import Finding, makers
 
 KIND = "tensor_memory"
 METHODS = ("live",)

@@ -15,10 +15,8 @@ import msgspec
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.sparsity import sparsity
-from tcprobe.store.evidence import makers
-from tcprobe.store.finding import Finding, is_number
+from tcprobe.isa.instruction import Instruction, sparsity
+from tcprobe.store.finding import Finding, is_number, makers
 
 METHODS = ("live",)
 NIBBLES, MOST_SELECTORS, SELECTOR = 16, 16, ".selector"

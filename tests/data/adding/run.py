@@ -25,7 +25,7 @@ def measure(folder):
     from tcprobe.probes.experiment import Context
     from tcprobe.run.emulator import Emulator
     from tcprobe.run.runner import conclude
-    from tcprobe.store.evidence import PROVENANCE
+    from tcprobe.store.finding import PROVENANCE
     from tcprobe.store.results import Results
 
     rng, results = random.Random(1), Results(Path(folder))

@@ -5,7 +5,7 @@ from typing import Annotated
 import msgspec
 
 from tcprobe.errors import DataError
-from tcprobe.store.evidence import makers
+from tcprobe.store.finding import makers
 
 METHODS = ("live",)
 WIDTHS = {"narrow": 4, "wide": 16}
