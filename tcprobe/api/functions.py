@@ -40,7 +40,6 @@ from tcprobe.store.cell import Cell, selection
 from tcprobe.store.choose import layers
 
 if TYPE_CHECKING:
-    from tcprobe.ask.compare import Against, Verdict
     from tcprobe.ask.load.repack import Repacking
     from tcprobe.ask.read_file import FunctionReading
     from tcprobe.kernel.gemm import GemmKernel
@@ -84,29 +83,6 @@ def instruction(
 def arch(name: ArchName) -> Arch:
     """An arch by any of its names: sm_90, 90a, 9.0, h100, hopper; (9, 0) as CUDA gives a compute capability."""
     return named(arch_name(name) or "")
-
-
-@checked
-def compare(
-    name: str | Cell, table: Path | None = None, arch: ArchName | None = None, selector: int | None = None
-) -> list[Verdict] | Against:
-    """What others state of a fragment, a verdict each; or how a CSV file of lane,i,row,col compares with it.
-
-    Of metadata a file is the table of one `selector`.
-
-    >>> import tcprobe
-    >>> [(one.reference, one.verdict) for one in tcprobe.compare("mma m16n8k16 bf16 a")][:2]
-    [('PTX ISA', 'confirmed'), ('CuTe', 'confirmed')]
-    """
-    from tcprobe.ask.compare import against, verdicts
-    from tcprobe.layout.csv import read_csv
-
-    cell = cell_of(name, arch)
-    if table is not None:
-        return against(read_csv(Path(table)), cell.fragment, selection(cell, selector).table, cell.layers)
-    if selector is not None:
-        raise UsageError("`selector` needs `table`; without a file, all selectors are compared.")
-    return verdicts(cell.fragment, cell.measured) if cell.measured else []
 
 
 class KernelOptions(TypedDict, total=False):

@@ -7,11 +7,18 @@ are a convention, so only which slots meet can be confirmed; of movmatrix only w
 A reference's known errors are compared as printed, and their verdict carries the erratum.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import click
 
 from tcprobe.ask.diagnosis import FIRST, WORDS
-from tcprobe.errors import DataError
+from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
@@ -19,9 +26,22 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
+from tcprobe.question import wrapping
+from tcprobe.question.arguments import ArchName, arch_name, checked
+from tcprobe.question.declare import NameWords, Option, command
+from tcprobe.question.options import Number
+from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell
+from tcprobe.question.wrapping import BAD, DOUBT, Styled, bold
 from tcprobe.references import Claim, Reference, claim_of, references
-from tcprobe.store.choose import Found, Layers
+from tcprobe.store.cell import Cell
+from tcprobe.store.choose import Found, Layers, archs_of, layers
+from tcprobe.store.finding import whence
 from tcprobe.store.measurement import Measurement
+from tcprobe.text import Whole, escaped
+from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from tcprobe.ask.cost import Beside
 
 CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
 
@@ -290,3 +310,283 @@ def measured_fragments(
         chosen = layers.choose(fragment, [arch_name])
         if chosen:
             yield fragment, chosen
+
+
+# the question
+class ArchComparison(NamedTuple):
+    """One arch's tables: how many there are, the verdicts on them, and how far measurements repeat one another."""
+
+    arch: str
+    tables: int
+    judged: list[tuple[Fragment, Found, Verdict]]
+    repeated: list[Repetition]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs that is not a stated erratum."""
+        return not any(v.unexplained for _, _, v in self.judged) and all(a.same for a in self.repeated)
+
+    def to_json(self) -> list[Json]:
+        """Plain data, an object a verdict."""
+        heads = ({"id": f.id, "arch": m.arch, "method": m.method, "source": at} for f, (m, at, _), _ in self.judged)
+        return [{**head, **v.to_json()} for head, (_, _, v) in zip(heads, self.judged, strict=True)]
+
+    def in_words(self, others: Iterable[tuple[str, str, str, str]]) -> Iterator[str]:
+        """Counts by reference, where the tables are from, every difference, the known errors of the sources.
+
+        `others` are errors that show in no layout: (reference, where, fragments, words).
+        """
+        from tcprobe.ask.verdicts import verdict_lines
+
+        yield from self._counts()
+        sources = Counter({fragment.id: saved.source for fragment, saved, _ in self.judged}.values())
+        yield "tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items())
+        for fragment, _, verdict in self.judged:
+            if verdict.unexplained:
+                yield Whole(bold(fragment.id))
+                yield from verdict_lines(verdict)
+        by_erratum: dict[tuple[str, str, str], list[str]] = {}
+        for fragment, _, v in self.judged:
+            if v.erratum:
+                shown = by_erratum.setdefault((v.reference, v.detail.split(":")[0], v.erratum), [])
+                shown += [fragment.id] if v.verdict == DIFFERS else []
+        for (reference, where, words), ids in by_erratum.items():
+            if ids:
+                text = f"known erratum of {reference}, {where}: {words}: {', '.join(ids)}"
+                yield Styled(text, "known erratum", **DOUBT)
+        listed = [(reference, where, "", words) for reference, where, words in by_erratum] + list(others)
+        if listed:
+            yield Whole(bold("known errata of the sources"))
+        for reference, where, pattern, words in listed:
+            yield f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}"
+        yield from self._repeated()
+
+    def _counts(self) -> Iterator[str]:
+        """How many verdicts of each kind a reference has: a table."""
+        counts = Counter((v.reference, v.verdict) for _, _, v in self.judged)
+        errata = Counter(v.reference for _, _, v in self.judged if v.verdict == DIFFERS and v.erratum)
+        heads = (f"{self.arch}, against", CONFIRMED, "errata", DIFFERS, NOT_COVERED)
+        names = list(dict.fromkeys(v.reference for _, _, v in self.judged))
+        first = max(map(len, (heads[0], *names)))
+        yield Whole(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
+        for name in names:
+            of_kind = {"errata": errata[name], DIFFERS: counts[name, DIFFERS] - errata[name]}
+            cells = (str(of_kind.get(kind, counts[name, kind])).rjust(len(kind)) for kind in heads[1:])
+            yield Whole("  ".join((name.ljust(first), *cells)))
+
+    def _repeated(self) -> Iterator[str]:
+        """How far the measurements agree with each other."""
+        counts = Counter((a.first, a.other, a.same) for a in self.repeated)
+        for first, other in dict.fromkeys((a.first, a.other) for a in self.repeated):
+            same, differ = counts[first, other, True], counts[first, other, False]
+            yield f"{first} against {other}: {same} fragments have the same table, {differ} another"
+        for a in self.repeated:
+            if not a.same:
+                differ_word = click.style("differ", **BAD)
+                yield Whole(f"{bold(a.fragment.id)}: {a.first} and {a.other} {differ_word}")
+
+
+class ReferenceComparison(NamedTuple):
+    """Tables against what others published, arch by arch; of all tables if `whole`."""
+
+    archs: list[ArchComparison]
+    whole: bool
+
+    @property
+    def agrees(self) -> bool:
+        """Whether nothing differs that is not a stated erratum."""
+        return all(compared.agrees for compared in self.archs)
+
+    def to_json(self) -> list[Json]:
+        """Plain data, an object a verdict."""
+        return [plain for compared in self.archs for plain in compared.to_json()]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """Each arch that has tables."""
+        errata = [(r.NAME, where, names, words) for r in references() for names, where, words in findings(r)]
+        for compared in self.archs:
+            if compared.tables:
+                yield from compared.in_words(errata if self.whole else [])
+
+
+class FileComparison(Against):
+    """`Against`, of the `file` of a table and the `cell` that it is compared with; if `complete`, holes count too."""
+
+    file: str
+    cell: Cell
+    complete: bool
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all that the file states is so."""
+        return not self.first and not (self.complete and self.holes)
+
+    def to_json(self) -> list[Json]:
+        """Plain data, one object."""
+        head = {"file": self.file, "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source}
+        return [{**head, "evidence": self.cell.evidence, **self._asdict()}]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """How many slots agree, the first that do not, and what the file is compared with."""
+        missing = WORDS["missing"].format(self.not_stated, "; ".join(self.holes[:4])) if self.not_stated else ""
+        selector = "" if self.cell.selector is None else f", selector {self.cell.selector},"
+        head = f"{escaped(self.file)} against {self.cell.fragment.id}{selector} on {self.cell.arch}"
+        yield f"{head}: {WORDS['agree'].format(self.agreed, self.given)}{missing}"
+        yield from (f"  {line}" for line in self.first)
+        for words in self.diagnosis:
+            yield Styled("  " + WORDS["diagnosis"].format(words), "  diagnosis: ", bold=True)
+        if self.diagnosis:
+            yield "  " + WORDS["cured"]
+        if self.elsewhere:
+            yield Styled("  " + WORDS["elsewhere"].format(", ".join(self.elsewhere)), "  this is: ", bold=True)
+        if self.renumbered:
+            yield "  " + WORDS["renumbered"]
+        yield self.cell.evidence
+
+
+class CostComparison(NamedTuple):
+    """Measured costs beside what others state."""
+
+    pairs: "list[Beside]"
+
+    @property
+    def agrees(self) -> bool:
+        """Whether all do."""
+        return all(pair.agrees for pair in self.pairs)
+
+    def to_json(self) -> list[Json]:
+        """Plain data, an object a pair."""
+        return [pair.to_json() for pair in self.pairs]
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """A line a pair."""
+        from tcprobe.ask.cost import AGREES
+
+        for pair in self.pairs:
+            verdict = "agrees" if pair.agrees else f"differs by more than {AGREES:.0%}: {pair.why}"
+            text = f"{pair.id}: {pair.row.number} {pair.measured:g}, stated {pair.row.comparable:g} on "
+            yield f"{text}{pair.row.device} ({pair.row.source}): {verdict}"
+
+
+@checked
+def compare(
+    name: Annotated[
+        str | Cell | Sequence[str] | None, NameWords("[FILE.csv] [FRAGMENT]...", "many", "list", False, False)
+    ] = None,
+    table: Path | None = None,
+    arch: ArchOption = None,
+    selector: Annotated[
+        int | None,
+        Option(
+            "--selector",
+            "Sparsity selector of metadata; for scales the choice of byte-id and thread-id, numbered as in "
+            "`list --json`. Default: all, or the only one.",
+            "N",
+            Number(),
+        ),
+    ] = None,
+    *,
+    complete: Annotated[
+        bool, Option("--complete", "With FILE: a slot that FILE leaves out counts as a difference.")
+    ] = False,
+    costs: Annotated[bool, Option("--cost", "Compare measured costs with what others state, in cycles.")] = False,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> list[Verdict] | ReferenceComparison | FileComparison | CostComparison:
+    """Say where saved tables agree with what others published.
+
+    `compare FILE FRAGMENT` checks your own table of lane,i,row,col (- is standard input). It says what is wrong as a
+    whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table. For metadata give the
+    --selector. Exit code 1 if something differs that is not a known erratum.
+    \f
+
+    One `name` gives a verdict each of what others state of that fragment; several in a list, or none, give all
+    fragments that they mean, arch by arch. `table` is a CSV file of lane,i,row,col, of metadata that of one `selector`.
+
+    >>> import tcprobe
+    >>> [(one.reference, one.verdict) for one in tcprobe.compare("mma m16n8k16 bf16 a")][:2]
+    [('PTX ISA', 'confirmed'), ('CuTe', 'confirmed')]
+    """
+    folders = layers(results, only)
+    if costs:
+        others = {"table": table, "selector": selector, "complete": complete or None}
+        if unfit := [f"`{parameter}`" for parameter, value in others.items() if value is not None]:
+            raise UsageError(f"`costs` compares no tables: remove {', '.join(unfit)}.")
+        return _costs(name, arch, folders)
+    if table is None and not isinstance(name, str | Cell) and name and _is_table(name[0]):
+        if len(name) < 2:
+            raise UsageError(f"`tcprobe compare {name[0]} FRAGMENT` needs a fragment.")
+        table, name = Path(name[0]), " ".join(name[1:])
+    if table is not None:
+        if not isinstance(name, str | Cell):
+            raise UsageError("`table` needs the `name` of its fragment.")
+        return _with_file(table, find_cell(name, arch, folders), selector, complete, arch)
+    if complete:
+        raise UsageError("`complete` needs FILE.csv and its fragment.")
+    if selector is not None:
+        raise UsageError("`selector` needs FILE.csv and its fragment; without a file, all selectors are compared.")
+    if isinstance(name, str | Cell):
+        cell = find_cell(name, arch, folders)
+        return verdicts(cell.fragment, cell.measured) if cell.measured else []
+    return _with_references(name or (), arch, folders)
+
+
+def _is_table(word: str) -> bool:
+    return word.endswith((".csv", ".tsv")) or word == "-" or os.path.isfile(word)
+
+
+def _costs(name: str | Cell | Sequence[str] | None, arch: ArchName | None, folders: Layers) -> CostComparison:
+    """Costs beside what others state; UsageError where one of them is missing."""
+    from tcprobe.ask.cost import beside, costs
+
+    if isinstance(name, Cell):
+        raise UsageError("`costs` are of instructions: give a `name`.")
+    found = costs([name] if isinstance(name, str) else name or (), arch_name(arch), folders)
+    if not any(one.status == "measured" for one in found):
+        raise UsageError(
+            f"no cost of these is measured on {found[0].arch}, to compare with what others state.", "no cost"
+        )
+    if pairs := beside(found):
+        return CostComparison(pairs)
+    raise UsageError("nobody has published these costs for this arch.")
+
+
+def _with_file(table: Path, found: Cell, selector: int | None, complete: bool, arch: ArchName | None) -> FileComparison:
+    """A CSV file beside what is measured of a fragment."""
+    from tcprobe.layout.csv import read_csv
+    from tcprobe.store.cell import no_table, selection
+
+    stated, cell = read_csv(table), selection(found, selector)
+    if not cell.measured:
+        raise no_table(found.fragment, arch_name(arch), found.layers)
+    answer = FileComparison(*against(stated, found.fragment, cell.table, found.layers))
+    answer.file, answer.cell, answer.complete = str(table), cell, complete
+    return answer
+
+
+def _with_references(patterns: Sequence[str], arch: ArchName | None, folders: Layers) -> ReferenceComparison:
+    """All tables that patterns mean, arch by arch; UsageError where there are none."""
+    archs, compared = archs_of(arch_name(arch), folders), []
+    for each in archs:
+        measured = list(measured_fragments(folders, each, patterns))
+        judged = [(fragment, saved, v) for fragment, saved in measured for v in verdicts(fragment, saved.measured)]
+        compared.append(ArchComparison(each, len(measured), judged, list(measurements_agree(folders, each, patterns))))
+    if any(comparison.tables for comparison in compared):
+        return ReferenceComparison(compared, not patterns)
+    where = "" if arch in (None, "all") else f" on {archs[0]}"
+    known = f"; measured: {', '.join(folders.archs())}" if folders.archs() else ". `tcprobe run` makes tables"
+    raise UsageError(f"none of this is measured{where} in {folders.words}{known}.")
+
+
+@command(compare, short="Where tables agree with what others published.")
+def print_compare(found: ReferenceComparison | FileComparison | CostComparison, *, as_json: JsonOption = False) -> None:
+    """Words or JSON, an object a line; the exit code says whether all agrees."""
+    if as_json:
+        for plain in found.to_json():
+            click.echo(json.dumps(plain))
+    else:
+        wrapping.lines(found.in_words)
+    sys.exit(0 if found.agrees else 1)

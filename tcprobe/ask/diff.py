@@ -274,6 +274,11 @@ class ChangedNumerics(NamedTuple):
     answers: tuple[FormNumerics, FormNumerics]
     parameters: dict[str, tuple[Any, Any]]
 
+    @property
+    def none(self) -> bool:
+        """Whether no parameter differs."""
+        return not self.parameters
+
     def to_json(self) -> Json:
         """Plain data."""
         sides = {"archs": [side.arch for side in self.answers], "status": [side.status for side in self.answers]}

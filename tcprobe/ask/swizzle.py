@@ -163,8 +163,8 @@ BaseOption = Annotated[
 
 GROUP = group(
     short="Swizzled shared memory: layouts found, tables by name.",
-    text="Layouts of shared memory: which swizzle a table of offsets has, and the tables of layouts by name.",
     name="swizzle",
+    text="Layouts of shared memory: which swizzle a table of offsets has, and the tables of layouts by name.",
 )
 
 

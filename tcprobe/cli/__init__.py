@@ -4,7 +4,7 @@ shell, requests, hints, examples     what commands share
 printing, answers                    how answers are printed
 questions                            `verify`
 kernel, emitting                     code
-comparing, compilers, reading, audit, tools    what others do
+reading, audit, tools    what others do
 measuring, fleet                                              runs
 """
 
@@ -29,13 +29,11 @@ def main() -> None:
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
     "measuring": ("run", "fit"),
-    "comparing": ("compare",),
     "reading": ("read",),
-    "compilers": ("compilers",),
     "audit": ("audit",),
     "questions": ("verify",),
     "emitting": ("emit",),
     "kernel": ("kernel",),
-    "tools": ("diff", "merge", "doctor", "pages", "site"),
+    "tools": ("merge", "doctor", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

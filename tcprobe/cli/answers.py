@@ -11,33 +11,8 @@ from tcprobe.question import wrapping
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.ask.compare import Against
     from tcprobe.run.backend import Device
     from tcprobe.run.verify import Verified
-    from tcprobe.store.cell import Cell
-
-
-def against(path: str, cell: Cell, comparison: Against) -> None:
-    """`compare FILE.csv`: how many slots agree, the first that do not, and what it is compared with."""
-    from tcprobe.ask.diagnosis import WORDS
-
-    missing = (
-        WORDS["missing"].format(comparison.not_stated, "; ".join(comparison.holes[:4])) if comparison.not_stated else ""
-    )
-    selector_text = "" if cell.selector is None else f", selector {cell.selector},"
-    head = f"{escaped(path)} against {cell.fragment.id}{selector_text} on {cell.arch}"
-    wrapping.line(f"{head}: {WORDS['agree'].format(comparison.agreed, comparison.given)}{missing}")
-    for line in comparison.first:
-        wrapping.line(f"  {line}")
-    for words in comparison.diagnosis:
-        wrapping.line("  " + WORDS["diagnosis"].format(words), "  diagnosis: ", bold=True)
-    if comparison.diagnosis:
-        wrapping.line("  " + WORDS["cured"])
-    if comparison.elsewhere:
-        wrapping.line("  " + WORDS["elsewhere"].format(", ".join(comparison.elsewhere)), "  this is: ", bold=True)
-    if comparison.renumbered:
-        wrapping.line("  " + WORDS["renumbered"])
-    wrapping.line(cell.evidence)
 
 
 def print_verdict(verdict: Verified) -> None:

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict
-from tcprobe.ask.verdicts import STYLE, named_parts, verdict_lines
+from tcprobe.ask.verdicts import STYLE, named_parts
 from tcprobe.fit import Fit
-from tcprobe.isa.fragment import Fragment
-from tcprobe.question.wrapping import BAD, DOUBT, NAME, bold, line, lines
-from tcprobe.store.choose import Found, some
-from tcprobe.store.finding import whence
+from tcprobe.question.wrapping import BAD, NAME, bold, line, lines
+from tcprobe.store.choose import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:  # brings NumPy along
-    from tcprobe.ask.compare import Repetition
     from tcprobe.ask.saved import Saved
     from tcprobe.run.campaign import Report
     from tcprobe.run.runner import JobEnd
@@ -119,55 +115,3 @@ def formulas(layout_fits: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
         lines(named_parts(fit.formulas.values()))
         if fit.contradiction:
             click.echo(f"  not linear: {fit.contradiction}")
-
-
-def comparison(
-    name: str, judged: Sequence[tuple[Fragment, Found, Verdict]], findings: Sequence[tuple[str, str, str, str]]
-) -> None:
-    """`compare`: counts by reference, where the tables are from, every difference, the known errors of the sources."""
-    counts = Counter((v.reference, v.verdict) for _, _, v in judged)
-    counts.update((v.reference, ERRATUM) for _, _, v in judged if v.verdict == DIFFERS and v.erratum)
-    heads = (f"{name}, against", CONFIRMED, ERRATUM, DIFFERS, NOT_COVERED)
-    names = list(dict.fromkeys(v.reference for _, _, v in judged))
-    first = max(map(len, (heads[0], *names)))
-    click.echo(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
-    for reference in names:
-        counts[reference, DIFFERS] -= counts[reference, ERRATUM]
-        cells = (str(counts[reference, v]).rjust(len(v)) for v in heads[1:])
-        click.echo("  ".join((reference.ljust(first), *cells)))
-    sources = Counter({fragment.id: saved.source for fragment, saved, _ in judged}.values())
-    line("tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items()))
-    for fragment, _, verdict in judged:
-        if verdict.unexplained:
-            click.echo(bold(fragment.id))
-            lines(verdict_lines(verdict))
-    _known_errata(judged)
-    errata = dict.fromkeys((v.reference, v.detail.split(":")[0], v.erratum) for _, _, v in judged if v.erratum)
-    listed = [(r, where, "", words) for r, where, words in errata if words] + [
-        (r, where, pattern, words) for r, where, pattern, words in findings
-    ]
-    if listed:
-        click.echo(bold("known errata of the sources"))
-    for reference, where, pattern, words in listed:
-        line(f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}")
-
-
-def _known_errata(judged: Sequence[tuple[Fragment, Found, Verdict]]) -> None:
-    """Fragments by the known erratum for which a reference says something else of them."""
-    by_erratum: dict[tuple[str, str, str], list[str]] = {}
-    for fragment, _, v in judged:
-        if v.verdict == DIFFERS and v.erratum:
-            by_erratum.setdefault((v.reference, v.detail.split(":")[0], v.erratum), []).append(fragment.id)
-    for (reference, where, words), ids in by_erratum.items():
-        line(f"known erratum of {reference}, {where}: {words}: {', '.join(ids)}", "known erratum", **DOUBT)
-
-
-def agreement(repetitions: Sequence[Repetition]) -> None:
-    """How far the measurements of one arch agree with each other."""
-    counts = Counter((a.first, a.other, a.same) for a in repetitions)
-    for first, other in dict.fromkeys((a.first, a.other) for a in repetitions):
-        same, differ = counts[first, other, True], counts[first, other, False]
-        line(f"{first} against {other}: {same} fragments have the same table, {differ} another")
-    for a in repetitions:
-        if not a.same:
-            click.echo(f"{bold(a.fragment.id)}: {a.first} and {a.other} {click.style('differ', **BAD)}")

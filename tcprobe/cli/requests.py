@@ -10,28 +10,6 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-class SizesRequest(TypedDict):
-    """Which tcgen05.mma is meant."""
-
-    m: int | None
-    n: int | None
-    vector: int | None
-
-
-class MemoryRequest(SizesRequest):
-    """Which operand in tensor memory is meant."""
-
-    multicast: str | None
-
-
-class CompareRequest(TypedDict):
-    """Of `compare`, beside names and arch."""
-
-    selector: int | None
-    complete: bool
-    costs: bool
-
-
 class ReadRequest(TypedDict):
     """Of `read`, beside the files."""
 

@@ -1,4 +1,4 @@
-"""The commands around the tables: comparing archs and compilers, lowering, what a machine can do, pages."""
+"""The commands around the tables: what a machine can do, merged results, pages, a site."""
 
 from __future__ import annotations
 
@@ -6,77 +6,16 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question.naming import split_names
-from tcprobe.question.options import CUDA, JSON, WRITTEN, Given, Named, read_results
+from tcprobe.question.options import CUDA, JSON, WRITTEN, Given, Named
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.store.choose import Layers
-
-
-@click.command(short_help="Two archs, two results folders or two compilers.")
-@click.argument("names", nargs=-1, metavar="[ARCH ARCH | FOLDER FOLDER] [FRAGMENT]...")
-@click.option(
-    "--cuda",
-    "folders",
-    multiple=True,
-    type=Named(path_type=Path, exists=True, file_okay=False),
-    help="Folder of a CUDA toolkit. Give it twice to compare what two make of the probes.",
-)
-@click.option(
-    "--arch", "name", type=Given(), metavar="sm_XX|all", help="With --cuda: which arch. Default: all that ptxas knows."
-)
-@click.option("--changed", is_flag=True, help="Print only what changed, not what is absent.")
-@click.option("--all", "everything", is_flag=True, help="List also the fragments that neither side has.")
-@click.option(
-    "--numerics", is_flag=True, help="Compare the arithmetic of two archs instead, measured or published by others."
-)
-@read_results
-@JSON
-def diff(names: tuple[str, ...], folders: tuple[Path, ...], name: str | None, layers: Layers, **request: bool) -> None:
-    """Compare the tables of two archs, of two results folders, or of two compilers (--cuda A --cuda B).
-
-    Folders are compared alone, arch by arch. FRAGMENT limits the answer to those, by name or pattern. Where one side
-    has no table, the answer gives the reason: the arch does not have it, refused it, failed at it, or nobody measured
-    it. Absent is not different: the exit code is 1 only if a table differs. --json prints one object a comparison, with
-    every absent cell.
-    """
-    if request["numerics"]:
-        _diff_numerics(names, layers, request["as_json"], request["changed"])
-    from tcprobe.ask.diff import compare_named
-    from tcprobe.question import wrapping
-    from tcprobe.run.survey import compilers
-
-    same, sides = True, names[: 0 if folders else 2]
-    patterns = split_names(names[len(sides) :])
-    differences = compilers(folders, name, patterns) if folders else compare_named((*sides, *patterns), name, layers)
-    for difference in differences:
-        same = same and difference.none
-        if request["as_json"]:
-            click.echo(json.dumps(difference.to_json(request["changed"])))
-        else:
-            wrapping.lines(difference.in_words(request["everything"], request["changed"]), difference.title)
-    sys.exit(0 if same else 1)
-
-
-def _diff_numerics(names: tuple[str, ...], layers: Layers, as_json: bool, changed: bool) -> NoReturn:
-    from tcprobe.ask.diff import differences
-    from tcprobe.question import wrapping
-
-    same = True
-    for arithmetic in differences(names, layers):
-        same = same and not arithmetic.parameters
-        if arithmetic.parameters or not changed:
-            if as_json:
-                click.echo(json.dumps(arithmetic.to_json()))
-            else:
-                wrapping.line(str(arithmetic))
-    sys.exit(0 if same else 1)
+    pass
 
 
 @click.command(short_help="What this machine can be used for.")
@@ -185,4 +124,4 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
 
 
-COMMANDS = (diff, merge, doctor, pages, site)
+COMMANDS = (merge, doctor, pages, site)

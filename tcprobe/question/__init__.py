@@ -6,7 +6,8 @@
     naming, arguments  names among the words of a command line; what Python passes
     wrapping, terminal lines as wide as a terminal, progress, a pager
 
-The question of the command NAME is `tcprobe.ask.NAME`, a file or a folder, and nothing else names it.
+A question is a file or folder of `tcprobe.ask`, or stands in `question.py` of the package whose library answers it,
+where that lies above `ask`; nothing else names it.
 """
 
 from __future__ import annotations
@@ -23,34 +24,47 @@ if TYPE_CHECKING:
 
 
 # how a module says that it has a command, with its line in the list of commands
-_COMMAND = re.compile(r'^(?:GROUP = group|@command)\([^)"]*short="([^"]*)"', re.MULTILINE)
+_COMMAND = re.compile(
+    r'^(?:GROUP = group\(\s*|@command\((?P<function>\w+), )short="(?P<short>[^"]*)"(?:,\s*name="(?P<name>[^"]*)")?',
+    re.MULTILINE,
+)
 
 
 def names() -> Mapping[str, str]:
     """The commands that questions have, sorted, each with its line in the list; nothing is imported for it."""
-    return _names(tuple(importlib.import_module("tcprobe.ask").__path__))
+    return {name: short for name, (_, short) in _commands().items()}
+
+
+def _commands() -> Mapping[str, tuple[str, str]]:
+    return _commands_of(tuple(importlib.import_module("tcprobe.ask").__path__))
 
 
 @functools.cache
-def _names(folders: Sequence[str]) -> Mapping[str, str]:
-    files = [path for folder in folders for path in [*Path(folder).glob("*.py"), *Path(folder).glob("*/__init__.py")]]
-    shorts = {
-        (path.parent.name if path.stem == "__init__" else path.stem).replace("_", "-"): short[1]
-        for path in files
-        if (short := _COMMAND.search(path.read_text("utf-8")))
+def _commands_of(folders: Sequence[str]) -> Mapping[str, tuple[str, str]]:
+    """The module that has a command, and the command's line in the list, by its name."""
+    files = {path: f"tcprobe.ask.{path.stem}" for folder in folders for path in Path(folder).glob("*.py")}
+    files |= {path: f"tcprobe.ask.{path.parent.name}" for at in folders for path in Path(at).glob("*/__init__.py")}
+    files |= {
+        path: f"tcprobe.{path.parent.name}.question" for path in Path(__file__).parent.parent.glob("*/question.py")
     }
-    return dict(sorted(shorts.items()))
+    return dict(
+        sorted(
+            ((found["name"] or found["function"].rstrip("_")).replace("_", "-"), (module, found["short"]))
+            for path, module in files.items()
+            for found in _COMMAND.finditer(path.read_text("utf-8"))
+        )
+    )
 
 
 def load(name: str) -> click.Command:
     """The command of a question."""
     from tcprobe.question.declare import COMMANDS
 
-    importlib.import_module(f"tcprobe.ask.{name.replace('-', '_')}")
+    importlib.import_module(_commands()[name][0])
     return COMMANDS[name]
 
 
 def function(name: str) -> Callable[..., Any]:
     """The Python function of a question."""
-    found: Callable[..., Any] = getattr(importlib.import_module(f"tcprobe.ask.{name.replace('-', '_')}"), name)
+    found: Callable[..., Any] = getattr(importlib.import_module(_commands()[name][0]), name)
     return found

@@ -214,6 +214,9 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "PlaceName": _place,
     "str | Cell": _named,
     "str | tcprobe.store.cell.Cell": _named,
+    "str | tcprobe.store.cell.Cell | collections.abc.Sequence[str]": lambda name, value: (
+        words(name, value) if isinstance(value, list | tuple) else _named(name, value)
+    ),
     "str | float": _number,
     "int | str": lambda name, value: value if isinstance(value, str) else whole(name, value),
     "tuple[str, ...]": lambda name, value: tuple(words(name, value)),

@@ -100,7 +100,10 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def group(*, short: str, text: str, name: str) -> click.Group:
-    """A command that has others below it, those of questions whose `command` is `of` it; `text` is its help."""
+    """A command that has others below it, those of questions whose `command` is `of` it; `text` is its help.
+
+    `GROUP = group(short=..., name=..., text=...)`: the list of commands reads it so.
+    """
     COMMANDS[name] = made = Suggesting(name, help=text, short_help=short)
     return made
 
@@ -233,7 +236,8 @@ def request_schema(question: Answering) -> dict[str, Any]:
 def _value_schema(declared: Option | NameWords | PlainArgument, hint: Any) -> dict[str, Any]:
     if isinstance(declared, NameWords | PlainArgument):
         plain: dict[str, Any] = {"type": "string", "minLength": 1, "description": declared.metavar}
-        return {"type": "array", "items": plain} if isinstance(declared, PlainArgument) and declared.multiple else plain
+        several = isinstance(declared, PlainArgument) and declared.multiple
+        return {"anyOf": [plain, {"type": "array", "items": plain}]} if several else plain
     kinds, described = _kinds(hint), {"description": declared.help}
     choices = next((list(get_args(kind)) for kind in kinds if get_origin(kind) is Literal), None)
     if choices:
