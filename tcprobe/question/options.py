@@ -6,8 +6,8 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,21 +20,6 @@ if TYPE_CHECKING:
 
 Called = Callable[..., None]  # a command, whatever its options
 PathName = str | bytes | os.PathLike[str]
-Command = TypeVar("Command", bound=Callable[..., object])
-
-
-class Decorator(Protocol):
-    """A decorator that gives a command an option."""
-
-    def __call__(self, command: Command, /) -> Command:
-        """The command with it."""
-
-
-def together(decorators: Sequence[Decorator], command: Command) -> Command:
-    """The command with several options, in their order."""
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
 
 
 class Named(click.Path):
@@ -191,18 +176,6 @@ class Numbers(click.ParamType[list[int]]):
         if not numbers:
             self.fail(f"{quoted(str(value))} is not a number such as 3, nor a range such as 0-7.", param, ctx)
         return list(numbers)
-
-
-def given(*apart: str) -> dict[str, str]:
-    """The options that stand in the command's line, but for those `apart` and --json: as written, by their names."""
-    ctx = click.get_current_context()
-    written = {p.name: max(p.opts, key=len) for p in ctx.command.params if isinstance(p, click.Option)}
-    default = click.core.ParameterSource.DEFAULT
-    return {
-        name: option
-        for name, option in written.items()
-        if name and name not in (*apart, "as_json") and ctx.get_parameter_source(name) is not default
-    }
 
 
 def several(name: str | None) -> list[str | None]:
