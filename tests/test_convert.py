@@ -297,7 +297,7 @@ def headers(folder):
         (d, a, "--name", "p_to_a"),
         (d, a, "--name", "p_to_a"),
         (wide, f"{E4M3}.a", "--name", "quad"),
-        (wide, f"{E4M3}.a", "--permute-k", "--name", "free"),
+        (wide, f"{E4M3}.a", "--permute-k", "--name", "spared"),
         (d, a, "--namespace", "mine::deep"),
         (d, a, d, d.replace(".d", ".b"), "--name", "one", "--name", "two"),
         ("wmma.m16n16k16.d.f32", "wmma.m16n16k16.a.row.f16", "--arch", "sm_70"),
