@@ -316,8 +316,8 @@ __global__ void use(float* p, unsigned* q) {
   for (int i = 0; i < 8; ++i) x[i / 4][i % 4] = p[i];
   for (int i = 0; i < 16; ++i) y[i / 4][i % 4] = p[i];
   p_to_a(x, a);
-  free(y, b);
-  q[0] = a[0][0] + b[0][1] + free_k(9);
+  spared(y, b);
+  q[0] = a[0][0] + b[0][1] + spared_k(9);
 }
 """
 
