@@ -12,16 +12,6 @@ from tcprobe.cli import main
 from tcprobe.cli.hints import HINTS, in_options
 
 ROOT = Path(__file__).parent.parent / "tcprobe"
-TYPED = re.compile(r"(?<![\w-])--(?:[a-z]|$)|`tcprobe ")  # -- alone: the name follows as a value
-# words that are stored with what was found, or told by whoever goes on, and options of other programs
-APART = {
-    "layout/printout.py",
-    "probes/numerics.py",
-    "sass/cubin.py",
-    "sass/toolchain.py",
-    "store/documents.py",
-    "store/results.py",
-}
 
 
 def raised():
@@ -34,12 +24,6 @@ def raised():
             if isinstance(node, ast.Raise) and node.exc is not None:
                 texts = (part.value for part in ast.walk(node.exc) if isinstance(part, ast.Constant))
                 yield from ((file.as_posix(), text) for text in texts if isinstance(text, str))
-
-
-@pytest.mark.full
-def test_errors_name_no_option_and_no_command():
-    typing = {(file, words) for file, words in raised() if TYPED.search(words)}
-    assert {file for file, _ in typing} == APART, "name the parameter in backticks, or give a topic of HINTS"
 
 
 @pytest.mark.full

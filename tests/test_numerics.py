@@ -193,4 +193,4 @@ def test_a_run_saves_what_an_emulated_core_has(tmp_path):
     assert saved.method == "emulated"
     assert saved.body.floats == core.RULES[core.MMA]
     assert saved.body.random >= 100_000
-    assert kinds.essence(saved)["floats"]["fraction_bits"] == 25
+    assert kinds.essence(saved)["fraction_bits"] == 25
