@@ -188,7 +188,7 @@ def operand(name: str) -> MemoryOperand | None:
     id_, _, last = words.rpartition(".")
     row = inventory.instructions().get(id_)
     if row and row.family == "tcgen05" and row.multiplies and last == "b":
-        raise UsageError(f"{words} is in shared memory.", "behind tcgen05")
+        raise UsageError(f"{words} is in shared memory.", "tcgen05 operand in shared memory")
     found = next((each for each in operands(row) if each.name == last), None) if row else None
     return found or _scales_in_words(name)
 

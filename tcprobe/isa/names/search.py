@@ -233,11 +233,6 @@ def neighbour(name: str) -> Neighbour | None:
     return next((row for row in NEIGHBOURS if re.match(rf"(?:{row.pattern})(?:\.|$)", name[:200], re.I)), None)
 
 
-def _behind(operand: SharedOperand) -> UsageError:
-    words = f"{operand.id} is in shared memory, behind a descriptor."
-    return UsageError(words, "behind", id=operand.instruction.id)
-
-
 def unknown(meaning: Meaning) -> UsageError:
     """What is wrong with a name that means nothing of the kind that is asked for: it means something else, strange
     words, parts in another order, a typo.
@@ -246,7 +241,9 @@ def unknown(meaning: Meaning) -> UsageError:
     if meaning.bare:
         return no_registers(meaning.bare[0])
     if meaning.shared:
-        return _behind(meaning.shared[0])
+        operand = meaning.shared[0]
+        words = f"{operand.id} is in shared memory, behind a descriptor."
+        return UsageError(words, "operand in shared memory", id=operand.instruction.id)
     if elsewhere := _elsewhere(name):
         return elsewhere
     if beside := neighbour(name):
@@ -265,9 +262,11 @@ def _elsewhere(name: str) -> UsageError | None:
         return None
     words = f"{id_}.{last} is in {operand.place.value}, so there is no table of registers."
     if operand.place is Place.SHARED:
-        return UsageError(words, "behind tcgen05")
+        return UsageError(words, "tcgen05 operand in shared memory")
     return (
-        UsageError(words, "no registers", id=id_) if row.fragments else UsageError(words, "placed", id=f"{id_}.{last}")
+        UsageError(words, "no registers", id=id_)
+        if row.fragments
+        else UsageError(words, "operand in tensor memory", id=f"{id_}.{last}")
     )
 
 
@@ -328,7 +327,7 @@ def no_multiply(instruction: Instruction) -> UsageError:
     """What is wrong with asking for the product of something that has none, or none in registers."""
     if instruction.multiplies:
         return no_registers(instruction)
-    return UsageError(f"{instruction.id} is not a multiply: it moves a matrix.", "a move")
+    return UsageError(f"{instruction.id} is not a multiply: it moves a matrix.", "instruction that moves a matrix")
 
 
 def _by_words(name: str) -> UsageError:
