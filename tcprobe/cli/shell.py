@@ -41,7 +41,7 @@ HEADINGS = {
     ),
     "Measure commands:": ("run", "fit", "doctor"),
     "Check commands:": ("verify", "lower", "read", "compilers", "audit"),
-    "Publish commands:": ("merge", "pages", "site"),
+    "Publish commands:": ("contribute", "merge", "pages", "site"),
 }
 
 

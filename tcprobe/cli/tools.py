@@ -57,8 +57,11 @@ def pages(folder: Path, check: bool) -> None:
 @click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path), metavar="PATH...")
 @click.option("--contributor", type=Given(), metavar="NAME", help="Who measured it; kept with the run.")
 @WRITTEN
+@click.option(
+    "--check", is_flag=True, help="Write nothing: say what would be added, also compared with what is published."
+)
 @JSON
-def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_json: bool) -> None:
+def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, check: bool, as_json: bool) -> None:
     """Add the measurements of PATH..., results folders or reports, to a results folder: one run for each device and
     compiler.
 
@@ -66,10 +69,11 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
     refused, nothing is written. Merging twice does no harm. Findings that contradict existing ones, or the model of
     their kind, are kept beside them, named with their devices, and make the exit code 1.
     """
-    from tcprobe.run.merge import merge as merged
+    from tcprobe.run import merge
     from tcprobe.store.results import Results
 
-    union = merged(paths, Results(folder), contributor or "")
+    into = Results(folder)
+    union = merge.check(paths, into) if check else merge.merge(paths, into, contributor or "")
     conflicts = [*map(str, union.conflicts), *union.doubts]
     if as_json:
         click.echo(
@@ -77,7 +81,7 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, as_jso
         )
     else:
         for run, count in union.added.items():
-            click.echo(f"{count} measurements added to {folder / 'runs' / run}")
+            click.echo(f"{count} measurements {'would be ' if check else ''}added to {folder / 'runs' / run}")
         click.echo(f"{union.known} were there already")
         for conflict in conflicts:
             click.echo(escaped(f"conflict: {conflict}"))

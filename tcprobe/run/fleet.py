@@ -103,7 +103,7 @@ def single_run(arguments: Sequence[str], known_report: str = "") -> str:
             completed = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
             raw = files.read(path, MOST_BYTES)
         last_line = one_line(completed.stderr.strip().rpartition("\n")[2])
-        answer = RunAnswer(None if raw is None else raw.decode(), completed.returncode, last_line)
+        answer = RunAnswer(None if raw is None else merge.unpacked(raw).decode(), completed.returncode, last_line)
     except Exception as error:
         answer = RunAnswer(None, 70, one_line(str(understood(error))))
     return msgspec.json.encode(answer).decode()

@@ -3,16 +3,19 @@
 A run is a device with its driver, CUDA version and compiler, and who contributed it. Nothing is written before
 everything is accepted, and known findings are accepted again. Findings of all kinds are merged.
 
-A report is one file of findings for somebody else to merge. It contains documents as `tcprobe run` saved them, each
-with its own checksum; `merge` unpacks them into a temporary folder and checks that like any other folder. It names the
-device, driver, CUDA version and compiler of each finding, and nothing else of the machine.
+A report is one file of findings for somebody else to merge, compressed as by gzip. It contains documents as `tcprobe
+run` saved them, each with its own checksum; `merge` unpacks them into a temporary folder and checks that like any other
+folder. It names the device, driver, CUDA version and compiler of each finding, and nothing else of the machine.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+import zlib
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,36 +23,65 @@ from typing import NamedTuple
 
 from tcprobe import __version__
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
-from tcprobe.isa import inventory
+from tcprobe.isa import arch, inventory
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import FROM_CODE, MAKER, Finding, how, made_by, parts
 from tcprobe.store.measurement import TABLE, Measurement
-from tcprobe.store.results import Results
+from tcprobe.store.results import Results, published
 from tcprobe.system import files
 from tcprobe.system.children import Scratch
 from tcprobe.text import one_line
 from tcprobe.values import Json
 
 KIND = "report"
-MOST_BYTES = 64 << 20
+MOST_BYTES = 64 << 20  # of a report, as it is and unpacked
+GZIP = b"\x1f\x8b\x08\0\0\0\0\0\2\xff"  # RFC 1952: deflated, without time, name or system: one header for equal bytes
 MOST_FILES = 20_000
-# layouts/ID.json, ARCH/METHOD/SUBJECT.json, ARCH/METHOD/KIND/SUBJECT.json, ARCH/KIND.json
-_PLACE = re.compile(r"[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_-]{0,39}){0,2}/[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\.json")
+# layouts/ID.json, ARCH/METHOD/SUBJECT.json, ARCH/METHOD/KIND/SUBJECT.json, ARCH/KIND.json, all but the first also below
+# runs/RUN, and runs/RUN/run.json
+_PLACE = re.compile(
+    r"(runs/[a-z0-9][a-z0-9.-]{0,79}/)?[a-z][a-z0-9_]{0,39}(/[a-z][a-z0-9_-]{0,39}){0,2}"
+    r"/[A-Za-z0-9][A-Za-z0-9_.-]{0,199}\.json|runs/[a-z0-9][a-z0-9.-]{0,79}/run\.json"
+)
 AnySaved = Measurement | Finding
 
 
 def write_report(path: Path, reported: Sequence[AnySaved]) -> None:
     """Write a report; equal findings give equal bytes."""
-    files.write(path, report_text(reported).encode())
+    files.write(path, packed(report_text(reported)))
+
+
+def packed(text: str) -> bytes:
+    """A report's text as it is written."""
+    return GZIP + gzip.compress(text.encode(), mtime=0)[len(GZIP) :]
+
+
+def unpacked(raw: bytes) -> bytes:
+    """The text of a report, compressed or, as tcprobe 0.1 wrote it, not; DataError where it is too large or damaged."""
+    if not raw.startswith(GZIP):
+        return raw
+    stream = zlib.decompressobj(wbits=31)
+    try:
+        text = stream.decompress(raw, MOST_BYTES)
+    except zlib.error as error:
+        raise DataError(f"damaged ({error}).") from None
+    if stream.unconsumed_tail:
+        raise DataError(f"more than {MOST_BYTES >> 20} MiB when unpacked.")
+    if not stream.eof or stream.unused_data:
+        raise DataError("damaged: it does not end where its content does.")
+    return text
 
 
 def report_text(reported: Sequence[AnySaved]) -> str:
-    """The text of a report."""
+    """The text of a report; findings of several devices or compilers are in a run each."""
     with _folder() as folder:
-        findings.save_all(Results(folder), reported)
+        if len({made_by(finding) for finding in reported}) > 1:
+            take(reported, Results(folder))
+        else:
+            findings.save_all(Results(folder), reported)
         raw = {path.relative_to(folder).as_posix(): files.read(path) for path in sorted(folder.rglob("*.json"))}
         content = {name: documents.parse(document) for name, document in raw.items() if document is not None}
     return documents.seal(KIND, {"tcprobe": __version__, "files": content})
@@ -58,9 +90,11 @@ def report_text(reported: Sequence[AnySaved]) -> str:
 @contextmanager
 def open_report(path: Path) -> Iterator[Results]:
     """A context with the findings of a report in a temporary folder; DataError if the report cannot be trusted."""
-    body = documents.read(path, KIND, MOST_BYTES)
-    if body is None:
+    raw = files.read(path, MOST_BYTES)
+    if raw is None:
         raise DataError(f"{path}: no such file.")
+    with documents.naming(path):
+        body = documents.body_of(unpacked(raw), KIND)
     with _folder() as folder:
         try:
             with documents.naming(path):
@@ -154,22 +188,32 @@ def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged
     return take([finding for path in paths for finding in accept(path, into)], into, contributor)
 
 
+def check(paths: Sequence[Path], into: Results) -> Merged:
+    """What `merge` would do, beside what is published; nothing is written. Errors as `merge`."""
+    accepted_findings = [finding for path in paths for finding in accept(path, None)]
+    archs = {finding.arch for finding in accepted_findings}
+    folders = {folder.root.resolve(): folder for folder in (into, published())}.values()
+    return compare(accepted_findings, [f for folder in folders for f in measured_findings(folder, archs)])
+
+
 def take(accepted_findings: Sequence[AnySaved], into: Results, contributor: str = "") -> Merged:
     """Add accepted findings to `into`."""
-    before = list(measured_findings(into))
+    merged = compare(accepted_findings, list(measured_findings(into)), contributor)
+    for name in merged.added:
+        findings_of_run = [finding for finding in merged.new if run_id(finding, contributor) == name]
+        _describe(into.root / "runs" / name / "run.json", findings_of_run[0], contributor)
+        findings.save_all(into.run(name), findings_of_run)
+    return merged
+
+
+def compare(accepted_findings: Sequence[AnySaved], before: Sequence[AnySaved], contributor: str = "") -> Merged:
+    """What accepted findings add to those before, and what they contradict."""
     identities = {_identity(finding) for finding in before}
     new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in identities}
-    runs: dict[str, list[AnySaved]] = {}
-    for finding in new.values():
-        runs.setdefault(run_id(finding, contributor), []).append(finding)
-    for name, findings_of_run in runs.items():
-        _describe(into.root / "runs" / name / "run.json", findings_of_run[0], contributor)
-        folder = into.run(name)
-        findings.save_all(folder, findings_of_run)
-    added = {name: len(findings_of_run) for name, findings_of_run in runs.items()}
+    added = Counter(run_id(finding, contributor) for finding in new.values())
     already_there = sum(_identity(finding) in identities for finding in accepted_findings)
-    conflicts = list(_conflicts(before, accepted_findings))
-    return Merged(added, already_there, conflicts, list(new.values()), list(_doubts(accepted_findings)))
+    conflicts = list(conflicts_with(before, accepted_findings))
+    return Merged(dict(added), already_there, conflicts, list(new.values()), list(_doubts(accepted_findings)))
 
 
 def _doubts(accepted_findings: Iterable[AnySaved]) -> Iterator[str]:
@@ -186,7 +230,7 @@ def run_id(finding: AnySaved, contributor: str = "") -> str:
     return f"{re.sub(r'[^a-z0-9.]+', '-', words.lower()).strip('-.')[:60]}-{digest}"
 
 
-def accept(path: Path, into: Results) -> list[AnySaved]:
+def accept(path: Path, into: Results | None) -> list[AnySaved]:
     """All findings of a folder with its runs, or of a report; tables are checked against the others of the source.
 
     DataError if a file cannot be trusted; UsageError if there are no findings, or `path` is `into`.
@@ -200,7 +244,7 @@ def accept(path: Path, into: Results) -> list[AnySaved]:
             return accepted_findings
     if not files.is_folder(path):
         raise UsageError(f"{path}: neither a results folder nor a report.")
-    if path.resolve() == into.root.resolve():
+    if into and path.resolve() == into.root.resolve():
         raise UsageError(f"{path} is the folder to merge into; give another one.")
     return _accept_folder(path, Results(path))
 
@@ -222,19 +266,19 @@ def own(results: Results) -> list[AnySaved]:
     return [finding for finding in _findings_of_folder(results) if finding.method in ACCEPTED_METHODS]
 
 
-def measured_findings(results: Results) -> Iterator[AnySaved]:
-    """All measured findings of a folder, of all kinds, with those of its runs."""
+def measured_findings(results: Results, archs: Collection[str] = tuple(arch.BY_NAME)) -> Iterator[AnySaved]:
+    """All measured findings of a folder on some archs, of all kinds, with those of its runs."""
     for layer in alone(results).layers:
-        yield from _findings_of_folder(layer.results)
+        yield from _findings_of_folder(layer.results, archs)
 
 
-def _findings_of_folder(results: Results) -> Iterator[AnySaved]:
-    for arch in results.archs():
-        for method in results.methods(arch):
-            yield from (m for m in results.measurements(arch, method) if m.status == "measured")
+def _findings_of_folder(results: Results, archs: Collection[str] = tuple(arch.BY_NAME)) -> Iterator[AnySaved]:
+    for name in (name for name in results.archs() if name in archs):
+        for method in results.methods(name):
+            yield from (m for m in results.measurements(name, method) if m.status == "measured")
     for kind in kinds.names():
-        for arch in findings.archs(results, kind):
-            yield from (f for f in findings.every(results, kind, arch) if f.status == "measured")
+        for name in (name for name in findings.archs(results, kind) if name in archs):
+            yield from (f for f in findings.every(results, kind, name) if f.status == "measured")
 
 
 def _identity(finding: AnySaved) -> Hashable:
@@ -250,14 +294,14 @@ def _describe(path: Path, finding: AnySaved, contributor: str) -> None:
         files.write(path, documents.seal("run", about, SCHEMA).encode(), parents=True)
 
 
-def _conflicts(before: Iterable[AnySaved], merged_findings: Iterable[AnySaved]) -> Iterator[Conflict]:
+def conflicts_with(before: Iterable[AnySaved], merged_findings: Iterable[AnySaved]) -> Iterator[Conflict]:
     """Each merged finding that differs from an earlier one of its subject."""
     seen: dict[FactKey, list[AnySaved]] = {}
     for finding in before:
-        for fact in _facts(finding):
+        for fact in facts(finding):
             seen.setdefault(fact, []).append(finding)
     for finding in merged_findings:
-        for fact in _facts(finding):
+        for fact in facts(finding):
             words = ((earlier, _differ(fact, earlier, finding)) for earlier in seen.get(fact, ()))
             first, what = next(((one, what) for one, what in words if what), (None, None))
             if first and what:
@@ -265,7 +309,7 @@ def _conflicts(before: Iterable[AnySaved], merged_findings: Iterable[AnySaved]) 
             seen.setdefault(fact, []).append(finding)
 
 
-def _facts(finding: AnySaved) -> Iterator[FactKey]:
+def facts(finding: AnySaved) -> Iterator[FactKey]:
     """What a finding says something of."""
     if isinstance(finding, Measurement):
         for fragment in inventory.of_experiment(finding.experiment):

@@ -1,4 +1,4 @@
-"""`diff` and `compilers`: two sets of tables, and what several versions of ptxas agree in."""
+"""`diff`, `compilers`, `contribute`: two sets of tables, what versions of ptxas agree in, what GPUs here show."""
 
 import json
 import sys
@@ -11,13 +11,14 @@ import click
 from tcprobe.ask.diff import ChangedNumerics, Difference, compare_named, differences
 from tcprobe.question import terminal, wrapping
 from tcprobe.question.arguments import ArchName, arch_name
-from tcprobe.question.declare import Option, PlainArgument, command
+from tcprobe.question.declare import Option, PlainArgument, command, note
 from tcprobe.question.naming import split_names
-from tcprobe.question.options import Given, Named
+from tcprobe.question.options import Given, Named, Number, Output, Seconds
 from tcprobe.question.shared import JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
 
 if TYPE_CHECKING:
+    from tcprobe.run.contribute import Contribution
     from tcprobe.run.survey import Survey
 
 FOLDER = Named(path_type=Path, exists=True, file_okay=False)
@@ -121,3 +122,54 @@ def print_compilers(found: "Survey", *, as_json: JsonOption = False) -> None:
     else:
         wrapping.lines(found.in_words)
     sys.exit(1 if found.differing else 0)
+
+
+def contribute(
+    output: Annotated[
+        Path,
+        Option("--output", "File to write.", "FILE", Output(path_type=Path, dir_okay=False), shown=True, letter="-o"),
+    ] = Path("contribution.json.gz"),
+    *,
+    minutes: Annotated[
+        int, Option("--minutes", "Minutes that measuring may take.", "N", Number(1, 1440), shown=True)
+    ] = 5,
+    results: Annotated[
+        Path,
+        Option(
+            "--results",
+            "Folder that keeps what is measured, so that the same command continues what was stopped.",
+            reads=Named(path_type=Path, file_okay=False),
+            shown=True,
+        ),
+    ] = Path("contribution"),
+    limit: Annotated[
+        float,
+        Option(
+            "--limit",
+            "Seconds without an answer after which a launch counts as hung.",
+            "SECONDS",
+            Seconds(),
+            shown=True,
+        ),
+    ] = 60.0,
+) -> "Contribution":
+    """Measure the GPUs of this machine for tcprobe's tables: one file, for you to send.
+
+    It has everything that they show in the time given: tables, arithmetic, descriptors, bank conflicts, costs. What is
+    only documented of your GPU's arch comes first. Each finding names the GPU, driver, CUDA version and compiler, and
+    nothing else of the machine. Nothing is sent. `tcprobe merge FILE --check` shows what the file adds.
+    """
+    from tcprobe.run.contribute import Request
+    from tcprobe.run.contribute import contribute as measure
+
+    with terminal.progress("measuring") as tick:
+        return measure(Request(output, results, minutes, limit, note, tick))
+
+
+@command(contribute, short="Measure your GPU for everybody: one file to send.")
+def print_contribution(made: "Contribution", *, as_json: JsonOption = False) -> None:
+    """Words or JSON."""
+    if as_json:
+        click.echo(json.dumps(made.to_json()))
+    else:
+        wrapping.lines(made.in_words)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
@@ -284,7 +284,7 @@ def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[li
 
 def measure(
     session: Session, device: Device, todo: Sequence[Probe], results: Results
-) -> Iterator[Measurement | Finding | JobEnd]:
+) -> Generator[Measurement | Finding | JobEnd]:
     """Measure `todo` on `device`; saves and yields each finding, and yields the end of each job.
 
     The first job goes to `session`; what a lost worker leaves goes to new workers, as careful jobs.

@@ -65,7 +65,7 @@ def read(path: str | Path, kind: str, most: int = files.MOST_BYTES) -> Json | No
     if raw is None:
         return None
     with naming(path):
-        return _body(raw, kind)
+        return body_of(raw, kind)
 
 
 @contextmanager
@@ -79,7 +79,8 @@ def naming(path: str | Path) -> Iterator[None]:
         raise DataError(f"{path}: not what tcprobe writes ({error}).") from None
 
 
-def _body(raw: bytes, kind: str) -> Json:
+def body_of(raw: bytes, kind: str) -> Json:
+    """The body of a document of a kind; DataError as `read`, without the file's name."""
     content = parse(raw)
     schema = content.get("schema")
     if content.get("kind") != kind or type(schema) is not int or schema < 1:
