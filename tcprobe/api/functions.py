@@ -164,16 +164,12 @@ def read(
     `with_tables` runs functions that only load and store fragments, and shows what each lane holds. DataError where
     part of a file cannot be read; `api.Reader` reads the rest.
     """
-    from tcprobe.ask.read_file import Origins, Reader, code_files
-    from tcprobe.sass import toolchain
+    from tcprobe.ask.read import readings
 
-    tools, folders = toolchain.find(cuda), layers(None)
-    archs = () if arch is None else (named(arch_name(arch) or "").name,)
-    reader = Reader(tools, Origins(tools, folders), archs, folders if with_tables else None, cuda is None)
-    found = [function for file in (code_files(path) if path.is_dir() else [path]) for function in reader.read(file)]
-    if reader.complaints:
-        raise DataError(reader.complaints[0])
-    return found
+    found = list(readings([path], arch=arch, cuda=cuda, with_tables=with_tables))
+    if unread := next((answer for answer in found if isinstance(answer, DataError)), None):
+        raise unread
+    return [answer for answer in found if not isinstance(answer, DataError)]
 
 
 def cell_of(name: str | Cell, arch: ArchName | None) -> Cell:

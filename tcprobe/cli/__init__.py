@@ -4,7 +4,7 @@ shell, requests, hints, examples     what commands share
 printing, answers                    how answers are printed
 questions                            `verify`
 kernel, emitting                     code
-reading, audit, tools    what others do
+audit, tools            what others do
 measuring, fleet                                              runs
 """
 
@@ -29,7 +29,6 @@ def main() -> None:
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
     "measuring": ("run", "fit"),
-    "reading": ("read",),
     "audit": ("audit",),
     "questions": ("verify",),
     "emitting": ("emit",),

@@ -10,14 +10,6 @@ if TYPE_CHECKING:
     from tcprobe.store.choose import Layers
 
 
-class ReadRequest(TypedDict):
-    """Of `read`, beside the files."""
-
-    name: str | None
-    cuda: Path | None
-    tables: bool
-
-
 class GemmRequest(TypedDict):
     """Of `kernel gemm`."""
 

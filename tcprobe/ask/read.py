@@ -1,46 +1,44 @@
-"""`read`: the matrix instructions in other people's code."""
-
-from __future__ import annotations
+"""The question `read`: the matrix instructions in other people's code."""
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
 from tcprobe.errors import DataError, UsageError
-from tcprobe.question.options import ARCHS, CUDA, JSON, Given, Named, read_results, several
+from tcprobe.isa import arch as archs
+from tcprobe.question.arguments import arch_name
+from tcprobe.question.declare import Option, PlainArgument, command, note
+from tcprobe.question.options import Given, Named
+from tcprobe.question.shared import ArchOption, CudaOption, JsonOption, OnlyOption, ResultsOption
+from tcprobe.store.choose import layers
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Unpack
-
-    from tcprobe.ask.read_file import CodeTable, FunctionReading, Origin, Reader, Use
-    from tcprobe.cli.requests import ReadRequest
-    from tcprobe.store.choose import Layers
+    from tcprobe.ask.read_file import CodeTable, FunctionReading, Origin, Use
 
 MANY = 3  # from so many on, the forms and source lines of an opcode are counted
 
 
-@click.command(short_help="The matrix instructions in a cubin, library, executable or PTX.")
-@click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path, exists=True), metavar="FILE...")
-@click.option("--kernel", type=Given(), metavar="NAME", help="Only functions of this name, a pattern with * and ?.")
-@click.option(
-    "--tables",
-    is_flag=True,
-    help="Also run functions that only load and store fragments, and print which lane holds what.",
-)
-@ARCHS
-@CUDA
-@read_results
-@JSON
-def read(
-    paths: tuple[Path, ...], kernel: str | None, layers: Layers, as_json: bool, **request: Unpack[ReadRequest]
-) -> None:
+def readings(
+    paths: Annotated[Sequence[Path], PlainArgument("FILE...", Named(path_type=Path, exists=True), multiple=True)],
+    *,
+    kernel: Annotated[
+        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", Given())
+    ] = None,
+    with_tables: Annotated[
+        bool,
+        Option("--tables", "Also run functions that only load and store fragments, and print which lane holds what."),
+    ] = False,
+    arch: ArchOption = None,
+    cuda: CudaOption = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> "Iterator[FunctionReading | DataError]":
     """Show what the code in FILE does with matrices: each function's matrix instructions, registers and spills.
 
     FILE is a cubin, PTX, a file with fatbins (object, library, executable), or a folder of such files, for example a
@@ -49,51 +47,52 @@ def read(
     --tables runs kernels that only load a fragment and store its registers lane by lane, or the reverse, and
     prints what each lane holds beside the published table. Exit code 1 if that differs, 4 if part of a file cannot be
     read. --json prints one object a function.
+    \f
+    What cannot be read of the files comes last.
     """
-    from tcprobe.ask.read_file import Origins, Reader
-    from tcprobe.isa import arch
+    from tcprobe.ask.read_file import Origins, Reader, code_files
     from tcprobe.sass import toolchain
 
-    tools = toolchain.find(request["cuda"])
-    archs = [arch.arch(arch_name).name for arch_name in several(request["name"]) if arch_name]
-    reader = Reader(tools, Origins(tools, layers), archs, layers if request["tables"] else None, not request["cuda"])
-    functions = [function for function in _all(reader, paths) if not kernel or fnmatchcase(function.name, kernel)]
+    folders, tools = layers(results, only), toolchain.find(cuda)
+    wanted = [archs.arch(name).name for name in (arch_name(arch) or "").split(",") if name]
+    reader = Reader(tools, Origins(tools, folders), wanted, folders if with_tables else None, not cuda)
+    found = False
+    for path in (file for place in paths for file in (code_files(place) if place.is_dir() else [place])):
+        try:
+            for function in reader.read(path):
+                if not kernel or fnmatchcase(function.name, kernel):
+                    found = True
+                    yield function
+        except DataError as error:
+            reader.complaints.append(str(error))
+    note(*dict.fromkeys(reader.notes))
+    yield from map(DataError, reader.complaints)
+    if kernel and not found and not reader.complaints:
+        raise UsageError(f"no function is named {kernel}.")
+
+
+@command(readings, short="The matrix instructions in a cubin, library, executable or PTX.", name="read")
+def print_read(found: "Iterator[FunctionReading | DataError]", *, as_json: JsonOption = False) -> None:
+    """All functions, once the last is read; the exit code says whether a table differs, or something was not read."""
+    answers = list(found)
+    functions = [answer for answer in answers if not isinstance(answer, DataError)]
+    complaints = [answer for answer in answers if isinstance(answer, DataError)]
     if as_json:
         for function in functions:
             click.echo(json.dumps(function.to_json()))
     else:
-        _print(functions)
-    for note in dict.fromkeys(reader.notes):
-        click.echo(message(note), err=True)
-    for complaint in reader.complaints:
-        click.echo(message(complaint), err=True)
-    if kernel and not functions and not reader.complaints:
-        raise UsageError(f"no function is named {kernel}.")
+        for function in functions:
+            if function.uses or function.holds:
+                _print_function(function)
+        if idle := sum(not (function.uses or function.holds) for function in functions):
+            click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
+    for complaint in complaints:
+        click.echo(message(str(complaint)), err=True)
     differing = any(getattr(function.holds, "differ", 0) for function in functions)
-    sys.exit(DataError.exit_code if reader.complaints else 1 if differing else 0)
+    sys.exit(DataError.exit_code if complaints else 1 if differing else 0)
 
 
-def _all(reader: Reader, paths: tuple[Path, ...]) -> Iterator[FunctionReading]:
-    """The functions of all files; a file that cannot be read is complained of, and the others are read."""
-    from tcprobe.ask.read_file import code_files
-
-    for path in (file for place in paths for file in (code_files(place) if place.is_dir() else [place])):
-        try:
-            yield from reader.read(path)
-        except DataError as error:
-            reader.complaints.append(str(error))
-
-
-def _print(functions: list[FunctionReading]) -> None:
-    for function in functions:
-        if function.uses or function.holds:
-            _print_function(function)
-    idle = sum(not (function.uses or function.holds) for function in functions)
-    if idle:
-        click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
-
-
-def _print_function(read_function: FunctionReading) -> None:
+def _print_function(read_function: "FunctionReading") -> None:
     f = read_function.function
     about = [f"{f.registers} registers" if f.registers else "registers unknown"]
     about += [f"{f.stack} bytes of stack"] if f.stack else []
@@ -111,7 +110,7 @@ def _print_function(read_function: FunctionReading) -> None:
         _print_held(read_function.holds)
 
 
-def _print_held(held_table: CodeTable) -> None:
+def _print_held(held_table: "CodeTable") -> None:
     """The table that a function's code shows."""
     words = (
         "the published table"
@@ -123,7 +122,7 @@ def _print_held(held_table: CodeTable) -> None:
         click.echo(f"    {line}")
 
 
-def _print_use(use: Use) -> None:
+def _print_use(use: "Use") -> None:
     places = [f"{line.file}:{line.line}" for line in use.lines]
     where = f"  at {_some(places)}" if places else ""
     click.echo(f"  {use.opcode} x {use.count}{where}")
@@ -137,13 +136,10 @@ def _print_use(use: Use) -> None:
         click.echo(f"    {layout.operand}: layout {layout.layout_id}, {layout.known}")
 
 
-def _form(origin: Origin) -> str:
+def _form(origin: "Origin") -> str:
     return f"{origin.instruction} ({origin.each} each)" if origin.each > 1 else origin.instruction
 
 
 def _some(texts: Sequence[str]) -> str:
     more = len(texts) - MANY
     return ", ".join(texts[:MANY]) + (f" and {more} more" if more > 0 else "")
-
-
-COMMANDS = (read,)
