@@ -3,7 +3,7 @@
 shell, requests, hints, examples     what commands share
 printing, answers                    how answers are printed
 questions                            `verify`
-kernel, emitting                     code
+kernel                               code
 audit, tools            what others do
 measuring, fleet                                              runs
 """
@@ -31,7 +31,6 @@ for module, commands in {
     "measuring": ("run", "fit"),
     "audit": ("audit",),
     "questions": ("verify",),
-    "emitting": ("emit",),
     "kernel": ("kernel",),
     "tools": ("merge", "doctor", "pages", "site"),
 }.items():

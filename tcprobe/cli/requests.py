@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tcprobe.store.choose import Layers
-
 
 class GemmRequest(TypedDict):
     """Of `kernel gemm`."""
@@ -48,13 +46,3 @@ class AuditRequest(TypedDict):
 
     limit: float
     python: Path | None
-
-
-class EmitRequest(TypedDict):
-    """Of `emit`, beside the format and the file."""
-
-    called: str | None
-    namespace: str | None
-    selector: int | None
-    name: str | None
-    layers: Layers
