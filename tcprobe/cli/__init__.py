@@ -3,7 +3,6 @@
 shell, requests, hints, examples     what commands share
 printing, answers                    how answers are printed
 questions                            `verify`
-kernel                               code
 audit, tools            what others do
 measuring, fleet                                              runs
 """
@@ -31,7 +30,6 @@ for module, commands in {
     "measuring": ("run", "fit"),
     "audit": ("audit",),
     "questions": ("verify",),
-    "kernel": ("kernel",),
     "tools": ("merge", "doctor", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

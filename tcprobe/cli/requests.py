@@ -8,26 +8,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-class GemmRequest(TypedDict):
-    """Of `kernel gemm`."""
-
-    arch: str
-    type: str
-    tile: tuple[int, int, int] | None
-    warps: tuple[int, int] | None
-    stages: int | None
-    a: str
-    b: str
-    out: str | None
-    cluster: int
-    name: str | None
-    size: tuple[int, int, int] | None
-    explain: tuple[int, int, int] | None
-    run: bool
-    output: Path | None
-    as_json: bool
-
-
 class RunRequest(TypedDict):
     """Of `run`, beside where it reads and writes."""
 

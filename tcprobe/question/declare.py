@@ -56,6 +56,7 @@ class Option(NamedTuple):
     shown: bool = False  # the default, in the help
     default: str = ""
     letter: str = ""  # as in -o
+    values: int = 1  # words that follow it
 
 
 class PlainArgument(NamedTuple):
@@ -202,6 +203,7 @@ def _click_parameter(
         type=None if is_flag else reads,
         is_flag=is_flag or None,  # False would let the value be left out
         multiple=declared.multiple,
+        nargs=declared.values,
         required=required,
         **default,
     )
