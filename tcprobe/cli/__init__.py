@@ -3,7 +3,7 @@
 shell, requests, hints, examples     what commands share
 printing, answers                    how answers are printed
 questions                            `verify`
-audit, tools            what others do
+tools                                what others do
 measuring, fleet                                              runs
 """
 
@@ -28,7 +28,6 @@ def main() -> None:
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
     "measuring": ("run", "fit"),
-    "audit": ("audit",),
     "questions": ("verify",),
     "tools": ("merge", "doctor", "pages", "site"),
 }.items():

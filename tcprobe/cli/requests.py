@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 
 class RunRequest(TypedDict):
@@ -19,10 +19,3 @@ class RunRequest(TypedDict):
     force: bool
     limit: float
     as_json: bool
-
-
-class AuditRequest(TypedDict):
-    """How packages are asked: in how many seconds, by which Python."""
-
-    limit: float
-    python: Path | None

@@ -32,7 +32,7 @@ import click
 
 from tcprobe.question import naming
 from tcprobe.question.grouping import Suggesting
-from tcprobe.question.options import Given, Number, fragment_names
+from tcprobe.question.options import Given, Number, Seconds, fragment_names
 from tcprobe.text import message
 
 Answering = Callable[..., Any]
@@ -247,8 +247,9 @@ def _value_schema(declared: Option | NameWords | PlainArgument, hint: Any) -> di
     if bool in kinds:
         return {"type": "boolean", **described}
     reads = declared.reads or _reader(hint)
-    if isinstance(reads, Number):
+    if isinstance(reads, Number | Seconds):
         bounds = {"minimum": reads.min, "maximum": reads.max}
-        return {"type": "integer", **{name: bound for name, bound in bounds.items() if bound is not None}, **described}
+        kind = "integer" if isinstance(reads, Number) else "number"
+        return {"type": kind, **{name: bound for name, bound in bounds.items() if bound is not None}, **described}
     plain = {"type": "string", "minLength": 1}
     return ({"type": "array", "items": plain} if declared.multiple else plain) | described
