@@ -1,8 +1,7 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
 shell, requests, hints, examples     what commands share
-printing, answers                    how answers are printed
-questions                            `verify`
+printing                             how answers are printed
 tools                                what others do
 measuring, fleet                                              runs
 """
@@ -28,7 +27,6 @@ def main() -> None:
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
     "measuring": ("run", "fit"),
-    "questions": ("verify",),
     "tools": ("merge", "doctor", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")
