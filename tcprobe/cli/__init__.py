@@ -1,6 +1,6 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
-shell, requests, hints, examples     what commands share
+shell, hints, examples               what commands share
 printing                             how answers are printed
 tools                                what others do
 measuring, fleet                                              runs

@@ -16,20 +16,29 @@ from tcprobe.question.options import CUDAS, JSON, WRITTEN, Given, Named, Number,
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import TypedDict, Unpack
 
-    from tcprobe.cli.requests import RunRequest
     from tcprobe.fit.formula import Formula
     from tcprobe.run.backend import Worker
     from tcprobe.run.campaign import Report, Request
     from tcprobe.run.merge import Conflict
 
+    class RunRequest(TypedDict):
+        """Of `run`, beside where it reads and writes."""
+
+        patterns: tuple[str, ...]
+        arch: str | None
+        index: int | None
+        method: str
+        family: str | None
+        force: bool
+        limit: float
+        as_json: bool
+
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@click.option(
-    "--arch", "name", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all."
-)
+@click.option("--arch", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
 @click.option(
     "--method",
     type=click.Choice(["auto", "live", "sass"]),
@@ -92,7 +101,7 @@ def run(
 
     _check(toolkits, options)
     cuda, limit = next(iter(toolkits), None), options["limit"]
-    name = None if options["name"] == "all" else options["name"]
+    name = None if options["arch"] == "all" else options["arch"]
     if scheduler:
         of_one = {"--report": report, "--stages": show_stages, "--device": options["index"]}
         _check_fleet(scheduler, of_one)
@@ -139,7 +148,7 @@ def _request(run_request: RunRequest, cuda: Path | None) -> Request:
     """The options as the library takes them."""
     from tcprobe.run.campaign import Request
 
-    selection = (run_request["patterns"], run_request["name"], run_request["index"], run_request["method"], cuda)
+    selection = (run_request["patterns"], run_request["arch"], run_request["index"], run_request["method"], cuda)
     return Request(*selection, run_request["force"], run_request["limit"], run_request["family"])
 
 
@@ -150,8 +159,8 @@ def _check(toolkits: Sequence[Path], run_request: RunRequest) -> None:
     if len(toolkits) > 1 and run_request["method"] != "sass":
         raise UsageError("several --cuda need --method sass, which reads machine code.")
     _check_family(run_request["family"])
-    if run_request["name"] not in (None, "all"):
-        arch.arch(run_request["name"])
+    if run_request["arch"] not in (None, "all"):
+        arch.arch(run_request["arch"])
     if run_request["method"] == "sass" and run_request["index"] is not None:
         raise UsageError("--device selects a live GPU, and --method sass reads machine code: give only one of them.")
 
