@@ -12,7 +12,7 @@ import click
 
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.question.naming import named
-from tcprobe.question.options import CUDAS, JSON, WRITTEN, Given, Named, Number, Output, Seconds
+from tcprobe.question.options import JSON, WRITTEN, Given, Named, Number, Output, Seconds
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -53,7 +53,14 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, cost, numerics, tma, ...",
 )
-@CUDAS
+@click.option(
+    "--cuda",
+    "toolkits",
+    multiple=True,
+    type=Named(exists=True, file_okay=False),
+    help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use; with --method sass several. "
+    "Default: CUDA_HOME, the installed wheels, PATH.",
+)
 @WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
 @click.option(

@@ -93,23 +93,6 @@ WRITTEN = click.option(
     help="Results folder to write.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
-CUDA = click.option(
-    "--cuda",
-    type=Named(exists=True, file_okay=False),
-    help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use. "
-    "Default: CUDA_HOME, the installed wheels, PATH.",
-)
-
-CUDAS = click.option(
-    "--cuda",
-    "toolkits",
-    multiple=True,
-    type=Named(exists=True, file_okay=False),
-    help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use; with --method sass several. "
-    "Default: CUDA_HOME, the installed wheels, PATH.",
-)
-
-
 _RANGE = r"([0-9]{1,5})(?:-([0-9]{1,5}))?"
 
 

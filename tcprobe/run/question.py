@@ -1,8 +1,14 @@
-"""`diff` and `compilers`: two sets of tables, what several versions of ptxas agree in; `verify`: tables on a GPU."""
+"""Questions to compilers, GPUs and machines.
+
+diff, compilers    two sets of tables; what several versions of ptxas agree in
+verify             the tables on a live GPU
+doctor             what a machine can do
+"""
 
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -16,12 +22,13 @@ from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import NameWords, Option, PlainArgument, command
 from tcprobe.question.naming import split_names
 from tcprobe.question.options import Given, Named
-from tcprobe.question.shared import JsonOption, OnlyOption, ResultsOption
+from tcprobe.question.shared import CudaOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.run.backend import Device
+    from tcprobe.run.doctor import Part
     from tcprobe.run.survey import Survey
     from tcprobe.run.verify import Verified
 
@@ -126,6 +133,23 @@ def print_compilers(found: "Survey", *, as_json: JsonOption = False) -> None:
     else:
         wrapping.lines(found.in_words)
     sys.exit(1 if found.differing else 0)
+
+
+def doctor(cuda: CudaOption = None) -> "Iterator[Part]":
+    """Show what this machine can be used for, and what to install for the rest. --json prints one object per line."""
+    from tcprobe.run.doctor import examine
+
+    return examine(cuda)
+
+
+@command(doctor, short="What this machine can be used for.")
+def print_doctor(parts: "Iterator[Part]", *, as_json: JsonOption = False) -> None:
+    """Each as it is found."""
+    for part in parts:
+        if as_json:
+            click.echo(json.dumps(asdict(part)))
+        else:
+            wrapping.line(escaped(f"{'ok' if part.there else '--'}  {part.what}: {part.words}"))
 
 
 class Verification(NamedTuple):
