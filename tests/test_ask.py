@@ -44,7 +44,7 @@ def test_where_and_held_are_inverse(fragment, data):
     for holder in found:
         (back,) = registers.elements_held(table, [holder.lane], [holder.i])
         assert back == holder
-        assert (holder.register, holder.bit) == fragment.place(holder.i)
+        assert (holder.register, holder.bit) == fragment.where(holder.i)
         assert holder.bit + holder.bits <= fragment.register_bits
 
 

@@ -51,7 +51,7 @@ def expected(one, index):
         if element:
             lane, i = divmod(slot, e.elements)
             value = int(index[element[0], element[1] // e.span])
-            found[lane] |= (value if rule.fields > 1 else rule.legal[value]) << e.place(i)[1]
+            found[lane] |= (value if rule.fields > 1 else rule.legal[value]) << e.where(i)[1]
     return found
 
 

@@ -80,7 +80,7 @@ def _selected(fragment: Fragment) -> Json:
     """What an entry of metadata or scales says besides: its documented selectors, and bits of an index field, or what
     each selector picks.
     """
-    bits: Json = {"picks": [fragment.held.picked(s) for s in fragment.selectors]}
+    bits: Json = {"picks": [fragment.picked(s) for s in fragment.selectors]}
     if fragment.role is Role.METADATA:
         bits = {"index_bits": fragment.slot_bits}
     return {"role": fragment.role.value, "selectors": list(fragment.selectors), **bits}
@@ -143,7 +143,7 @@ def _selector_json(cell: Cell) -> Json:
     """What the object of a selector's table says besides."""
     fragment = cell.fragment
     assert cell.selector is not None
-    picked: Json = {"selector": cell.selector, **fragment.held.picked(cell.selector)}
+    picked: Json = {"selector": cell.selector, **fragment.picked(cell.selector)}
     if fragment.role is not Role.METADATA:
         return picked
     more = _find_undocumented(cell)
@@ -244,7 +244,7 @@ def _slot_words(fragment: Fragment, selector: int) -> str:
     """What the slots of an operand are from which a selector selects."""
     if fragment.role is Role.METADATA:
         return f"index fields of {fragment.slot_bits} bits"
-    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.held.picked(selector).items())
+    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.picked(selector).items())
 
 
 def selected_words(cell: Cell) -> str:

@@ -289,7 +289,7 @@ def _holder(cell: Cell, slot: int) -> Holder:
     lane, i = divmod(slot, cell.table.elements)
     element = cell.table.cells[slot]
     assert element is not None
-    register, bit = fragment.place(i)
+    register, bit = fragment.where(i)
     coordinates = dict(zip(cell.table.outputs, element, strict=True))
     return Holder(
         coordinates["row"],

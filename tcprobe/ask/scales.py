@@ -183,7 +183,7 @@ def scales_in_registers(cell: Cell) -> LoadedScales:
             if element is not None:
                 lane, i = divmod(slot, selected_cell.table.elements)
                 line, block = element if by_row else element[::-1]
-                first = fragment.held.picked(selected_cell.selector or 0)["byte_id"]
+                first = fragment.picked(selected_cell.selector or 0)["byte_id"]
                 if lines.setdefault(lane, line) != line or i != first + block:
                     raise UsageError(
                         f"{fragment.id}: lane {lane} reads scales that are not in one word of the host's layout."

@@ -342,7 +342,7 @@ def _operand_text(asm: _Asm, fragment: Fragment) -> str:
     if not fragment.selectors:
         return asm.array(fragment, "=" if fragment.role is Role.RESULT else "")
     name = "metadata" if fragment.role is Role.METADATA else fragment.operand
-    register, picks = asm.value(name), fragment.held.picks
+    register, picks = asm.value(name), fragment.picks
     if not picks:
         return f"{register}, {asm.immediate('selector', fragment.selectors)}"
     immediates = (asm.immediate(f"{fragment.operand}_{pick}", values) for pick, values in picks)

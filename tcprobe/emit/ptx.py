@@ -88,8 +88,8 @@ def _operand_text(instruction: Instruction, cell: Cell) -> str:
     if fragment.role is Role.ADDRESS:
         return f"[{names}]"
     if cell.selector is not None:
-        immediates = ", ".join(map(str, fragment.held.picked(cell.selector).values()))
-        return f"{names}, {f'{{{immediates}}}' if fragment.held.picks else immediates}"
+        immediates = ", ".join(map(str, fragment.picked(cell.selector).values()))
+        return f"{names}, {f'{{{immediates}}}' if fragment.picks else immediates}"
     return names if instruction.family == "movmatrix" else f"{{{names}}}"
 
 
@@ -126,7 +126,7 @@ def _scales(cell: Cell) -> str:
     require_fit(cell.fragment, cell.table)
     lanes, formula = ", ".join(map(str, lanes_read(cell))), formulas(cell)
     assert cell.selector is not None
-    picked = ", ".join(f"{name.replace('_', '-')} {n}" for name, n in cell.fragment.held.picked(cell.selector).items())
+    picked = ", ".join(f"{name.replace('_', '-')} {n}" for name, n in cell.fragment.picked(cell.selector).items())
     rows = cell.fragment.rows > cell.fragment.cols
     scaled = (
         f"row {formula['row']} of A, block {formula['col']}"

@@ -167,7 +167,7 @@ class _Marks:
         """Add the paths of a piece."""
         x, y, width = frame
         if piece.holders:
-            _, bit = self._fragment.place(piece.holders[0][1])
+            _, bit = self._fragment.where(piece.holders[0][1])
             if not bit:
                 self._edges += f"M{x + 0.5:g} {y:g}v{HIGH - 1}"
             elif bit >= self._fragment.register_bits // 2:

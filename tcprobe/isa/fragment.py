@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from tcprobe.errors import RowError
@@ -30,10 +31,11 @@ def read_shape(cell: str) -> Shape:
     return Shape(*(int(size) for size in sizes.groups() if size))
 
 
-@dataclass(frozen=True)
-class Fragment:
-    """`instruction` is the PTX form that defines it; `experiment` the id of the measurement that yields its table.
+@dataclass(frozen=True, kw_only=True)
+class Fragment(Operand):
+    """An operand in registers, as `threads` hold it: A is m x k, B is k x n, C and D are m x n.
 
+    `instruction` is the PTX form that defines it; `experiment` the id of the measurement that yields its table.
     `shared` says that several multiplies take it (a wmma fragment); `products` how many independent products a warp
     holds (m8n8k4: 4).
     """
@@ -43,45 +45,25 @@ class Fragment:
     instruction: str
     family: str
     shape: Shape
-    held: Operand
     target: Target
     threads: int = 32
     products: int = 1
     shared: bool = False
 
     def __post_init__(self) -> None:
-        if self.held.role in WHOLE:
+        super().__post_init__()
+        if self.role in WHOLE:
             check_copies((self.id,), self.slots, self.rows * self.cols * self.products)
 
     @property
     def operand(self) -> str:
         """Name of the operand: a, b, c, d, ..."""
-        return self.held.name
-
-    @property
-    def role(self) -> Role:
-        """What the operand is for."""
-        return self.held.role
-
-    @property
-    def layout(self) -> str | None:
-        """The row/col qualifier of a factor, None for others."""
-        return self.held.layout
+        return self.name
 
     @property
     def depth(self) -> str | None:
         """Which of its coordinates a product sums over: "col" of A (m x k), "row" of B (k x n), None of others."""
-        return {"a": "col", "b": "row"}.get(self.operand) if self.role is Role.FACTOR else None
-
-    @property
-    def type(self) -> str:
-        """PTX's element type."""
-        return self.held.type
-
-    @property
-    def slot_bits(self) -> int:
-        """Width of one element's place in a register."""
-        return self.held.slot_bits
+        return {"a": "col", "b": "row"}.get(self.name) if self.role is Role.FACTOR else None
 
     @property
     def container(self) -> str | None:
@@ -96,59 +78,15 @@ class Fragment:
             return f"e2m1 is in bits 2 to 5 of a byte; ldmatrix {PADDED_FOUR} leaves it two lower: shift left by 2"
         return None
 
-    @property
-    def registers(self) -> int:
-        """Registers per thread."""
-        return self.held.registers
-
-    @property
-    def register_bits(self) -> int:
-        """64 for f64, else 32."""
-        return self.held.register_bits
-
-    @property
-    def rows(self) -> int:
-        """Rows of the matrix: m for A, C and D, k for B."""
-        return self.held.rows
-
-    @property
-    def cols(self) -> int:
-        """Columns of the matrix: k for A, n for B, C and D."""
-        return self.held.cols
-
-    @property
-    def elements(self) -> int:
-        """Slots per thread."""
-        return self.held.elements
-
-    @property
+    @cached_property
     def slots(self) -> int:
         """Slots of all threads."""
         return self.threads * self.elements
 
     @property
-    def selectors(self) -> tuple[int, ...]:
-        """The documented values of the selector, if a selector says which lanes are read."""
-        return self.held.selectors
-
-    @property
-    def span(self) -> int:
-        """Columns next to each other that a slot speaks for."""
-        return self.held.span
-
-    @property
     def copies(self) -> int:
         """How often each element is held if every slot is used; 1 where slots may stay unused by design."""
-        return self.slots // (self.rows * self.cols * self.products) if self.held.role in WHOLE else 1
-
-    @property
-    def one(self) -> int:
-        """The bit pattern of the number one in a slot."""
-        return self.held.one
-
-    def place(self, i: int) -> tuple[int, int]:
-        """(register, lowest bit) of element i of a thread; 0 <= i < elements."""
-        return self.held.where(i)
+        return self.slots // (self.rows * self.cols * self.products) if self.role in WHOLE else 1
 
 
 def check_copies(names: tuple[str, ...], held: int, needed: int) -> None:

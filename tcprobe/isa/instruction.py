@@ -192,15 +192,15 @@ class Instruction:
         shared = self.definitions.get(operand.name)
         own = shared or Definition(f"{self.id}.{operand.name}", self.id, self.name)
         return Fragment(
-            own.id,
-            own.experiment,
-            own.instruction,
-            self.family,
-            self.shape,
-            operand,
-            self.target,
-            self.threads,
-            self.products,
+            **{name: getattr(operand, name) for name in Operand.__dataclass_fields__},
+            id=own.id,
+            experiment=own.experiment,
+            instruction=own.instruction,
+            family=self.family,
+            shape=self.shape,
+            target=self.target,
+            threads=self.threads,
+            products=self.products,
             shared=shared is not None,
         )
 

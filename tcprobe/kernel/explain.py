@@ -93,7 +93,7 @@ def _register_text(cell: Cell, coordinates: tuple[int, int], operand: str) -> st
     fragment = cell.fragment
     number = coordinates[0] // fragment.rows if operand == "a" else coordinates[1] // fragment.cols
     lane, i = _slot(cell, coordinates)
-    register, bit = fragment.place(i)
+    register, bit = fragment.where(i)
     place = number * fragment.registers + register
     return f"{holder_name(lane, cell.table.threads)}, f{operand}[step & 1][{place}], bit {bit} on (fragment {number})"
 

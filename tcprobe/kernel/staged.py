@@ -56,8 +56,8 @@ def join(cell: Cell) -> Cell:
         for n, name in enumerate(("row", "col"))
     }
     m, n, k = fragment.shape
-    operand = replace(fragment.held, rows=fragment.rows << down, cols=fragment.cols << across)
-    whole = replace(fragment, held=operand, products=1, shape=Shape(2 * m, 2 * n, k))
+    rows, cols = fragment.rows << down, fragment.cols << across
+    whole = replace(fragment, rows=rows, cols=cols, products=1, shape=Shape(2 * m, 2 * n, k))
     return replace(cell, fragment=whole, table=slot_table(table.threads, table.elements, values))
 
 

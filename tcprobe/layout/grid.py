@@ -72,7 +72,7 @@ def bits(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
     """A line for each lane that is read: the element, with all columns, that each group of bits of its register
     governs.
     """
-    places = [fragment.place(i)[1] for i in range(table.elements)]
+    places = [fragment.where(i)[1] for i in range(table.elements)]
     heads = [f"{low}-{low + fragment.slot_bits - 1}" for low in places]
     rows, read = [], []
     for lane in range(table.threads):

@@ -183,8 +183,8 @@ def operand(fragment: Fragment, selector: int) -> str:
     """A vector in braces; or, if the operand has selectors, one register followed by immediates."""
     if not fragment.selectors:
         return braces(fragment.operand, fragment)
-    immediates = ", ".join(map(str, fragment.held.picked(selector).values()))
-    return f"%{fragment.operand}0, {f'{{{immediates}}}' if fragment.held.picks else immediates}"
+    immediates = ", ".join(map(str, fragment.picked(selector).values()))
+    return f"%{fragment.operand}0, {f'{{{immediates}}}' if fragment.picks else immediates}"
 
 
 def set_to_one(scales: Iterable[Fragment]) -> list[str]:

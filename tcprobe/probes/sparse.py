@@ -213,7 +213,7 @@ def launches(instruction: Instruction) -> list[Launch]:
 
 def _answer(d_fragment: Fragment, i: int, image_count: int) -> list[str]:
     """Pack the answer of D's element i: a bit if it is one, the sign bit if it is neither zero nor one."""
-    register, low = d_fragment.place(i)
+    register, low = d_fragment.where(i)
     word, shift = f"%w{i % 2}", image_count * (i // 2)
     value = f"shr.u32 %v, %d{register}, {low};" if low else f"mov.b32 %v, %d{register};"
     half = ["and.b32 %v, %v, 0xffff;"] if d_fragment.slot_bits == 16 else []

@@ -226,9 +226,9 @@ def _scale_claim(fragment: Fragment, layout: L, header: str) -> Claim:
     what the other immediates select: scales of A come from lanes with lane % 4 / 2 = thread-id, those of B from lanes
     with lane % 4 = thread-id; their bytes start at byte-id, one for each block, with rising k.
     """
-    share = QUAD // len(dict(fragment.held.picks)["thread_id"])  # of four lanes, how many are read together
+    share = QUAD // len(dict(fragment.picks)["thread_id"])  # of four lanes, how many are read together
     picked = tuple(
-        (selector["thread_id"], selector["byte_id"]) for selector in map(fragment.held.picked, fragment.selectors)
+        (selector["thread_id"], selector["byte_id"]) for selector in map(fragment.picked, fragment.selectors)
     )
     table = _scale_tables(layout, (fragment.rows, fragment.cols), fragment.elements, share, picked)
     return Claim(table, f"{header}, {TEXT}", None, table)

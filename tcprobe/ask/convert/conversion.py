@@ -268,7 +268,7 @@ def with_register_type(cell: Cell, kind: str | None) -> Cell:
             f"{fragment.id} holds words of {fragment.slot_bits} bits: give their type, `register_type` f32 or "
             "`register_type` s32."
         )
-    return replace(cell, fragment=replace(fragment, held=replace(fragment.held, type=kind)))
+    return replace(cell, fragment=replace(fragment, type=kind))
 
 
 def _summary(plan: Plan, cast: Cast) -> str:

@@ -141,10 +141,8 @@ def band(cell: Cell) -> Cell:
         if part != tuple(c and (c[0] + warp * rows, *c[1:]) for c in first):
             raise UsageError(f"{fragment.id}: warp {warp} does not hold the band of rows that it should.")
     values = {name: column[:size] for name, column in table.values.items()}
-    operand = replace(fragment.held, rows=rows)
-    return replace(
-        cell, fragment=replace(fragment, threads=WARP, held=operand), table=slot_table(WARP, table.elements, values)
-    )
+    band = replace(fragment, threads=WARP, rows=rows)
+    return replace(cell, fragment=band, table=slot_table(WARP, table.elements, values))
 
 
 Need = tuple[int, int]  # (lane, the index that is not k)

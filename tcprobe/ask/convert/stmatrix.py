@@ -38,7 +38,6 @@ from tcprobe.isa import arch
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
-from tcprobe.isa.operand import Operand, Role
 from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, Judge
@@ -329,9 +328,7 @@ def _registers(matrix_block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Cell,
             values.append((line, place) if tile.contiguous == "row" else (place, line))
     rows, cols = matrix_block.lines, matrix_block.width * 8 // tile.bits
     rows, cols = (rows, cols) if tile.contiguous == "row" else (cols, rows)
-    registers = matrices.fragment.registers
-    operand = Operand("a", Role.SOURCE, tile.type, rows, cols, tile.bits, registers)
-    fragment = replace(matrices.fragment, held=operand)
+    fragment = replace(matrices.fragment, name="a", type=tile.type, rows=rows, cols=cols, slot_bits=tile.bits)
     table = slot_table(WARP, fragment.elements, dict(zip(("row", "col"), zip(*values, strict=True), strict=True)))
     return replace(matrices, fragment=fragment, table=table), _evidence(matrix_block, like)
 

@@ -638,7 +638,7 @@ def _order(plan: PathPlan, copy: RegisterCopy) -> Iterator[str]:
     """The first issue's pieces, and which fragment follows which."""
     what, arrow = "matrix" if copy.tables else "piece", "->" if plan.request.loads else "<-"
     for number, (row, col, i) in enumerate(copy.issues()[0]["slots"]):
-        register, bit = plan.request.cell.fragment.place(i)
+        register, bit = plan.request.cell.fragment.where(i)
         of = f", bit {bit} on" if bit else ""
         where = f"the fragment at ({row}, {col}), i = {i} on: its register {register}{of}"
         yield f"  {what} {number} of issue 0 {arrow} {where}"

@@ -84,7 +84,7 @@ def fact_page(facts: Facts, fact: Fact) -> View:
 
 def tables(cell: Cell) -> list[Json]:
     """The blocks of a cell as tables, made once for each layout in elements of some width: many fragments share few."""
-    operand = cell.fragment.held
+    operand = cell.fragment
     key = (cell.table.id, operand.slot_bits, operand.register_bits, operand.rows, operand.cols)
     if key not in _DRAWN:
         _DRAWN[key] = [_block_tables(block, cell.fragment) for block in blocks(cell.table, cell.fragment)]

@@ -126,7 +126,7 @@ def command(cell: Cell) -> str:
 
 def selector_words(fragment: Fragment, selector: int) -> str:
     """What a selector's number stands for: selector 1, or byte-id 1, thread-id 0."""
-    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.held.picked(selector).items())
+    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.picked(selector).items())
 
 
 def layout_name(fragment: Fragment, shape: str = "") -> str:
