@@ -19,7 +19,7 @@ from tcprobe.store.choose import layers
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:
-    from tcprobe.ask.read_file import CodeTable, FunctionReading, Origin, Use
+    from tcprobe.ask.read_file import FunctionReading, Use
 
 MANY = 3  # from so many on, the forms and source lines of an opcode are counted
 
@@ -107,19 +107,11 @@ def _print_function(read_function: "FunctionReading") -> None:
     if isinstance(read_function.holds, str):
         click.echo(f"  no table: {one_line(read_function.holds)}")
     elif read_function.holds:
-        _print_held(read_function.holds)
-
-
-def _print_held(held_table: "CodeTable") -> None:
-    """The table that a function's code shows."""
-    words = (
-        "the published table"
-        if not held_table.differ
-        else f"{held_table.differ} of {held_table.table.points} slots DIFFER"
-    )
-    click.echo(f"  holds {_some(list(held_table.fragments))}, leading dimension {held_table.leading}: {words}")
-    for line in held_table.first:
-        click.echo(f"    {line}")
+        held = read_function.holds
+        words = f"{held.differ} of {held.table.points} slots DIFFER" if held.differ else "the published table"
+        click.echo(f"  holds {_some(held.fragments)}, leading dimension {held.leading}: {words}")
+        for line in held.first:
+            click.echo(f"    {line}")
 
 
 def _print_use(use: "Use") -> None:
@@ -131,13 +123,10 @@ def _print_use(use: "Use") -> None:
         click.echo("    no PTX form is known to become it on this arch")
     for words, origins in (("native", own), ("emulated", others)):
         if origins:
-            click.echo(f"    {words}: {_some([_form(origin) for origin in origins])}")
+            forms = [f"{o.instruction} ({o.each} each)" if o.each > 1 else o.instruction for o in origins]
+            click.echo(f"    {words}: {_some(forms)}")
     for layout in own[0].layouts if own else ():
         click.echo(f"    {layout.operand}: layout {layout.layout_id}, {layout.known}")
-
-
-def _form(origin: "Origin") -> str:
-    return f"{origin.instruction} ({origin.each} each)" if origin.each > 1 else origin.instruction
 
 
 def _some(texts: Sequence[str]) -> str:
