@@ -1,9 +1,11 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
-shell, hints, examples               what commands share
-printing                             how answers are printed
-tools                                what others do
-measuring, fleet                                              runs
+shell, hints, examples     what commands share
+measuring, fleet           `run` and `fit`
+printing                   how these are printed
+tools                      `merge`, `pages` and `site`
+
+All other commands are questions: see `tcprobe.question`.
 """
 
 from __future__ import annotations

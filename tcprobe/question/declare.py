@@ -141,7 +141,7 @@ def command(
             run = naming.named(parameter, declared.archs, declared.number)(run)
         made = cls(
             name or question.__name__.rstrip("_").replace("_", "-"),
-            params=sorted(parameters, key=_is_common),
+            params=sorted(parameters, key=lambda each: COMMON.index(each.name) if each.name in COMMON else -1),
             callback=run,
             help=(inspect.getdoc(question) or "").partition("\f")[0].rstrip(),
             short_help=short,
@@ -157,10 +157,6 @@ def command(
 
 # options that many questions have come last
 COMMON = ("output", "function", "namespace", "arch", "results", "only", "as_json")
-
-
-def _is_common(parameter: click.Parameter) -> int:
-    return COMMON.index(parameter.name) + 1 if parameter.name in COMMON else 0
 
 
 def _declared(function: Answering) -> list[tuple[inspect.Parameter, Any, Any]]:

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
-from tcprobe.question.options import Called, several
 
+Called = Callable[..., None]  # a command, whatever its options
 # multi-word names of GPUs begin so
 _BRANDS = r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b"
 _NUMBERED = r"(?i)(sm_?|compute_)[0-9]{2,3}[af]?"
@@ -60,7 +60,7 @@ def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
     if "arch" not in params:
         return [{}]
     name = params.pop("arch")
-    listed = [name] if archs == "list" else several(name)
+    listed = [name] if archs == "list" or not name else name.split(",")
     if len(listed) > 1 and (archs == "one" or params.get("output")):
         raise UsageError(f"one arch is needed here, not {len(listed)}: {name}.")
     return [{"arch": arch_name} for arch_name in listed]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
     from tcprobe.layout.swizzle import SwizzleName
 
-Called = Callable[..., None]  # a command, whatever its options
 PathName = str | bytes | os.PathLike[str]
 
 
@@ -120,11 +118,6 @@ class Numbers(click.ParamType[list[int]]):
         if not numbers:
             self.fail(f"{quoted(str(value))} is not a number such as 3, nor a range such as 0-7.", param, ctx)
         return list(numbers)
-
-
-def several(name: str | None) -> list[str | None]:
-    """The archs that --arch lists, separated by commas; [None] where it lists none."""
-    return list(name.split(",")) if name else [None]
 
 
 def is_redirected() -> bool:
