@@ -44,6 +44,7 @@ ASKED = {
     "audit": ["audit", "wmma.m8n8k4.c.f64.csv"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"],
+    "contribute": ["contribute"],
     "pages": ["pages"],
     "site": ["site"],
     "descriptor": ["descriptor", "--tile", "128x64", "--type", "bf16"],

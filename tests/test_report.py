@@ -65,9 +65,10 @@ def test_run_writes_one_without_a_gpu(tmp_path):
     done = CliRunner().invoke(main, [*words, "--report", str(path)])
     assert done.exit_code == 0, done.output
     assert f"findings in {path}" in done.stderr
-    body = json.loads(path.read_text())
+    text = merge.unpacked(path.read_bytes()).decode()
+    body = json.loads(text)
     assert (body["kind"], len(body["sha256"])) == ("report", 64)
-    assert str(tmp_path) not in path.read_text()
+    assert str(tmp_path) not in text
     taken = CliRunner().invoke(main, ["merge", str(path), "--results", str(tmp_path / "m"), "--json"])
     assert taken.exit_code == 0, taken.output
     assert sum(json.loads(taken.stdout)["added"].values()) == len(merge.own(Results(tmp_path / "r")))
@@ -75,11 +76,11 @@ def test_run_writes_one_without_a_gpu(tmp_path):
 
 def resealed(path, change):
     """The report with its content changed, and its checksums recomputed."""
-    body = json.loads(path.read_text())
+    body = json.loads(merge.unpacked(path.read_bytes()))
     change(body)
     for name in ("kind", "schema", "sha256"):
         body.pop(name)
-    path.write_text(documents.seal(merge.KIND, body))
+    path.write_bytes(merge.packed(documents.seal(merge.KIND, body)))
 
 
 def document(body, part):

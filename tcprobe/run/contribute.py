@@ -89,13 +89,13 @@ class Request(NamedTuple):
     tick: Callable[[int, str | None], None]
 
 
-def contribute(how: Request) -> Contribution:
+def contribute(request: Request) -> Contribution:
     """Measure, compare with what is published, and write the file.
 
     EnvironmentUnfitError where there is no GPU of a known arch, or nothing was measured.
     """
-    end = time.monotonic() + 60 * how.minutes
-    worker = live_worker(None, how.limit)
+    end = time.monotonic() + 60 * request.minutes
+    worker = live_worker(None, request.limit)
     with Session(worker) as session:
         found = session.devices
     devices = list({(device.name, device.arch): device for device in found if device.arch in BY_NAME}.values())
@@ -106,29 +106,29 @@ def contribute(how: Request) -> Contribution:
     folders = []
     for number, device in enumerate(devices):
         seconds = max(end - time.monotonic(), 0) / (len(devices) - number)
-        how.say(f"{device.name} ({device.arch}), driver {device.driver}: at most {seconds / 60:.1f} minutes")
+        request.say(f"{device.name} ({device.arch}), driver {device.driver}: at most {seconds / 60:.1f} minutes")
         folders.append(
-            Results(how.folder / re.sub(r"[^a-z0-9.]+", "-", f"{device.name} {device.arch}".lower()).strip("-."))
+            Results(request.folder / re.sub(r"[^a-z0-9.]+", "-", f"{device.name} {device.arch}".lower()).strip("-."))
         )
         folders[-1].sweep()
-        outcomes.update(_measure(how, device, folders[-1], time.monotonic() + seconds))
+        outcomes.update(_measure(request, device, folders[-1], time.monotonic() + seconds))
     measured = [finding for folder in folders for finding in own(folder) if finding.method == "live"]
     if not measured:
-        raise EnvironmentUnfitError(f"nothing was measured, so {how.file} was not written.")
-    write_report(how.file, measured)
-    if (size := how.file.stat().st_size) > MOST_FILE:
-        raise EnvironmentUnfitError(f"{how.file} has {size} bytes, more than the {MOST_FILE} of a contribution.")
-    return _compared(how.file, devices, outcomes)
+        raise EnvironmentUnfitError(f"nothing was measured, so {request.file} was not written.")
+    write_report(request.file, measured)
+    if (size := request.file.stat().st_size) > MOST_FILE:
+        raise EnvironmentUnfitError(f"{request.file} has {size} bytes, more than the {MOST_FILE} of a contribution.")
+    return _compared(request.file, devices, outcomes)
 
 
-def _measure(how: Request, device: Device, results: Results, end: float) -> Iterator[str]:
+def _measure(request: Request, device: Device, results: Results, end: float) -> Iterator[str]:
     """Measure until a time; gives the status of each finding, "left" of each experiment that was not tried."""
-    worker = live_worker(None, how.limit)
+    worker = live_worker(None, request.limit)
     for batch in batches(device):
         todo, complaints = missing(batch, device, results)
         for complaint in complaints:
-            how.say(f"measured again, because it cannot be trusted: {complaint}")
-        how.tick(len(todo), None)
+            request.say(f"measured again, because it cannot be trusted: {complaint}")
+        request.tick(len(todo), None)
         tried = 0
         if todo and time.monotonic() < end:
             with Session(worker) as session, ExitStack() as stack:
@@ -136,7 +136,7 @@ def _measure(how: Request, device: Device, results: Results, end: float) -> Iter
                 stack.callback(arriving.close)
                 for finding in (one for one in arriving if not isinstance(one, JobEnd)):
                     tried += 1
-                    how.tick(0, f"{device.arch} {finding.key.subject}")
+                    request.tick(0, f"{device.arch} {finding.key.subject}")
                     yield finding.status
                     if time.monotonic() > end:
                         break
