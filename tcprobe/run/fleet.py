@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -30,7 +30,7 @@ from tcprobe.isa import arch
 from tcprobe.probes.experiment import Dialogue
 from tcprobe.run import merge
 from tcprobe.run.backend import Device, live_worker
-from tcprobe.run.campaign import Request, in_words, select
+from tcprobe.run.campaign import Request, select
 from tcprobe.run.merge import MOST_BYTES, Conflict, measured_findings, take
 from tcprobe.run.runner import Session
 from tcprobe.sass import toolchain
@@ -228,12 +228,12 @@ def known_findings(job: FleetJob, machine: str, saved_findings: Iterable[merge.A
     """The saved findings of a job's own device that are up to date: its run need not measure them again."""
     device = job.able[machine][1]
     methods = METHODS[job.key.method]
-    own = [f for f in saved_findings if (f.arch, made_by(f)) == (job.key.arch, _maker(device)) and f.method in methods]
+    own = [
+        f
+        for f in saved_findings
+        if (f.arch, made_by(f)) == (job.key.arch, tuple(device.maker.values())) and f.method in methods
+    ]
     return [finding for finding in own if merge.made_by_probe(finding)]
-
-
-def _maker(device: Device) -> tuple[str, ...]:
-    return device.name, device.driver, device.cuda, device.compiler
 
 
 def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.AnySaved]:
@@ -246,7 +246,7 @@ def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.AnySaved]:
             findings = merge.accept(path, Results(Path(folder, "none")))
         except (DataError, UsageError) as error:
             raise DataError(str(error).replace(f"{path}", "its report")) from None
-    arch_and_maker = (job.key.arch, _maker(device))
+    arch_and_maker = (job.key.arch, tuple(device.maker.values()))
     for finding in findings:
         if finding.method not in METHODS[job.key.method] or (finding.arch, made_by(finding)) != arch_and_maker:
             raise DataError(f"its report has {finding.key.subject} of a different run than the one it was asked for.")
@@ -478,6 +478,5 @@ def _with_method(request: Request) -> Request:
     """The request, with method live if it is for dialogues alone; UsageError for these with method sass."""
     only_live = all(isinstance(experiment, Dialogue) for experiment in select(request.patterns, request.family))
     if only_live and request.method == "sass":
-        subjects = in_words(request.patterns, request.family)
-        raise UsageError(f"{subjects} are measured on a GPU, not read from machine code.")
-    return Request(**(vars(request) | {"method": "live"})) if only_live else request
+        raise request.from_code()
+    return replace(request, method="live") if only_live else request
