@@ -137,7 +137,9 @@ def numerics_page(results: Results) -> Iterator[str]:
             yield from ("", f"## {name}", "", markdown(words(findings)) + ".", "")
             yield from _parameter_table([finding for finding in findings if finding.body.floats])
             yield from _end_table([finding for finding in findings if finding.body.floats])
-            yield from _unfit([finding for finding in findings if finding.body.unfit])
+            unfit = _in_order([finding for finding in findings if finding.body.unfit])
+            lines = [f"- {code([f.subject])[0]} has no model: {markdown(f.body.unfit)}" for f in unfit]
+            yield from ("", *lines) if lines else ()
             yield from _integer_table([finding for finding in findings if finding.body.integers])
 
 
@@ -189,16 +191,6 @@ def _otherwise(arithmetic: Arithmetic) -> str:
     through = f"sums are f32, {arithmetic.through_f32}" if arithmetic.through_f32 else ""
     first = f"{arithmetic.summed_first} products summed first" if arithmetic.summed_first > 1 else ""
     return "; ".join(filter(None, (unread, normal, through, first)))
-
-
-def _unfit(findings: Sequence[Finding]) -> Iterator[str]:
-    """Forms that no parameters describe, and why."""
-    if findings:
-        yield ""
-    yield from (
-        f"- {code([finding.subject])[0]} has no model: {markdown(finding.body.unfit)}"
-        for finding in _in_order(findings)
-    )
 
 
 def parameters(arithmetic: Arithmetic) -> list[str]:
