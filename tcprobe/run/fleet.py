@@ -98,7 +98,10 @@ def single_run(arguments: Sequence[str], known_report: str = "") -> str:
         with Scratch() as scratch:
             path, folder = scratch.folder / "report.json", scratch.folder / "results"
             if known_report:
-                _continue(known_report, path, Results(folder))
+                path.write_text(known_report, encoding="utf-8")
+                with merge.open_report(path) as source:
+                    findings.save_all(Results(folder), merge.own(source))
+                path.unlink()
             places = ["--results", str(folder), "--report", str(path)]
             completed = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
             raw = files.read(path, MOST_BYTES)
@@ -107,14 +110,6 @@ def single_run(arguments: Sequence[str], known_report: str = "") -> str:
     except Exception as error:
         answer = RunAnswer(None, 70, one_line(str(understood(error))))
     return msgspec.json.encode(answer).decode()
-
-
-def _continue(known_report: str, path: Path, results: Results) -> None:
-    """Save the findings of a report; uses the file `path` and removes it."""
-    path.write_text(known_report, encoding="utf-8")
-    with merge.open_report(path) as source:
-        findings.save_all(results, merge.own(source))
-    path.unlink()
 
 
 MOST_OFFER = 1 << 20  # characters of an offer
