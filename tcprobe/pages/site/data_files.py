@@ -391,16 +391,12 @@ def _pages(facts: Facts, pages: Mapping[str, str]) -> Iterator[list[str]]:
             continue
         title = _TITLE.search(text)
         page_title = unescape(title[1]) if title else address
-        yield [page_title, address, subjects.get(address, "") or _generation(address)]
+        name = address.removeprefix("a/").removesuffix(".html")
+        generation = arch_row(name).generation.lower() if address.startswith("a/") else ""
+        yield [page_title, address, subjects.get(address, "") or generation]
         for anchor, head in _HEAD.findall(text) if not address.startswith(ALIKE) else ():
             anchor_address = f"{address}#{anchor}"
             yield [f"{page_title}: {unescape(_TAG.sub('', head))}", anchor_address, subjects.get(anchor_address, "")]
-
-
-def _generation(address: str) -> str:
-    """What the GPUs of an arch's page are called."""
-    name = address.removeprefix("a/").removesuffix(".html")
-    return arch_row(name).generation.lower() if address.startswith("a/") else ""
 
 
 SIDE = 32  # rows and columns that are drawn at most
