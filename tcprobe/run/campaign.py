@@ -73,7 +73,7 @@ class Request:
             return f"findings of {self.family}"
         return f"places in tensor memory of {', '.join(self.patterns)}"
 
-    def from_code(self) -> UsageError:
+    def needs_gpu(self) -> UsageError:
         """The error of method sass, of a request for dialogues alone."""
         return UsageError(f"{self.subjects} are measured on a GPU, not read from machine code.")
 
@@ -164,23 +164,22 @@ class Report:
 
     def to_json(self) -> Json:
         """Plain data: the device, each experiment with its status and words, and how many were kept."""
-        versions = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
-        return {
+        plain: Json = {
             "device": self.device.name,
             "arch": self.device.arch,
             "method": self.device.method,
-            **versions,
+            "compiler": self.device.compiler,
+            "driver": self.device.driver,
+            "cuda": self.device.cuda,
             "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.every],
             "kept": self.kept,
             "complaints": self.complaints,
             "contradictions": self.contradictions,
             "unchecked": self.unchecked,
-            **(
-                {"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
-                if self.kind != TABLE
-                else {}
-            ),
         }
+        if self.kind != TABLE:
+            plain |= {"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
+        return plain
 
 
 @dataclass
@@ -216,7 +215,7 @@ class Campaign:
         """The GPU to measure on; None, after saying why, if machine code is read instead. `only` a GPU can show it."""
         arch_name, auto = self.request.name, self.request.method == "auto" and not only
         if live is None and only:
-            raise self.request.from_code()
+            raise self.request.needs_gpu()
         if live is None:
             return None
         try:

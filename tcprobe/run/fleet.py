@@ -376,7 +376,10 @@ class Fleet:
 
     def _hand_out(self, run_slots: Mapping[str, int]) -> None:
         """Ask new machines for offers; give the others as many jobs as they take."""
-        self._ask(run_slots)
+        for machine in [address for address in run_slots if address not in self._seen | self.distrusted]:
+            self._seen.add(machine)
+            ticket = self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)
+            self._tickets[ticket] = machine, None
         if self._unplanned and all(key is not None for _, key in self._tickets.values()):
             self._jobs |= jobs(self.request, self.toolkit_folders, self.offers)
             self.outcomes |= {key: JobOutcome(key) for key in self._jobs if key not in self.outcomes}
@@ -402,13 +405,6 @@ class Fleet:
                 return key
         return None
 
-    def _ask(self, run_slots: Mapping[str, int]) -> None:
-        """Ask new machines for their offers."""
-        for machine in [address for address in run_slots if address not in self._seen | self.distrusted]:
-            self._seen.add(machine)
-            ticket = self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)
-            self._tickets[ticket] = machine, None
-
     def _take(self, ticket: str, reply: object) -> None:
         """Take the answer to a ticket."""
         machine, key = self._tickets.pop(ticket)
@@ -418,7 +414,10 @@ class Fleet:
             return
         try:
             if key is None:
-                self._take_offer(machine, decode(reply, Offer))
+                offered = self.offers[machine] = decode(reply, Offer)
+                self._unplanned = True
+                parts = [*(f"{d.name} ({d.arch})" for d in offered.devices), *(c.name for c in offered.compilers)]
+                self.say(f"{machine}: {', '.join(parts) or 'neither a GPU nor a compiler'}.")
             else:
                 self._take_report(self.outcomes[key], machine, decode(reply, RunAnswer))
         except DataError as error:
@@ -426,11 +425,6 @@ class Fleet:
             if key is not None:
                 self._complain(self.outcomes[key], machine, str(error))
             self._distrust(machine)
-
-    def _take_offer(self, machine: str, offered: Offer) -> None:
-        self.offers[machine], self._unplanned = offered, True
-        names = [f"{d.name} ({d.arch})" for d in offered.devices] + [compiler.name for compiler in offered.compilers]
-        self.say(f"{machine}: {', '.join(names) or 'neither a GPU nor a compiler'}.")
 
     def _take_report(self, job_outcome: JobOutcome, machine: str, run_answer: RunAnswer) -> None:
         if run_answer.report is None:
@@ -473,5 +467,5 @@ def _with_method(request: Request) -> Request:
     """The request, with method live if it is for dialogues alone; UsageError for these with method sass."""
     only_live = all(isinstance(experiment, Dialogue) for experiment in select(request.patterns, request.family))
     if only_live and request.method == "sass":
-        raise request.from_code()
+        raise request.needs_gpu()
     return replace(request, method="live") if only_live else request
