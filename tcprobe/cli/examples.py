@@ -20,7 +20,7 @@ EXAMPLES = {
     ),
     "compare": ("compare m16n8k16 bf16 f32", "compare mine.csv m16n8k16 bf16 f32 a"),
     "compilers": ("compilers --cuda cuda-12.9 --cuda cuda-13.0 'wmma.m8n8k4.*'", "compilers 'wmma.m8n8k4.*'"),
-    "contribute": ("contribute", "contribute -o mine.json.gz --minutes 20"),
+    "contribute": ("contribute --minutes 10", "contribute -o mine.json.gz --json"),
     "convert": (
         "convert m16n8k16 f16 f32 d m16n8k16 f16 f32 a",
         "convert m16n8k16 f16 f32 d stmatrix --type f16 --swizzle 128",
