@@ -35,7 +35,7 @@ from tcprobe.layout.table import Table, Tables, selected
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Experiment, FormExperiment, Readout
 from tcprobe.probes.multiply import MultiplyExperiment
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, from_slots, into_slots, one_hot, pack, place_table, unpack
 from tcprobe.probes.sparse import SparseExperiment, columns, matrices
 from tcprobe.probes.sparse_decode import metadata_images
@@ -164,16 +164,14 @@ EXPONENT_OF_ONE, NO_POWER = 127, 0xFF
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(FormOp):
     """One byte for each D slot: its exponent, or 0 if D is zero; NO_POWER in all of a lane's if one is not a power of
     two.
 
     `choices` are selectors of scale_a and scale_b, one choice for each answer.
     """
 
-    instruction: Instruction
     choices: tuple[Mapping[str, int], ...]
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies ones, scaled by powers of two."""

@@ -189,9 +189,7 @@ def canonical(major: str, swizzle: int, start: int) -> Descriptor:
     """The descriptor of a canonical layout of CUTLASS that has 32 bytes of k, or with major "mn" 16 elements of k."""
     if not swizzle:
         return Descriptor(128, 256, 0, 0, start)
-    if major == "k":
-        return Descriptor(16, 8 * swizzle, swizzle, 0, start)
-    return Descriptor(16 * swizzle, 8 * swizzle, swizzle, 0, start)
+    return Descriptor(16 if major == "k" else 16 * swizzle, 8 * swizzle, swizzle, 0, start)
 
 
 def warpgroup_loops(instruction: Instruction) -> list[WarpgroupLoop]:
@@ -261,7 +259,8 @@ class FormNumbers(NamedTuple):
 
     def add(self, one: WarpgroupLoop, timed_block: TimedBlock, copy_cycles: float) -> None:
         """Add `copy_cycles`, the cycles of one copy, that a block measured."""
-        groups, place, swizzle = timed_block.threads // WARPGROUP, one.place, swizzle_of(timed_block)
+        groups, place = timed_block.threads // WARPGROUP, one.place
+        swizzle = {0: 0, 1: 128, 2: 64, 3: 32}[timed_block.words[1] >> 30]  # of the block's descriptors, in bytes
         usual = one.major == "k" and swizzle == USUAL_SWIZZLE
         known = [(flight.a, flight.warpgroups, flight.in_flight) for flight in self.intervals]
         if timed_block.image == RANDOM:
@@ -274,11 +273,6 @@ class FormNumbers(NamedTuple):
             self.intervals.append(Flight(round(copy_cycles / groups, DECIMALS), place, groups, one.in_flight))
         else:
             self.forms.append(ByLayout(copy_cycles, place, swizzle, one.major))
-
-
-def swizzle_of(timed_block: TimedBlock) -> int:
-    """The swizzle of a block's descriptors, in bytes."""
-    return {0: 0, 1: 128, 2: 64, 3: 32}[timed_block.words[1] >> 30]
 
 
 def opcode_counts(proved: ProvedNumbers, one: WarpgroupLoop) -> Counts:

@@ -32,7 +32,7 @@ from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
-from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import POISON, EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import bit_length
 from tcprobe.store.measurement import MEMORY
 
@@ -40,12 +40,8 @@ SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
 NOT_MOVED = -1
 
 
-@dataclass(frozen=True)
-class LoadMatrices:
+class LoadMatrices(FormOp):
     """The op of ldmatrix. Its machine code is a single instruction and does not show what that does."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Bits of a slot above its element are zero; for s8 they repeat the sign."""
@@ -60,12 +56,8 @@ class LoadMatrices:
         return pack_bits(out)
 
 
-@dataclass(frozen=True)
-class StoreMatrices:
+class StoreMatrices(FormOp):
     """The op of stmatrix, into memory filled with POISON."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Memory that no slot is stored to keeps POISON."""
@@ -78,12 +70,8 @@ class StoreMatrices:
         return pack_bits(memory)
 
 
-@dataclass(frozen=True)
-class ExchangeMatrix:
+class ExchangeMatrix(FormOp):
     """The op of movmatrix."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Each slot of D gets its element from the slot of A that holds it."""

@@ -37,7 +37,7 @@ from tcprobe.layout.structure import Triples, agreement, elements, number
 from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, unpack
 from tcprobe.store.measurement import MEMORY
 
@@ -118,12 +118,8 @@ class Structure:
     c: SlotArray
 
 
-@dataclass(frozen=True)
-class Multiply:
+class Multiply(FormOp):
     """The op D = A x B + C. Machine code does not show what a tensor core does."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones; probes send nothing else."""

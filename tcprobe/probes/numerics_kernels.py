@@ -22,7 +22,7 @@ from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, packed_descriptor
 from tcprobe.layout.table import Tables
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import Kernel, Launch
+from tcprobe.probes.ptx import FormOp, Kernel, Launch
 from tcprobe.probes.slots import from_slots, into_slots, pack, unpack
 from tcprobe.probes.wgmma import k_bytes, places
 from tcprobe.probes.wgmma_kernels import Warpgroup, copy_to_shared, shared_operand
@@ -48,13 +48,11 @@ class Operands:
 
 
 @dataclass(frozen=True)
-class Numeric:
+class Numeric(FormOp):
     """The op D = A x B + C, for any numbers."""
 
-    instruction: Instruction
     tables: Tables
     satfinite: bool = False
-    from_code: bool = False
 
     def emulate(self, launch: Launch, core: Any) -> Bytes:
         """Computes D by the model of the emulated core."""

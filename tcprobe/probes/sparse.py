@@ -30,18 +30,16 @@ from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, pack, unpack
 from tcprobe.probes.sparse_decode import Sparse, b_images, decode, metadata_images, number_tables
 
 
 @dataclass(frozen=True)
-class Packed:
+class Packed(FormOp):
     """The op of the probe: D for every image of A, B, C and metadata, one bit for each answer."""
 
-    instruction: Instruction
     selector: int
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones."""
@@ -59,12 +57,10 @@ class Packed:
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(FormOp):
     """The op that stores D raw, for one image of A, B, C and metadata at a time."""
 
-    instruction: Instruction
     selector: int
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones."""

@@ -10,17 +10,8 @@ begins.
 
 After WAITS tries a load is given up; the copy counts as lost.
 
-Tensor maps: where boxes are in shared memory, and which maps the driver takes.
-
-    tcprobe run --family tma
-
 Boxes: every mode, type and width of a row (16 to 256 bytes), at shared addresses that differ in the bits that a swizzle
 reads; then boxes of 1 to 5 dimensions, with few rows and with many. A map that the driver refuses is an answer, too.
-
-Tensor maps: where boxes are in shared memory, and which maps the driver takes.
-
-    tcprobe run --family tma
-
 Boxes of a swizzle mode are copied both ways, and one rule is fitted to all of them. Boxes at misaligned addresses,
 which are expected to cost the device, are experiments of their own. Calls of `cuTensorMapEncodeTiled` are compared with
 the rules of `references.shared_memory.tensor_map`.
@@ -286,11 +277,6 @@ def decode(direction: str, boxes: Sequence[BoxCase], images_read: Sequence[Bytes
     return found
 
 
-def window_of(images_read: Sequence[Bytes]) -> int:
-    """Where shared memory begins, from the outputs of a load."""
-    return int(images_read[0][:HEADER].view(np.uint32)[1])
-
-
 def _match(box_case: BoxCase, shared_addresses: Ints, tensor: Ints) -> Ints | str:
     """Shared addresses of the box's bytes, from pairs of shared address and byte of the tensor; or what is wrong."""
     box_bytes = offsets(box_case)
@@ -550,7 +536,8 @@ def _copy_boxes(bench: Bench, numbered_boxes: Mapping[int, BoxCase]) -> Readout:
         window = 0
         for direction in DIRECTIONS:
             outputs = bench.run(launches(direction, rank, list(alike.values())))
-            window = window_of(outputs) if direction == "load" else window
+            if direction == "load":
+                window = int(outputs[0][:HEADER].view(np.uint32)[1])
             for n, addresses in zip(alike, decode(direction, list(alike.values()), outputs, window), strict=True):
                 if isinstance(addresses, str):
                     wrong.append(f"{direction} {n} {addresses}")

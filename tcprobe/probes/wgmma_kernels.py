@@ -31,7 +31,7 @@ from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, decode
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import POISON, EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import encode, from_slots, into_slots, unpack
 from tcprobe.probes.sparse import columns
 
@@ -48,15 +48,13 @@ UNTOUCHED = int.from_bytes(bytes([POISON] * 4), "little")
 
 
 @dataclass(frozen=True)
-class Warpgroup:
+class Warpgroup(FormOp):
     """The op of a kernel: `coded` is the operand whose image changes, `majors` are those of A and B."""
 
-    instruction: Instruction
     kind: KernelKind
     coded: str
     majors: tuple[str, str]
     selector: int = 0
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """The output of the launch."""
