@@ -155,10 +155,8 @@ class IssuedLoop:
         return [*first, *half, self._commit(1), *_wait(0, "%parity", "1"), *toggles]
 
     def _commit(self, barrier: int) -> str:
-        barrier_address = f"[%memory+{BARRIERS + 8 * barrier}]"
-        return (
-            f"@%one tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64 {barrier_address};"
-        )
+        form = f"tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64"
+        return f"@%one {form} [%memory+{BARRIERS + 8 * barrier}];"
 
 
 def _wait(barrier: int, parity: str, label: str) -> list[str]:
@@ -395,7 +393,12 @@ class TensorMoveCosts(FormDialogue, Costs):
             [self._wait],
             threads=threads_for(len(registers)),
             shared=True,
-            ended=self._epilogue(),
+            ended=[
+                "bar.sync 0, %warps;",
+                f"setp.ge.u32 %one, %lane, {WARP};",
+                "@%one ret;",
+                f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %base, {COLUMNS};",
+            ],
         )
 
     def many(self) -> TimedLoop:
@@ -441,14 +444,6 @@ class TensorMoveCosts(FormDialogue, Costs):
             f"mad.lo.u32 %at0, %lanes, {WARP << LANE_BIT}, %base;",
             *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, self.copies)),
             *(f"add.u32 {name}, {name}, {j};" for j, name in enumerate(stored) if j >= IMAGE_WORDS // WARP),
-        ]
-
-    def _epilogue(self) -> list[str]:
-        return [
-            "bar.sync 0, %warps;",
-            f"setp.ge.u32 %one, %lane, {WARP};",
-            "@%one ret;",
-            f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %base, {COLUMNS};",
         ]
 
     @property

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,46 +41,30 @@ from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot,
 from tcprobe.store.measurement import MEMORY
 
 
-class Meetings(NamedTuple):
-    """The slots that meet: the triples of A, B and D, and the D slot of each C slot."""
-
-    triples: Triples
-    c_to_d: Ints
-
-
-def number_by_anchor_or_reference(instruction: Instruction, meetings: Meetings, context: Context) -> Conclusion:
-    """The tables; ProbeError if the triples are not a matrix product, or contradict what is known."""
-    if instruction.definitions:
-        tables, numbering = _by_anchors(instruction, meetings, context), MEMORY
-    else:
-        tables, numbering = _by_reference(instruction, meetings, context.device)
-    return Conclusion(tables, numbering, meetings.triples.digest(), _unread(instruction, meetings.triples))
-
-
-def _by_anchors(instruction: Instruction, meetings: Meetings, context: Context) -> Tables:
+def _by_anchors(instruction: Instruction, triples: Triples, c_to_d: Ints, context: Context) -> Tables:
     known_tables = {f.operand: context.known_table(f) for f in instruction.fragments}
     tables = {operand: table for operand, table in known_tables.items() if table is not None}
     missing = [f.id for f in instruction.fragments if f.operand not in tables]
     if missing:
         raise ProbeError(f"{instruction.name}: nothing to compare with, since {', '.join(missing)} was not measured.")
-    agreed = agreement(instruction, meetings.triples, tables)
+    agreed = agreement(instruction, triples, tables)
     if not agreed.total:
         raise ProbeError(
             f"{instruction.name}: the structure tensor is not the one that wmma.load and wmma.store predict: "
             f"{agreed.matched} of {agreed.needed} triples agree; {'; '.join(agreed.first)}."
         )
-    if not _c_agrees(tables, meetings.c_to_d):
+    if not _c_agrees(tables, c_to_d):
         raise ProbeError(f"{instruction.name}: C slots do not reach the D slots that load.c and store.d predict.")
     return tables
 
 
-def _by_reference(instruction: Instruction, meetings: Meetings, device: Arch) -> tuple[Tables, str]:
+def _by_reference(instruction: Instruction, triples: Triples, c_to_d: Ints, device: Arch) -> tuple[Tables, str]:
     for name, stated in stated_tables([f for f in instruction.fragments if f.role in WHOLE], device):
-        if agreement(instruction, meetings.triples, stated).total and _c_agrees(stated, meetings.c_to_d):
+        if agreement(instruction, triples, stated).total and _c_agrees(stated, c_to_d):
             return stated, name
-    tables = number(instruction, meetings.triples)
+    tables = number(instruction, triples)
     d, c = tables["d"], instruction.fragment("c")
-    values = {name: tuple(column[t] for t in meetings.c_to_d.tolist()) for name, column in d.values.items()}
+    values = {name: tuple(column[t] for t in c_to_d.tolist()) for name, column in d.values.items()}
     return tables | {"c": slot_table(c.threads, c.elements, values)}, OWN_RULE
 
 
@@ -163,11 +146,14 @@ class MultiplyExperiment(FormExperiment):
         return {"a": triples.a, "b": triples.b, "d": triples.d, "c": triples.c}
 
     def conclude(self, reading: Readout, context: Context) -> Conclusion:
-        """Tables that predict the structure tensor."""
+        """Tables that predict the structure tensor; ProbeError if it is no matrix product, or against what is known."""
+        row, c_to_d = self.instruction, reading["c"].astype(np.int64)
         triples = Triples(*(reading[operand].astype(np.int64) for operand in MULTIPLIED))
-        return number_by_anchor_or_reference(
-            self.instruction, Meetings(triples, reading["c"].astype(np.int64)), context
-        )
+        if row.definitions:
+            tables, numbering = _by_anchors(row, triples, c_to_d, context), MEMORY
+        else:
+            tables, numbering = _by_reference(row, triples, c_to_d, context.device)
+        return Conclusion(tables, numbering, triples.digest(), _unread(row, triples))
 
 
 def experiments() -> list[MultiplyExperiment]:

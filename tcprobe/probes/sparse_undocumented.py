@@ -67,7 +67,11 @@ def decode_nibbles(instruction: Instruction, tables: Tables, raw: Bytes) -> list
     rule, a = sparsity(instruction.fragment("e")), instruction.fragment("a")
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(NIBBLES, 1 + a.slots, WARP, 2)[:, 1:]
     positions = _positions(instruction, tables, words)
-    half = _half(instruction, tables)
+    row, stored, _ = elements(tables["a"]).tolist()
+    e = instruction.fragment("e")
+    fields = tables["e"].selection(e.selectors[0]).inverse
+    # the field, within four bits, that governs each A slot
+    half = np.array([fields[r, s - s % e.span][0] for r, s in zip(row, stored, strict=True)]) % rule.fields
     return [[_common(image[half == field]) for field in range(rule.fields)] for image in positions]
 
 
@@ -86,14 +90,6 @@ def decode_selected(instruction: Instruction, tables: Tables, raw: Bytes, select
         if (of_field[field] == row).all() and (first[field] == stored - stored % e.span).all():
             return documented
     return None
-
-
-def _half(instruction: Instruction, tables: Tables) -> Ints:
-    """For each A slot, the number of the field, within four bits, that governs it."""
-    e = instruction.fragment("e")
-    rule, slots = sparsity(e), tables["e"].selection(e.selectors[0]).inverse
-    row, stored, _ = elements(tables["a"]).tolist()
-    return np.array([slots[r, s - s % e.span][0] for r, s in zip(row, stored, strict=True)]) % rule.fields
 
 
 def _positions(instruction: Instruction, tables: Tables, words: Words) -> Ints:

@@ -189,9 +189,9 @@ class TensorMove(FormExperiment):
 
 def move_kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
-    if instruction.fragments[0].operand == "d":
-        return _kernel(instruction, "numbered", LoadCells(instruction), _loading(instruction))
-    return _kernel(instruction, "numbered", StoreCells(instruction), _storing(instruction))
+    loads = instruction.fragments[0].operand == "d"
+    op, body = (LoadCells, _loading) if loads else (StoreCells, _storing)
+    return _kernel(instruction, "numbered", op(instruction), body(instruction))
 
 
 def _kernel(instruction: Instruction, what: str, op: ptx.Op, ptx_lines: Sequence[str]) -> Kernel:

@@ -351,7 +351,10 @@ class SparseWarpgroupExperiment(FormExperiment):
         cols, ks = places(*packed_b(self.instruction))
         element, slot = ks << HALF | cols, (whole.first << HALF | whole.col).astype(np.int32)
         images, row = words.reshape(-1, len(whole.k), FEW_MEETINGS), whole.least[:, None]
-        ks_met, bit = np.empty((*images.shape[:2], 1), np.int64), self._few(images[0])
+        ks_met = np.empty((*images.shape[:2], 1), np.int64)
+        # by D slot, its bit among those of its row that are used: the few that the first image has
+        bit = np.zeros(self.instruction.fragment("d").slots, np.uint8)
+        bit[np.sort(split(self.instruction, images[0])[0], axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
         for start in range(0, len(images), IMAGES):
             d, b = split(self.instruction, images[start : start + IMAGES])
             b_element, d_slot = element[b], slot[d]
@@ -362,13 +365,6 @@ class SparseWarpgroupExperiment(FormExperiment):
             if not same.all() or not all_few or (k != k[:, :, :1]).any():
                 raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
         return ks_met
-
-    def _few(self, words: Words) -> Bytes:
-        """By D slot, its bit among those of its row that are used: the few that the first image has."""
-        d, _ = split(self.instruction, words)
-        bits = np.zeros(self.instruction.fragment("d").slots, np.uint8)
-        bits[np.sort(d, axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
-        return bits
 
     def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""
