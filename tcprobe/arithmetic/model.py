@@ -21,7 +21,6 @@ exact in f32, so a fused multiply-add is an f32 addition, rounded to nearest eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -150,26 +149,19 @@ def _exact_fma(x: float, y: float, z: float) -> float:
         return float("inf") if exact > 0 else float("-inf")
 
 
-Floats32 = NDArray[np.float32]
-
-
 def partial_sums(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     """C plus the groups' sums, each from zero, as bits of f32; A and B are (..., products)."""
     kinds = (types.a, types.b, types.c)
     with np.errstate(all="ignore"):
         a, b, d = (values_of(FORMATS[kind], bits).astype(np.float32) for kind, bits in zip(kinds, abc, strict=True))
         for group in arithmetic.groups:
-            d = d + _group_sum(arithmetic, group, (a, b))
+            products = [a[..., k] * b[..., k] for k in group]
+            # a sum starts from the first product if a sum of negative zeros is negative
+            total = products[0] if arithmetic.negative_zero else products[0] + np.float32(0)
+            for product in products[1:]:
+                total = total + product
+            d = d + total
     return np.where(np.isnan(d), np.uint32(0x7FFFFFFF), d.view(np.uint32))
-
-
-def _group_sum(arithmetic: Arithmetic, group: Sequence[int], a_and_b: tuple[Floats32, Floats32]) -> Floats32:
-    """One group's sum; it starts from the first product if a sum of negative zeros is negative."""
-    products = [a_and_b[0][..., k] * a_and_b[1][..., k] for k in group]
-    total = products[0] if arithmetic.negative_zero else products[0] + np.float32(0)
-    for product in products[1:]:
-        total = total + product
-    return total
 
 
 Factors = tuple[Decoded, Decoded]

@@ -295,7 +295,8 @@ class ChainLoop:
         """The loop to be timed."""
         results = [name for chain in range(self.chains) for name in self._names("d", chain)]
         # metadata and scales are values that the compiler does not know
-        hidden = [(f, METADATA if f.role is Role.METADATA else f.one * 0x01010101) for f in self._others]
+        others = [f for f in self.row.given if f not in self._plain]
+        hidden = [(f, METADATA if f.role is Role.METADATA else f.one * 0x01010101) for f in others]
         loaded = [*(name for f in self._plain for name in self._own(f)), *results]
         return TimedLoop(
             self.row.id,
@@ -305,7 +306,7 @@ class ChainLoop:
             [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
             loaded,
             results,
-            [ptx.declare(f.operand, f) for f in self._others],
+            [ptx.declare(f.operand, f) for f in others],
             [f"xor.b32 %{f.operand}0, %zero, {word:#x};" for f, word in hidden],
             wide=frozenset(loaded if self.row.fragment("d").register_bits == 64 else ()),
             threads=self.threads,
@@ -315,10 +316,6 @@ class ChainLoop:
     def _plain(self) -> list[Fragment]:
         """Inputs that are matrices: factors and accumulator."""
         return [f for f in self.row.given if f.role in (Role.FACTOR, Role.ACCUMULATOR)]
-
-    @property
-    def _others(self) -> list[Fragment]:
-        return [f for f in self.row.given if f not in self._plain]
 
     def _own(self, fragment: Fragment) -> list[str]:
         return [f"%{fragment.operand}{j}" for j in range(fragment.registers)]
@@ -406,7 +403,11 @@ def body(instruction: Instruction, proved: ProvedNumbers, changed: bool) -> Body
     each = proved.each(f"once{end}")
     points, random = _curve(instruction, proved, each, end)
     native = is_native(instruction, tensor_opcodes(each))
-    latency = _latency(instruction, proved, points, end)
+    copies = round_of(instruction)
+    chained = {o: proved.cycles_of_copy(o + end, copies, each) for o in FACTORS}
+    latency = {o: float(cycles[0]) for o, cycles in chained.items() if cycles is not None}
+    if "c1" + end not in proved.refused and points:
+        latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
     if not points:
         if not native and not changed:  # then the loops with `changed` count
             return Body(opcodes=dict(each), spread=0.0, emulated=True)
@@ -425,17 +426,6 @@ def body(instruction: Instruction, proved: ProvedNumbers, changed: bool) -> Body
         overlap=overlaps(instruction, proved, each, {}),
         refused={k: v for k, v in proved.refused.items() if k in named},
     )
-
-
-def _latency(instruction: Instruction, proved: ProvedNumbers, points: Sequence[Point], end: str) -> dict[str, float]:
-    """Cycles from each operand to D, where its chain is proved."""
-    each, copies = proved.each(f"once{end}"), round_of(instruction)
-    latency = {
-        o: float(cycles[0]) for o in ("a", "b") if (cycles := proved.cycles_of_copy(o + end, copies, each)) is not None
-    }
-    if "c1" + end not in proved.refused and points:
-        latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
-    return latency
 
 
 def _upper_bounds(

@@ -84,23 +84,6 @@ def _unread(instruction: Instruction, triples: Triples) -> dict[str, tuple[tuple
     return unread
 
 
-SlotArray = NDArray[np.int32]
-
-
-@dataclass(frozen=True)
-class Structure:
-    """The structure tensor as slot numbers: D slot d[j] gains A slot a[j] times B slot b[j]; D slot c[s] gains C slot
-    s.
-
-    Sorted by a, then d. The instruction does not read slots that are in no triple.
-    """
-
-    a: SlotArray
-    b: SlotArray
-    d: SlotArray
-    c: SlotArray
-
-
 class Multiply(FormOp):
     """The op D = A x B + C. Machine code does not show what a tensor core does."""
 
@@ -141,9 +124,8 @@ class MultiplyExperiment(FormExperiment):
         return launches(self.instruction)
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
-        """ "a", "b", "d": the triples; "c": the D slot of each C slot."""
-        triples = decode(self.instruction, *outputs)
-        return {"a": triples.a, "b": triples.b, "d": triples.d, "c": triples.c}
+        """As `decode`."""
+        return decode(self.instruction, *outputs)
 
     def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables that predict the structure tensor; ProbeError if it is no matrix product, or against what is known."""
@@ -200,8 +182,11 @@ def launches(instruction: Instruction) -> tuple[Launch, Launch]:
     )
 
 
-def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Structure:
-    """The structure tensor from the outputs of the two `launches`.
+def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Readout:
+    """The structure tensor as slot numbers, from the outputs of the two `launches`.
+
+    D slot "d"[j] gains A slot "a"[j] times B slot "b"[j], sorted by a, then d; D slot "c"[s] gains C slot s. The
+    instruction does not read slots that are in no triple.
 
     ProbeError if an answer is not one that a single product of zeros and ones can give, or if the number of triples is
     not m x n x k times the number of products.
@@ -214,10 +199,10 @@ def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Stru
     hot_slots, d_slots = np.divmod(reached, width)
     coded_slots = (bits << np.arange(len(bits), dtype=np.int32)[:, None]).sum(axis=0)
     _check_count(instruction, coded_slots, coded.slots)
-    slots = {hot.operand: hot_slots, coded.operand: coded_slots}
+    slots = {hot.operand: hot_slots, coded.operand: coded_slots, "d": d_slots}
     order = np.lexsort((d_slots, slots["a"]))
-    a, b, d_sorted = (x[order].astype(np.int32) for x in (slots["a"], slots["b"], d_slots))
-    return Structure(a, b, d_sorted, _decode_c(instruction, unpack(c_raw[None], d.slot_bits).reshape(-1, width)))
+    triples = {operand: slots[operand][order].astype(np.int32) for operand in MULTIPLIED}
+    return {**triples, "c": _decode_c(instruction, unpack(c_raw[None], d.slot_bits).reshape(-1, width))}
 
 
 def _bits(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.int32]]:
@@ -263,7 +248,7 @@ def _check_count(instruction: Instruction, coded_slots: Array, slots: int) -> No
         )
 
 
-def _decode_c(instruction: Instruction, answers: Array) -> SlotArray:
+def _decode_c(instruction: Instruction, answers: Array) -> Array:
     """The D slot that each C slot reaches; ProbeError unless each C slot reaches another one, and all are reached."""
     hit = answers[1:] == instruction.fragment("d").one
     lone = (hit.sum(axis=0) == 1).all() and (hit.sum(axis=1) == 1).all()
@@ -272,5 +257,5 @@ def _decode_c(instruction: Instruction, answers: Array) -> SlotArray:
             f"{instruction.name}: C does not reach D slot by slot: {np.count_nonzero(answers)} answers from "
             f"{hit.shape[0]} C slots to {hit.shape[1]} D slots."
         )
-    reached: SlotArray = hit.argmax(axis=1).astype(np.int32)
+    reached: Array = hit.argmax(axis=1).astype(np.int32)
     return reached

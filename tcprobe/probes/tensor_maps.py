@@ -106,7 +106,8 @@ def kernel(direction: str, rank: int) -> Kernel:
         "mad.wide.u32 %maps, %x, 128, %maps;",
         "setp.eq.u32 %first, %lane, 0;",
     ]
-    body = [*load_case, *(_load(rank) if direction == "load" else _store(rank))]
+    box = f"[%maps, {{{', '.join(f'%c{n}' for n in range(rank))}}}]"
+    body = [*load_case, *(_load if direction == "load" else _store)(rank, box)]
     text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
     op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
     return Kernel(name, op, text, TARGET)
@@ -124,11 +125,7 @@ def _each(label: str, count: int, ptx_lines: Sequence[str]) -> list[str]:
     ]
 
 
-def _coordinates(rank: int) -> str:
-    return "{" + ", ".join(f"%c{n}" for n in range(rank)) + "}"
-
-
-def _load(rank: int) -> list[str]:
+def _load(rank: int, box: str) -> list[str]:
     clear = [
         "mad.lo.u32 %word, %at, 4, %memory;",
         f"mov.u32 %done, {UNUSED * 0x01010101:#x};",
@@ -150,8 +147,7 @@ def _load(rank: int) -> list[str]:
         "@!%first bra WAIT;",
         "fence.proxy.tensormap::generic.acquire.gpu [%maps], 128;",
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %bytes;",
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[%base], [%maps, {_coordinates(rank)}], [%barrier];",
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%base], {box}, [%barrier];",
         "WAIT:",
         "mov.u32 %tries, 0;",
         "AGAIN:",
@@ -169,7 +165,7 @@ def _load(rank: int) -> list[str]:
     ]
 
 
-def _store(rank: int) -> list[str]:
+def _store(rank: int, box: str) -> list[str]:
     fill = [
         "mad.wide.u32 %from, %at, 4, %given;",
         "ld.global.u32 %done, [%from];",
@@ -182,7 +178,7 @@ def _store(rank: int) -> list[str]:
         "bar.sync 0;",
         "@!%first bra DONE;",
         "fence.proxy.tensormap::generic.acquire.gpu [%maps], 128;",
-        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%maps, {_coordinates(rank)}], [%base];",
+        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group {box}, [%base];",
         "cp.async.bulk.commit_group;",
         "cp.async.bulk.wait_group 0;",
         "DONE:",
@@ -399,7 +395,6 @@ def _map_of_rank(rank: int) -> TensorMap:
 ACCEPTED = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
-PlacedBoxes = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
 
 
 class TensorMapDialogue(Dialogue):
