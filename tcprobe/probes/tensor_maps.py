@@ -225,18 +225,9 @@ def launches(direction: str, rank: int, boxes: Sequence[BoxCase]) -> list[Launch
     each = HEADER + AREA if loads else TENSOR
     maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(boxes))
     case_words = rows.view(np.uint8).reshape(1, -1)
+    copies, grid, size = kernel(direction, rank), (len(boxes), 1, 1), len(boxes) * each
     return [
-        Launch(
-            kernel(direction, rank),
-            (len(boxes), 1, 1),
-            (image.reshape(1, -1), case_words),
-            0,
-            len(boxes) * each,
-            THREADS,
-            AREA + 16,
-            maps,
-            not loads,
-        )
+        Launch(copies, grid, (image.reshape(1, -1), case_words), 0, size, THREADS, AREA + 16, maps, not loads)
         for image in images(TENSOR if loads else AREA, is_rounded(boxes[0]))
     ]
 

@@ -166,15 +166,9 @@ class CodedRun:
         described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
         inputs = (*image_pair, described, *([] if self.metadata is None else [self.metadata]))
         text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
-        return Launch(
-            text,
-            (*grid, 1),
-            inputs,
-            length | count << IMAGES_SHIFT | self.flags,
-            size,
-            WARPGROUP,
-            shared_bytes(self.row, self.kind, length, bool(self.flags & FEW)),
-        )
+        fields = length | count << IMAGES_SHIFT | self.flags
+        shared = shared_bytes(self.row, self.kind, length, bool(self.flags & FEW))
+        return Launch(text, (*grid, 1), inputs, fields, size, WARPGROUP, shared)
 
 
 def registers_launch(run: CodedRun, grid: tuple[int, int], size: int) -> Launch:
@@ -302,15 +296,11 @@ class SparseWarpgroupExperiment(FormExperiment):
         """All D slots under one metadata; for each selector, a few under all of it; A in shared memory."""
         row, images = self.instruction, _metadata(self._rule)
         slots, n = row.fragment("a").slots, row.shape.n
-        few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
+        few = (slots, len(images)), 4 * slots * len(images) * (1 + FEW_MEETINGS)
+        selectors = row.fragment("e").selectors
         return [
             registers_launch(CodedRun(row, metadata=images), (slots, 1), 4 * slots * (1 + n)),
-            *(
-                registers_launch(
-                    CodedRun(row, selector=selector, flags=FEW, metadata=images), (slots, len(images)), few
-                )
-                for selector in row.fragment("e").selectors
-            ),
+            *(registers_launch(CodedRun(row, selector=s, flags=FEW, metadata=images), *few) for s in selectors),
             shared_launch(row),
         ]
 
