@@ -110,7 +110,7 @@ def test_scales_are_those_of_the_documentation():
             of_a, table = fragment.operand == "scale_a", tables[fragment.id]
             blocks = fragment.cols if of_a else fragment.rows
             for selector in fragment.selectors:
-                at = fragment.held.picked(selector)
+                at = fragment.picked(selector)
                 read = {lane for lane in range(32) for i in range(4) if table.at(selector=selector, lane=lane, i=i)}
                 assert read == {n for n in range(32) if n % 4 // (2 if of_a else 1) == at["thread_id"]}
                 line, block = ("row", "col") if of_a else ("col", "row")

@@ -31,7 +31,7 @@ def arguments(row, held):
     """(C++ values, template arguments, what the asm is given in PTX's order) but for arrays; `held`: A in registers."""
     chosen, given = [], []
     for fragment in [f for f in row.spelled if f.selectors]:
-        picks = fragment.held.picked(fragment.selectors[-1])
+        picks = fragment.picked(fragment.selectors[-1])
         chosen += picks.values()
         given.append((100 + len(given), list(picks.values())))
     if not row.described:

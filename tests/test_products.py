@@ -11,15 +11,15 @@ from click.testing import CliRunner
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.kernel.gemm import GemmOptions, gemm
+from tcprobe.kernel.products import ProductRun, product, rounded_bits
 from tcprobe.run.backend import Device
-from tcprobe.run.products import ProductRun, product, rounded_bits
 
 
 def test_a_run_without_a_gpu_says_so(monkeypatch):
     def none():
         raise EnvironmentUnfitError("no usable NVIDIA GPU: none is visible.")
 
-    monkeypatch.setattr("tcprobe.run.products.Gpu", none)
+    monkeypatch.setattr("tcprobe.kernel.products.Gpu", none)
     done = CliRunner().invoke(main, ["kernel", "gemm", "--arch", "sm_80", "--type", "f16", "--run"])
     assert (done.exit_code, done.output) == (3, "Error: no usable NVIDIA GPU: none is visible.\n")
 
@@ -36,7 +36,7 @@ def test_a_gpu_that_a_kernel_is_not_for_is_refused(monkeypatch, target, there, w
         def devices(self):
             return [Device(0, "A GPU", there, "1", "13.0", "none")]
 
-    monkeypatch.setattr("tcprobe.run.products.Gpu", Other)
+    monkeypatch.setattr("tcprobe.kernel.products.Gpu", Other)
     with pytest.raises(EnvironmentUnfitError, match=words):
         product(gemm(GemmOptions(target, "f16")))
 
@@ -54,7 +54,7 @@ OUTCOME = ProductRun("A GPU", (523, 389, 331), 0, 0, (512, 512, 512), 100.0, 200
     ],
 )
 def test_what_a_run_says(monkeypatch, outcome, code, words):
-    monkeypatch.setattr("tcprobe.run.products.product", lambda kernel, size: outcome)
+    monkeypatch.setattr("tcprobe.kernel.products.product", lambda kernel, size: outcome)
     asked = ["kernel", "gemm", "--arch", "sm_80", "--type", "f16", "--run"]
     done = CliRunner().invoke(main, asked)
     assert done.exit_code == code

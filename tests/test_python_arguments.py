@@ -201,11 +201,8 @@ HOSTILE = {
 
 
 def parameters_of(name):
-    """A function's, with the options of a kernel."""
-    from tcprobe.api.functions import KernelOptions
-
-    names = list(inspect.signature(getattr(tcprobe, name)).parameters)
-    return [*(n for n in names if n != "options"), *(KernelOptions.__annotations__ if name == "kernel" else ())]
+    """A function's; those of a kernel that are none are refused."""
+    return [n for n in inspect.signature(getattr(tcprobe, name)).parameters if n != "others"]
 
 
 MODULES = ("kernel", "numerics")
@@ -270,11 +267,12 @@ def test_kernel_and_tensormap_have_the_parameters_of_their_options():
     """With the same defaults, so that a new option is a new parameter."""
     from inspect import signature
 
-    from tcprobe.api.functions import KernelOptions
     from tcprobe.ask.tensormap import MapOptions
     from tcprobe.kernel.gemm import GemmOptions
 
-    assert set(KernelOptions.__annotations__) == set(GemmOptions._field_defaults)
+    parameters = signature(tcprobe.kernel).parameters.values()
+    named = {p.name: p.default for p in parameters if p.default != p.empty}
+    assert named == GemmOptions._field_defaults | {"results": None, "only": False}
     named = {p.name: p.default for p in signature(tcprobe.tensormap).parameters.values() if p.default != p.empty}
     others = {"swizzle": "none", "arch": None, "results": None, "only": False}
     assert named == MapOptions._field_defaults | others

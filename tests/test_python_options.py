@@ -35,7 +35,8 @@ def by_construction():
     for name in question.names():
         question.load(name)
     for name, function in declare.QUESTIONS.items():
-        if name in tcprobe.__all__ and getattr(functions, name, None) is function:
+        first = name.partition(" ")[0]
+        if first in tcprobe.__all__ and getattr(functions, first, None) is function:
             yield from ((name, row[1].flag) for row in declare._declared(function) if hasattr(row[1], "flag"))
 
 

@@ -66,7 +66,7 @@ def test_registers_hold_what_every_selector_reads(name):
     cell = load(name)
     found = scales_in_registers(cell)
     for one in selections(cell):
-        picked = cell.fragment.held.picked(one.selector)
+        picked = cell.fragment.picked(one.selector)
         for slot, element in enumerate(one.table.cells):
             if element is not None:
                 lane, i = divmod(slot, one.table.elements)

@@ -111,7 +111,7 @@ LATER = {
     "packer": ("tcprobe.ask.load.repack_code", "packer_source"),
     "pages": ("tcprobe.pages.overview", "render"),
     "placement": ("tcprobe.ask.tensor_memory", "placement"),
-    "product": ("tcprobe.run.products", "product"),
+    "product": ("tcprobe.kernel.products", "product"),
     "read_patterns": ("tcprobe.ask.banks.patterns", "read_patterns"),
     "rename": ("tcprobe.code.names", "rename"),
     "repack": ("tcprobe.ask.load.repack", "repack"),

@@ -17,7 +17,7 @@ over the published tables, with `only` alone.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
 from tcprobe import question
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
@@ -26,13 +26,10 @@ from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
 from tcprobe.question.arguments import (
     ArchName,
-    Sizes,
     TypeName,
     arch_name,
     checked,
     element_type,
-    sizes,
-    whole,
     word,
 )
 from tcprobe.store import names
@@ -42,7 +39,6 @@ from tcprobe.store.choose import layers
 if TYPE_CHECKING:
     from tcprobe.ask.load.repack import Repacking
     from tcprobe.ask.read_file import FunctionReading
-    from tcprobe.kernel.gemm import GemmKernel
 
 
 def __getattr__(name: str) -> Any:
@@ -85,51 +81,6 @@ def arch(name: ArchName) -> Arch:
     return named(arch_name(name) or "")
 
 
-class KernelOptions(TypedDict, total=False):
-    """`tile` is a block's m, n and k, `warps` its warps along m and n, `stages` the tiles in shared memory.
-
-    `a` and `b` say what is contiguous, row or col; `out` is D's type, `name` the kernel's. `multiply` "mma" takes
-    mma.sync where the arch has wgmma; `cluster`, 1 or 2 blocks, is for wgmma.
-    """
-
-    tile: Sizes | None
-    warps: Sizes | None
-    stages: int | None
-    a: str
-    b: str
-    out: str | None
-    name: str | None
-    multiply: str | None
-    cluster: int
-
-
-@checked
-def kernel(arch: ArchName, kind: TypeName, **options: Unpack[KernelOptions]) -> GemmKernel:
-    """A whole GEMM, D (m x n) = A (m x k) B (k x n), in one file of CUDA; what no option says fits the arch and type.
-
-    Options are `tile` (m, n, k), `warps` (m, n), `stages`, `a` and `b` (row or col), `out`, `name`, `multiply` and
-    `cluster`, as `tcprobe kernel gemm` has them.
-
-    >>> import tcprobe
-    >>> made = tcprobe.kernel("sm_80", "f16", tile=(128, 128, 64))
-    >>> made.block, "__global__" in made.source
-    ((128, 1, 1), True)
-    """
-    from tcprobe.kernel.gemm import GemmOptions, gemm
-
-    plain: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    if unknown := plain.keys() - KernelOptions.__annotations__.keys():
-        raise UsageError(
-            f"`{min(unknown)}` is not an option of a kernel; there are {', '.join(KernelOptions.__annotations__)}."
-        )
-    plain |= {name: sizes(name, plain[name], count) for name, count in (("tile", 3), ("warps", 2)) if name in plain}
-    plain |= {name: whole(name, plain[name]) for name in ("stages", "cluster") if name in plain}
-    plain |= {name: word(name, plain[name]) for name in ("a", "b", "name", "multiply") if name in plain}
-    if "out" in plain:
-        plain["out"] = element_type(plain["out"])
-    return gemm(GemmOptions(named(arch_name(arch) or "").name, element_type(kind), **plain), layers(None))
-
-
 @checked
 def repack(
     name: str | Cell,
@@ -164,16 +115,12 @@ def read(
     `with_tables` runs functions that only load and store fragments, and shows what each lane holds. DataError where
     part of a file cannot be read; `api.Reader` reads the rest.
     """
-    from tcprobe.ask.read_file import Origins, Reader, code_files
-    from tcprobe.sass import toolchain
+    from tcprobe.ask.read import readings
 
-    tools, folders = toolchain.find(cuda), layers(None)
-    archs = () if arch is None else (named(arch_name(arch) or "").name,)
-    reader = Reader(tools, Origins(tools, folders), archs, folders if with_tables else None, cuda is None)
-    found = [function for file in (code_files(path) if path.is_dir() else [path]) for function in reader.read(file)]
-    if reader.complaints:
-        raise DataError(reader.complaints[0])
-    return found
+    found = list(readings([path], arch=arch, cuda=cuda, with_tables=with_tables))
+    if unread := next((answer for answer in found if isinstance(answer, DataError)), None):
+        raise unread
+    return [answer for answer in found if not isinstance(answer, DataError)]
 
 
 def cell_of(name: str | Cell, arch: ArchName | None) -> Cell:

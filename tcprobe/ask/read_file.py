@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ from tcprobe.ask.diagnosis import FIRST
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, Arch, own
-from tcprobe.isa.fragment import Fragment, Shape
-from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.fragment import Shape
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.sass import matrix_code
@@ -47,10 +46,6 @@ from tcprobe.system import children, files
 from tcprobe.system.children import Scratch
 from tcprobe.text import escaped
 from tcprobe.values import Json
-
-if TYPE_CHECKING:
-    pass
-
 
 _SHAPE = re.compile(r"[A-Z]GMMA\.(?:SP\.)?([0-9]{1,3})x([0-9]{1,3})x([0-9]{1,3})\b")
 
@@ -139,11 +134,9 @@ class Origins:
     def _origin(self, arch: str, id_: str, lowering: Lowering, opcode: str) -> Origin:
         form = inventory.instructions()[id_]
         native = lowering.native(form)
-        return Origin(id_, native, lowering.opcodes[opcode], self._layouts(arch, form) if native else ())
-
-    def _layouts(self, arch: str, instruction: Instruction) -> tuple[OperandLayout, ...]:
-        cells = [(fragment, find(fragment, arch, self._layers)) for fragment in instruction.fragments]
-        return tuple(OperandLayout(f.operand, cell.table.id, cell.known, cell.evidence) for f, cell in cells if cell)
+        cells = [(f.operand, find(f, arch, self._layers)) for f in form.fragments] if native else []
+        layouts = (OperandLayout(name, cell.table.id, cell.known, cell.evidence) for name, cell in cells if cell)
+        return Origin(id_, native, lowering.opcodes[opcode], tuple(layouts))
 
 
 LEAST_ALIKE = 0.25  # of the slots must agree for a fragment to be named that differs
@@ -287,18 +280,16 @@ def _answer(lane_bytes: Offsets, arch: Arch, layers: Layers) -> CodeTable | str:
 
 def _candidates(lane_bytes: Offsets, arch: Arch, layers: Layers) -> Iterator[tuple[Cell, bool]]:
     """The fragments of wmma with as many bytes a lane, and whether they lie in memory by row."""
+    operands, bits = ("a", "b", "c") if lane_bytes.loaded else ("d",), 8 * lane_bytes.places.shape[1]
     for fragment in inventory.fragments().values():
-        if fragment.family != "wmma" or not fragment.target.on(arch) or not _fits(fragment, lane_bytes):
+        if fragment.family != "wmma" or not fragment.target.on(arch) or fragment.operand not in operands:
+            continue
+        if fragment.elements * fragment.slot_bits != bits:
             continue
         cell = find(fragment, arch.name, layers)
         if cell and cell.measured:
             for by_row in (True, False) if fragment.layout is None else (fragment.layout == "row",):
                 yield cell, by_row
-
-
-def _fits(fragment: Fragment, lane_bytes: Offsets) -> bool:
-    operands = ("a", "b", "c") if lane_bytes.loaded else ("d",)
-    return fragment.operand in operands and fragment.elements * fragment.slot_bits == 8 * lane_bytes.places.shape[1]
 
 
 def _numbers(cell: Cell, by_row: bool) -> tuple[Ints, Ints]:
@@ -420,7 +411,11 @@ class FunctionReading:
 
     def to_json(self) -> Json:
         """Plain data."""
-        f = self.function
+        f, tables = self.function, dict[str, object]()
+        if isinstance(self.holds, str):
+            tables = {"tables": [], "not_seen": self.holds}
+        elif self.holds:
+            tables = {"tables": [self.holds.to_json(self.file, self.name)]}
         return {
             "file": self.file,
             "arch": self.arch,
@@ -433,15 +428,8 @@ class FunctionReading:
             "instructions": [use.to_json() for use in self.uses],
             "ptx": None if self.ptx is None else [{"name": n, "count": c} for n, c in self.ptx.items()],
             "unread": self.unread,
-            **self._tables(),
+            **tables,
         }
-
-    def _tables(self) -> Json:
-        if self.holds is None:
-            return {}
-        if isinstance(self.holds, str):
-            return {"tables": [], "not_seen": self.holds}
-        return {"tables": [self.holds.to_json(self.file, self.name)]}
 
 
 class Compiled(NamedTuple):
@@ -491,7 +479,7 @@ class Reader:
                 if image.data is None:
                     unread.append(image.words)
                 elif image.kind == "PTX":
-                    texts.append(_text(image.data))
+                    texts.append(image.data.rstrip(b"\0").decode(errors="backslashreplace"))
                 else:
                     code = Compiled(cubin(image.data), image.data)
                     archs.append(code.cubin.arch)
@@ -501,7 +489,8 @@ class Reader:
                 unread.append(str(error))
         if unread and not texts and not archs:
             raise DataError(unread[0])
-        self.complaints += [f"{path}: {words}{_times(n)}" for words, n in Counter(unread).items()]
+        repeats = Counter(unread).items()
+        self.complaints += [f"{path}: {words}" + (f" ({n} times)" if n > 1 else "") for words, n in repeats]
         missing = [name for name in self._archs if name not in archs] if archs or self._archs else [None]
         for name in missing if texts else ():
             yield from (self._assemble(text, name) for text in texts)
@@ -549,7 +538,10 @@ class Reader:
         functions = [(code, function) for code in cubins for function in code.cubin.functions]
         places = matrix_code.find(self._tools, name, [function.code for _, function in functions])
         lines: dict[int, dict[str, dict[int, SourceLine]]] = {}
-        holds = self._holds(name, [function for _, function in functions])
+        row = next((row for row in ARCHS if row.name == name), None)
+        holds: Sequence[CodeTable | str | None] = [None] * len(functions)
+        if row and self._tables_of is not None:
+            holds = tables(self._tools, row, [function for _, function in functions], self._tables_of)
         for (code, function), decoded, shows in zip(functions, places, holds, strict=True):
             matrix = {address: opcode for address, opcode in decoded.opcodes.items() if is_matrix(opcode)}
             if matrix and code.cubin.lines and id(code) not in lines and len(lines) < WITH_LINES:
@@ -558,14 +550,6 @@ class Reader:
             uses = self._uses(name, matrix, lines.get(id(code), {}).get(function.name, {}), ptx)
             local = Counter(s for o in decoded.opcodes.values() if (s := matrix_code.stem(o)) in LOCAL)
             yield FunctionReading(path, name, function, uses, dict(local), decoded.unread, ptx, shows)
-
-    def _holds(self, name: str, functions: Sequence[FunctionCode]) -> Sequence[CodeTable | str | None]:
-        """The table that each function shows, where that is asked for."""
-        row = next((row for row in ARCHS if row.name == name), None)
-        if self._tables_of is None or row is None:
-            return [None] * len(functions)
-
-        return tables(self._tools, row, functions, self._tables_of)
 
     def _uses(
         self, arch: str, matrix: dict[int, str], line_of: dict[int, SourceLine], ptx: Mapping[str, int] | None
@@ -582,14 +566,6 @@ def ptx_calls(text: str) -> dict[str, dict[str, int]]:
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
     return {head[1]: dict(Counter(_CALL.findall(text, head.end(), end))) for head, end in zip(heads, ends, strict=True)}
-
-
-def _times(count: int) -> str:
-    return f" ({count} times)" if count > 1 else ""
-
-
-def _text(data: bytes) -> str:
-    return data.rstrip(b"\0").decode(errors="backslashreplace")
 
 
 def code_files(path: Path) -> list[Path]:

@@ -3,4 +3,5 @@
 child, adapters     asks a package, in a process of its own; a file a package
 statement           what it states
 package_audit       the verdict, and the report
+question            the command
 """

@@ -29,15 +29,11 @@ def main() -> None:
     adapter = load("tcprobe.audit.adapters", name, NAMES)
     statements = list(itertools.islice(adapter.statements(), MOST_STATEMENTS + 1))
     Path(path).write_bytes(msgspec.json.encode(statements))
-    Path(named).write_text(_version(adapter.PACKAGE), encoding="utf-8")
-
-
-def _version(package: str) -> str:
-    """The package's version, "?" if unknown."""
     try:
-        return metadata.version(package)
+        version = metadata.version(adapter.PACKAGE)
     except metadata.PackageNotFoundError:
-        return "?"
+        version = "?"
+    Path(named).write_text(version, encoding="utf-8")
 
 
 def _bound(seconds: int) -> None:

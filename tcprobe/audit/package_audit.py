@@ -87,8 +87,12 @@ def ask(package: str, limit: float, python: Path | None = None) -> tuple[str, li
     with Scratch() as scratch:
         answer_file, version_file = scratch.folder / "answer.json", scratch.folder / "version"
         words = (module, str(int(limit) + 1), str(answer_file), str(version_file))
+        if python is None:
+            command = worker.command("tcprobe.audit.child", *words)
+        else:  # it uses this tcprobe, and all else from its own environment
+            command = (str(python.absolute()), "-c", ELSEWHERE, str(Path(tcprobe.__file__)), *words)
         try:
-            completed = scratch.call(_command(python, *words), limit)
+            completed = scratch.call(command, limit)
         except HungError as error:
             raise EnvironmentUnfitError(f"{package} {error}; raise `limit`.") from None
         if exit_code(completed.returncode):
@@ -99,13 +103,6 @@ def ask(package: str, limit: float, python: Path | None = None) -> tuple[str, li
     if raw is None or version_text is None:
         raise DataError(f"{package} gave no answer.")
     return escaped(version_text.decode(errors="replace")), _decode(package, raw)
-
-
-def _command(python: Path | None, *arguments: str) -> tuple[str, ...]:
-    """The command that asks; another Python uses this tcprobe, and all else from its own environment."""
-    if python is None:
-        return worker.command("tcprobe.audit.child", *arguments)
-    return (str(python.absolute()), "-c", ELSEWHERE, str(Path(tcprobe.__file__)), *arguments)
 
 
 def _decode(package: str, raw: bytes) -> list[Statement]:
@@ -148,9 +145,14 @@ def refusal(form: str) -> str | None:
     if not match or inventory.instructions().get(form):
         return None
     try:
-        return _ask_ptxas(toolchain.find(), match)
+        tools = toolchain.find()
+        targets = [own(row, f"{row.name}{'a' if row.number >= 90 else ''}") for row in tools.archs if row.number >= 89]
+        words = {_first_error(tools, text(match, target, kind), target) for target in targets for kind in ("", KIND)}
     except TcprobeError:
         return None
+    if not targets or "" in words or not all(_NEVER.search(line) for line in words):
+        return None
+    return f"ptxas {tools.ptxas_version} refuses it for {', '.join(targets)}: {min(words)}"
 
 
 def text(match: re.Match[str], target: str, kind: str, version: str = "8.7") -> str:
@@ -179,14 +181,6 @@ def example(form: str) -> str:
     match = _FORM.fullmatch(form)
     assert match is not None
     return text(match, "sm_120a", KIND)
-
-
-def _ask_ptxas(tools: Toolchain, match: re.Match[str]) -> str | None:
-    targets = [own(row, f"{row.name}{'a' if row.number >= 90 else ''}") for row in tools.archs if row.number >= 89]
-    words = {_first_error(tools, text(match, target, kind), target) for target in targets for kind in ("", KIND)}
-    if not targets or "" in words or not all(_NEVER.search(line) for line in words):
-        return None
-    return f"ptxas {tools.ptxas_version} refuses it for {', '.join(targets)}: {min(words)}"
 
 
 def _first_error(tools: Toolchain, source: str, target: str) -> str:
@@ -255,11 +249,11 @@ def _judge_alone(statement: Statement, layers: Layers) -> Ruling:
         return Ruling(statement, NOT_COVERED, statement.reason)
     fragment = inventory.find(statement.fragment)
     if fragment is None:
-        return (
-            refused
-            if (refused := _no_such_form(statement))
-            else Ruling(statement, NOT_COVERED, "tcprobe has no such fragment")
-        )
+        absent = Ruling(statement, NOT_COVERED, "tcprobe has no such fragment")
+        if refused := refusal(statement.fragment.rpartition(".")[0]):
+            slots = sum(place is not None for place in statement.cells)
+            absent = Ruling(statement, DIFFERS, "there is no such instruction", slots, slots, refused=refused)
+        return absent
     try:
         cell = find(fragment, statement.arch or None, layers)
         if cell is None:
@@ -275,19 +269,21 @@ def _judge_alone(statement: Statement, layers: Layers) -> Ruling:
 
 
 def _judge_by_slot(statement: Statement, cell: Cell, theirs: Table, ours: Table) -> Ruling:
-    pairs = list(enumerate(zip(theirs.cells, ours.cells, strict=True)))
-    partly = (
-        any(claimed is None for _, (claimed, _) in pairs) and statement.selector is None and len(set(theirs.held)) > 1
-    )
+    measured = [place and place[:2] for place in ours.cells]
+    partly = None in theirs.cells and statement.selector is None and len(set(theirs.held)) > 1
     wrong = [
         slot
-        for slot, (claimed, measured) in pairs
-        if claimed != _first_two(measured) and not (partly and claimed is None)
+        for slot, claimed in enumerate(theirs.cells)
+        if claimed != measured[slot] and not (partly and claimed is None)
     ]
-    compared = sum(claimed is not None for _, (claimed, _) in pairs)
+    compared = sum(claimed is not None for claimed in theirs.cells)
     if not wrong:
         return Ruling(statement, CONFIRMED, f"{compared} of {compared} slots agree", 0, compared, cell=cell)
-    first = tuple(_slot(theirs, ours, slot) for slot in wrong[:FIRST])
+    first = tuple(
+        f"{holder_name(slot // theirs.elements, theirs.threads)} i {slot % theirs.elements}: "
+        f"stated {_place_words(theirs.cells[slot])}, measured {_place_words(measured[slot])}"
+        for slot in wrong[:FIRST]
+    )
     outside = sum(
         place is not None and any(at >= ours.extent[name] for at, name in zip(place, ("row", "col"), strict=True))
         for place in theirs.cells
@@ -297,16 +293,8 @@ def _judge_by_slot(statement: Statement, cell: Cell, theirs: Table, ours: Table)
     return Ruling(statement, DIFFERS, words, len(wrong), compared, first, cell)
 
 
-def _first_two(slot_place: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    return None if slot_place is None else slot_place[:2]
-
-
-def _slot(theirs: Table, ours: Table, slot: int) -> str:
-    thread, i = divmod(slot, theirs.elements)
-    claimed, measured = (
-        "nothing" if place is None else str(list(place[:2])) for place in (theirs.cells[slot], ours.cells[slot])
-    )
-    return f"{holder_name(thread, theirs.threads)} i {i}: stated {claimed}, measured {measured}"
+def _place_words(place: tuple[int, ...] | None) -> str:
+    return "nothing" if place is None else str(list(place[:2]))
 
 
 def expected_table(table: Table, statement: Statement) -> Table:
@@ -374,15 +362,6 @@ def _without_conventions(ruling: Ruling) -> Ruling:
         if same_but_renumbered(statement.table, expected_table(ruling.cell.table, statement)):
             words = f"{ruling.words}: rows, columns or k are numbered differently, and those of its partners may be too"
     return replace(ruling, verdict=NOT_COVERED, words=words, differ=0, first=()) if words else ruling
-
-
-def _no_such_form(statement: Statement) -> Ruling | None:
-    """The ruling that there is no such form, if that is certain."""
-    words = refusal(statement.fragment.rpartition(".")[0])
-    if words is None:
-        return None
-    compared = sum(place is not None for place in statement.cells)
-    return Ruling(statement, DIFFERS, "there is no such instruction", compared, compared, refused=words)
 
 
 UNREPORTED = "no report is known"

@@ -1,11 +1,11 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
-shell, requests, hints, examples     what commands share
-printing, answers                    how answers are printed
-questions                            `verify`
-kernel, emitting                     code
-reading, audit, tools    what others do
-measuring, fleet                                              runs
+shell, hints, examples     what commands share
+measuring, fleet           `run` and `fit`
+printing                   how these are printed
+tools                      `merge`, `pages` and `site`
+
+All other commands are questions: see `tcprobe.question`.
 """
 
 from __future__ import annotations
@@ -29,11 +29,6 @@ def main() -> None:
 # the modules that have the commands; they are imported when they are asked for
 for module, commands in {
     "measuring": ("run", "fit"),
-    "reading": ("read",),
-    "audit": ("audit",),
-    "questions": ("verify",),
-    "emitting": ("emit",),
-    "kernel": ("kernel",),
-    "tools": ("merge", "doctor", "pages", "site"),
+    "tools": ("merge", "pages", "site"),
 }.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

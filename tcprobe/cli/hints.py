@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import click
 
 from tcprobe.errors import AmbiguousError, TcprobeError, UsageError
-
-if TYPE_CHECKING:
-    import click
 
 PARAMETER = r"`([a-z][a-z_0-9]*)`"
 HINTS = {
@@ -61,25 +59,10 @@ def in_options(words: str, ctx: click.Context | None) -> str:
 
 
 def _options(ctx: click.Context) -> dict[str, str]:
-    """Options by what they are called, with _ for -, and by the parameters that they become."""
-    import click
-
-    options: dict[str, str] = {}
-    commands, names = [ctx.command], [ctx.invoked_subcommand]
-    for command, name in zip(commands, names, strict=False):
-        if isinstance(command, click.Group):
-            below = [name] if name else command.list_commands(ctx)
-            commands += [subcommand for each in below if (subcommand := command.get_command(ctx, each))]
-            names += [None] * len(below)
-        else:
-            options |= _long_options(command)
-    return options
-
-
-def _long_options(leaf: click.Command) -> dict[str, str]:
-    long = {p: p.opts[0] if p.name == "output" else max(p.opts, key=len) for p in leaf.params if p.opts[0][:1] == "-"}
-    spelled = {option[2:].replace("-", "_"): option for option in long.values() if option}
-    return spelled | {p.name: option for p, option in long.items() if p.name and option}
+    """The command's options by their parameters, and by what they are called, with _ for -, as what it calls says."""
+    declared = [p for p in (ctx.meta.get("command") or ctx.command).params if isinstance(p, click.Option)]
+    called = {max(p.opts, key=len)[2:].replace("-", "_"): p.opts[0] for p in declared}
+    return called | {p.name: p.opts[0] for p in declared if p.name}
 
 
 def hint(error: TcprobeError, ctx: click.Context | None = None) -> str:
@@ -121,16 +104,12 @@ def choice_of(value: str, ctx: click.Context | None) -> str:
 
 
 def _choosing(value: str, params: Iterable[click.Parameter]) -> str:
-    import click
-
     choosing = (p for p in params if isinstance(p.type, click.Choice) and value in p.type.choices)
     return next((f"{option} {value}" for p in choosing for option in p.opts if option.startswith("--")), "")
 
 
 def _commands_with(option: str, bare: str, root: click.Context) -> list[str]:
     """Commands that have an option, or a value of one that is called so: `banks`, `emit --to svg`; in backticks."""
-    import click
-
     from tcprobe import emit
 
     found = [f"`tcprobe emit --to {bare}`"] if bare in emit.names() else []

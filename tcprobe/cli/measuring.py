@@ -6,30 +6,23 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.question.naming import named
-from tcprobe.question.options import CUDAS, JSON, WRITTEN, Given, Named, Number, Output, Seconds
+from tcprobe.question.options import JSON, WRITTEN, Given, Named, Number, Output, Seconds
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from typing import Unpack
-
-    from tcprobe.cli.requests import RunRequest
     from tcprobe.fit.formula import Formula
-    from tcprobe.run.backend import Worker
     from tcprobe.run.campaign import Report, Request
-    from tcprobe.run.merge import Conflict
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@click.option(
-    "--arch", "name", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all."
-)
+@click.option("--arch", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
 @click.option(
     "--method",
     type=click.Choice(["auto", "live", "sass"]),
@@ -44,7 +37,14 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, cost, numerics, tma, ...",
 )
-@CUDAS
+@click.option(
+    "--cuda",
+    "toolkits",
+    multiple=True,
+    type=Named(exists=True, file_okay=False),
+    help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use; with --method sass several. "
+    "Default: CUDA_HOME, the installed wheels, PATH.",
+)
 @WRITTEN
 @click.option("--force", is_flag=True, help="Measure again what is already there.")
 @click.option(
@@ -73,12 +73,14 @@ if TYPE_CHECKING:
 @JSON
 @named("patterns", "one")
 def run(
+    arch: str | None,
     folder: Path,
     toolkits: tuple[Path, ...],
     report: Path | None,
     scheduler: str | None,
     show_stages: bool,
-    **options: Unpack[RunRequest],
+    as_json: bool,
+    **selection: Any,
 ) -> None:
     """Measure fragments, on a live GPU or from machine code, and save their tables.
 
@@ -87,46 +89,45 @@ def run(
     stopped continues where it ended. With --cuda that toolkit's ptxas assembles the probes, on a GPU too, where the
     driver's compiler may be too old for a form. --json prints one object a device or arch.
     """
-    from tcprobe.isa import arch
-    from tcprobe.run.backend import ended_by_errors, sass_worker
+    from tcprobe.isa.arch import arch as named_arch
+    from tcprobe.run.backend import ended_by_errors, live_worker, sass_worker
+    from tcprobe.run.campaign import Request
+    from tcprobe.sass import toolchain
 
-    _check(toolkits, options)
-    cuda, limit = next(iter(toolkits), None), options["limit"]
-    name = None if options["name"] == "all" else options["name"]
+    cuda = next(iter(toolkits), None)
+    request = Request(name=arch, cuda=cuda, **selection)
+    _check(toolkits, request)
     if scheduler:
-        of_one = {"--report": report, "--stages": show_stages, "--device": options["index"]}
-        _check_fleet(scheduler, of_one)
+        _check_fleet(scheduler, {"--report": report, "--stages": show_stages, "--device": request.index})
         from tcprobe.cli import fleet
 
-        fleet.run(scheduler, _request(options, cuda), toolkits, folder, options["as_json"])
+        fleet.run(scheduler, request, toolkits, folder, as_json)
         return
-    worker = _live(cuda, limit)
-    process = None if options["method"] == "sass" else worker.start()
+    from_code = request.method == "sass"
+    worker = live_worker(toolchain.compiler(cuda) if cuda else None, request.limit)
+    process = None if from_code else worker.start()
     early = {}
-    if options["method"] == "sass" and name:
-        from tcprobe.sass import toolchain
-
-        tools = toolchain.find(cuda, limit)
-        row = arch.arch(name)
+    if from_code and arch not in (None, "all"):
+        tools, row = toolchain.find(cuda, request.limit), named_arch(str(arch))
         if row in tools.archs:
-            early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, limit).start()
+            early[row.name] = sass_worker(row.name, tools.ptxas, tools.nvdisasm, request.limit).start()
 
     with ended_by_errors(process, *early.values()):
         from tcprobe.cli import printing
         from tcprobe.question import terminal
         from tcprobe.run import runner
         from tcprobe.run.campaign import Campaign
+        from tcprobe.run.survey import read_beside
         from tcprobe.store.results import Results
 
         session = runner.Session(worker, process) if process else None
         Results(folder).sweep()
-        request = _request(options, cuda)
         with terminal.progress("compiling") as tick:
             reports = Campaign(request, folder, printing.say, tick, early).run(session)
-        others, conflicts = _read_beside(toolkits[1:], request, folder)
+        others, conflicts = read_beside(toolkits[1:], request, folder, printing.say)
         reports += others
     for device_report in reports:
-        _print(device_report, folder, options["as_json"], show_stages)
+        _print(device_report, folder, as_json, show_stages)
     if report:
         _write_report(report, folder, reports)
     for conflict in conflicts:
@@ -135,24 +136,22 @@ def run(
         sys.exit(1)
 
 
-def _request(run_request: RunRequest, cuda: Path | None) -> Request:
-    """The options as the library takes them."""
-    from tcprobe.run.campaign import Request
+def _check(toolkits: Sequence[Path], request: Request) -> None:
+    """UsageError for options that contradict each other, and for an arch, family or kind of finding that is none."""
+    from tcprobe.isa import inventory
+    from tcprobe.isa.arch import arch
+    from tcprobe.isa.names import search
+    from tcprobe.run.campaign import KINDS
+    from tcprobe.store import kinds
 
-    selection = (run_request["patterns"], run_request["name"], run_request["index"], run_request["method"], cuda)
-    return Request(*selection, run_request["force"], run_request["limit"], run_request["family"])
-
-
-def _check(toolkits: Sequence[Path], run_request: RunRequest) -> None:
-    """UsageError for options that contradict each other, and for an arch or a family that there is not."""
-    from tcprobe.isa import arch
-
-    if len(toolkits) > 1 and run_request["method"] != "sass":
+    if len(toolkits) > 1 and request.method != "sass":
         raise UsageError("several --cuda need --method sass, which reads machine code.")
-    _check_family(run_request["family"])
-    if run_request["name"] not in (None, "all"):
-        arch.arch(run_request["name"])
-    if run_request["method"] == "sass" and run_request["index"] is not None:
+    kind_names = [*kinds.names(), *KINDS]
+    if request.family not in (None, *inventory.families(), *kind_names):
+        raise search.no_family(request.family or "", kind_names)
+    if request.name not in (None, "all"):
+        arch(request.name)
+    if request.method == "sass" and request.index is not None:
         raise UsageError("--device selects a live GPU, and --method sass reads machine code: give only one of them.")
 
 
@@ -160,16 +159,6 @@ def _check_fleet(scheduler: str, set_options: Mapping[str, object]) -> None:
     """UsageError for options, by name, that mean one machine."""
     for option in (name for name, value in set_options.items() if value not in (None, False)):
         raise UsageError(f"{option} is for one machine, and {scheduler} uses several: give only one of them.")
-
-
-def _read_beside(toolkits: Sequence[Path], request: Request, folder: Path) -> tuple[list[Report], list[Conflict]]:
-    """What further toolkits show, and where that contradicts the results."""
-    if not toolkits:
-        return [], []
-    from tcprobe.cli import printing
-    from tcprobe.run.survey import read_beside
-
-    return read_beside(toolkits, request, folder, printing.say)
 
 
 def _print(device_report: Report, folder: Path, as_json: bool, show_stages: bool) -> None:
@@ -197,26 +186,6 @@ def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
         raise EnvironmentUnfitError(f"nothing was measured, so there is no report: {path} was not written.")
     merge.write_report(path, findings)
     click.echo(escaped(f"{len(findings)} findings in {path}; `tcprobe merge` adds them."), err=True)
-
-
-def _live(cuda: Path | None, limit: float) -> Worker:
-    """The worker on the GPU, with the compiler of a toolkit where there is one."""
-    from tcprobe.run.backend import live_worker
-    from tcprobe.sass import toolchain
-
-    return live_worker(toolchain.compiler(cuda) if cuda else None, limit)
-
-
-def _check_family(family: str | None) -> None:
-    """UsageError, which names the kinds of findings too, unless there is such a family."""
-    from tcprobe.isa import inventory
-    from tcprobe.isa.names import search
-    from tcprobe.run.campaign import KINDS
-    from tcprobe.store import kinds
-
-    kind_names = [*kinds.names(), *KINDS]
-    if family not in (None, *inventory.families(), *kind_names):
-        raise search.no_family(family or "", kind_names)
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

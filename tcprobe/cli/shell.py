@@ -48,7 +48,7 @@ HEADINGS = {
 class Group(Suggesting):
     """Commands whose errors are a message and an exit code, imported when they are asked for.
 
-    The command NAME of a question is in `tcprobe.ask.NAME`; `later` says where others are.
+    `question` knows where the command of a question is; `later` says where others are.
     """
 
     later: ClassVar[dict[str, str]] = {}  # name of a command -> module that has it among its COMMANDS

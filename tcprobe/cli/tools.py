@@ -1,36 +1,16 @@
-"""The commands around the tables: what a machine can do, merged results, pages, a site."""
+"""The commands around the tables: merged results, pages, a site."""
 
 from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question.options import CUDA, JSON, WRITTEN, Given, Named
+from tcprobe.question.options import JSON, WRITTEN, Given, Named
 from tcprobe.text import escaped
-
-if TYPE_CHECKING:
-    pass
-
-
-@click.command(short_help="What this machine can be used for.")
-@CUDA
-@JSON
-def doctor(cuda: Path | None, as_json: bool) -> None:
-    """Show what this machine can be used for, and what to install for the rest. --json prints one object per line."""
-    from tcprobe.question import wrapping
-    from tcprobe.run.doctor import examine
-
-    for finding in examine(cuda):
-        if as_json:
-            click.echo(json.dumps(asdict(finding)))
-            continue
-        wrapping.line(escaped(f"{'ok' if finding.there else '--'}  {finding.what}: {finding.words}"))
 
 
 @click.command(short_help="Rewrite the pages of a results folder.")
@@ -124,4 +104,4 @@ def site(folder: Path, sources: tuple[Path, ...]) -> None:
     click.echo(escaped(f"written: {folder / 'index.html'}, {len(pages)} files, {size / 1e6:.1f} MB"))
 
 
-COMMANDS = (merge, doctor, pages, site)
+COMMANDS = (merge, pages, site)

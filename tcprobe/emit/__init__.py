@@ -1,5 +1,6 @@
 """Layouts in the terms of other programs, one module for each format.
 
+    question                                      the command
     common, and read.h, metadata.h, header.h      what formats share
     csv, json, markdown, latex, svg, svg_cute,
     svg_ptx                                       to read and to draw
@@ -44,8 +45,8 @@ class Format(Protocol):
 @cache
 def names() -> tuple[str, ...]:
     """Names of all formats: those of their files, with - for _."""
-    apart = ("common",)
-    return tuple(name.replace("_", "-") for name in plugins.module_names(__name__, apart=apart))
+    modules = plugins.module_names(__name__, apart=("common", "question"))
+    return tuple(name.replace("_", "-") for name in modules)
 
 
 @cache

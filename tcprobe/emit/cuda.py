@@ -132,15 +132,12 @@ def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
     for cell in variants:
         groups.setdefault(cell.table.id, []).append(cell)
     for first, *others in groups.values():
+        bases = [_map(first), *([common.indices_base(fragment)] if common.is_metadata(first) else [])]
         yield f"namespace {first.arch} {{"
-        yield from (f"struct {name} : {_bases(first)} {{", _word(fragment), *_constants(sizes), "};")
+        yield from (f"struct {name} : {', '.join(bases)} {{", _word(fragment), *_constants(sizes), "};")
         yield f"}}  // namespace {first.arch}"
         yield from (f"namespace {cell.arch} {{ struct {name} : {first.arch}::{name} {{}}; }}" for cell in others)
     yield from _struct_of_target(name, list(groups.values()), newest)
-
-
-def _bases(cell: Cell) -> str:
-    return _map(cell) + (f", {common.indices_base(cell.fragment)}" if common.is_metadata(cell) else "")
 
 
 def _evidence(variants: Sequence[Cell]) -> Iterator[str]:

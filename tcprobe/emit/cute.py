@@ -85,9 +85,6 @@ def mode_text(modes: CuteModes) -> str:
 
 
 def _type(kind: str, modes: CuteModes) -> str:
-    inner = [_integers(kind, mode) if len(mode) > 1 else f"cute::Int<{mode[0]}>" for mode in modes]
-    return f"cute::{kind}<{', '.join(inner)}>"
-
-
-def _integers(kind: str, numbers: Sequence[int]) -> str:
-    return f"cute::{kind}<{', '.join(f'cute::Int<{n}>' for n in numbers)}>"
+    inner = [", ".join(f"cute::Int<{size}>" for size in mode) for mode in modes]
+    nested = [text if len(mode) == 1 else f"cute::{kind}<{text}>" for text, mode in zip(inner, modes, strict=True)]
+    return f"cute::{kind}<{', '.join(nested)}>"

@@ -47,18 +47,13 @@ def _instruction(instruction: Instruction, operands: Mapping[str, Cell]) -> Iter
         yield from _warpgroup_multiply(instruction, names)
         return
     if instruction.family == "tcgen05":
-        yield from _tensor_memory(instruction)
+        yield ".reg .b32 %taddr;  // in tensor memory"
+        yield tensor_memory.instruction_text(instruction)
         return
     yield f"{instruction.name}"
     yield f"  {', '.join(names[fragment.operand] for fragment in instruction.spelled)};"
     if instruction.family == "wmma":
         yield f"{operands['d'].fragment.instruction} [%pd], {names['d']}, %ldd;"
-
-
-def _tensor_memory(instruction: Instruction) -> Iterator[str]:
-    """A load or store with the fewest repetitions, without optional qualifiers."""
-    yield ".reg .b32 %taddr;  // in tensor memory"
-    yield tensor_memory.instruction_text(instruction)
 
 
 def _warpgroup_multiply(instruction: Instruction, register_lists: Mapping[str, str]) -> Iterator[str]:
@@ -103,9 +98,11 @@ def _address(cell: Cell) -> Iterator[str]:
 
 def _registers(operand: str, cell: Cell) -> Iterator[str]:
     fragment = cell.fragment
-    yield f"// {operand.upper()}: " + (
-        SELECTED[cell.fragment.role](cell) if cell.selector is not None else _formulas(cell)
-    )
+    if cell.selector is not None:
+        what = SELECTED[fragment.role](cell)
+    else:
+        what = ", ".join(f"{name} = {of_holder(str(f), fragment.threads)}" for name, f in formulas(cell).items())
+    yield f"// {operand.upper()}: {what}"
     kind = KINDS.get(fragment.type, "b32") if fragment.slot_bits >= 32 else "b32"
     size = fragment.register_bits // fragment.slot_bits
     for number, name in enumerate(_names(operand, fragment)):
@@ -115,10 +112,6 @@ def _registers(operand: str, cell: Cell) -> Iterator[str]:
         elements = ["unused" if c is None else f"{operand.upper()}[{c[0]}][{c[1]}]" for c in cells[:4]]
         listed = ", ".join([*elements, *(["..."] if size > 4 else [])])
         yield f".reg .{kind} {name};  // {which}; in {holder(fragment.threads)} 0: {listed}"
-
-
-def _formulas(cell: Cell) -> str:
-    return ", ".join(f"{name} = {of_holder(str(f), cell.fragment.threads)}" for name, f in formulas(cell).items())
 
 
 def _scales(cell: Cell) -> str:

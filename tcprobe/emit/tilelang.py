@@ -30,23 +30,23 @@ def emit(cells: Sequence[Cell]) -> str:
 
 def layout_code(cell: Cell) -> str:
     """The functions of a table, under the fragment's name."""
-    return "\n".join(_functions(cell))
-
-
-def _functions(cell: Cell) -> Iterator[str]:
     name, table, forward = cell_identifier(cell), cell.table, _forward(cell)
     axes, bits = [axis for axis in ORDER if axis in table.outputs], _bits(cell)
     size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type} on {cell.arch}, layout {table.id}"
-    yield f"def {name}(thread_id, local_id):"
-    yield f'    """The {", ".join(axes)} that a slot holds: {size}."""'
-    yield from (f"    {axis} = {divide(forward[axis], bits)}" for axis in axes)
-    yield f"    return {', '.join(axes)}"
-    yield from _holders(cell, axes, bits)
+    lines = [
+        f"def {name}(thread_id, local_id):",
+        f'    """The {", ".join(axes)} that a slot holds: {size}."""',
+        *(f"    {axis} = {divide(forward[axis], bits)}" for axis in axes),
+        f"    return {', '.join(axes)}",
+    ]
+    return "\n".join([*lines, *_holders(cell, axes, bits)])
 
 
 def _holders(cell: Cell, axes: Sequence[str], widths: Mapping[str, int]) -> Iterator[str]:
     """From an element, and its copy if it has several holders, to thread_id and local_id; and their T.Fragment."""
-    name, back = cell_identifier(cell), _inverse(cell)
+    name, back = cell_identifier(cell), cached_inverse(cell.table)
+    if back is None:
+        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang needs.")
     copied = ["copy"] if "copy" in widths else []
     inside = copied if any(term.variable == "copy" for term in _terms(back["i"])) else []
     yield from _head(f"{name}_thread", [*axes, *copied], "the thread that holds an element")
@@ -66,13 +66,6 @@ def _forward(cell: Cell) -> Mapping[str, Formula]:
         why = f"is not linear, and no sum of // and % expresses that: {'; '.join(crooked)}"
         raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
     return by_output
-
-
-def _inverse(cell: Cell) -> Mapping[str, Formula]:
-    backward = cached_inverse(cell.table)
-    if backward is None:
-        raise UsageError(f"{cell.fragment.id} on {cell.arch}: the inverse has no closed form, which tilelang needs.")
-    return backward
 
 
 def _bits(cell: Cell) -> dict[str, int]:

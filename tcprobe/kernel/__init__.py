@@ -4,4 +4,6 @@ gemm                what is asked, and the one file
 staged              what kernels share
 mma_sync, wgmma     the kernels
 explain             the way of an element through one
+products            its products and its time on a GPU
+question            the command
 """

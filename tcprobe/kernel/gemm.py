@@ -192,12 +192,9 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     _check_options(options)
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
-    tile = options.tile or (_wide(options.type) if by_warpgroups else _tile(device, options.type))
-    name = (
-        require_legal(options.name, FUNCTION)
-        if options.name
-        else (f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}")
-    )
+    tile = options.tile or _tile(device, options.type, by_warpgroups)
+    own = f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}"
+    name = require_legal(options.name, FUNCTION) if options.name else own
     operands: Any = {"a": options.a, "b": options.b, "stored": options.out, "layers": layers}
     if by_warpgroups:
         _check_warps(options.warps, tile)
@@ -244,16 +241,14 @@ def _native(kind: str, device: Arch, layers: Layers) -> Instruction | None:
     return None
 
 
-def _tile(device: Arch, kind: str) -> tuple[int, int, int]:
-    """128 x 128, and k that fills a row of the widest swizzle, or half of one where there is little shared memory."""
-    depth = DEPTH if device.shared_kib > 100 else DEPTH // 2
-    return 128, 128, depth * 8 // dtype(kind).bits
+def _tile(device: Arch, kind: str, by_warpgroups: bool) -> tuple[int, int, int]:
+    """128 x 128, and k that fills a row of the widest swizzle, or half of one where there is little shared memory.
 
-
-def _wide(kind: str) -> tuple[int, int, int]:
-    """What wgmma takes: 256 columns where D goes back as 16 bits, since f32's are stored as long as they are made."""
-    cols = 256 if dtype(OUTS[kind][0]).bits == 16 else 128
-    return 128, cols, DEPTH * 8 // dtype(kind).bits
+    wgmma takes 256 columns where D goes back as 16 bits, since f32's are stored as long as they are made.
+    """
+    depth = DEPTH if by_warpgroups or device.shared_kib > 100 else DEPTH // 2
+    cols = 256 if by_warpgroups and dtype(OUTS[kind][0]).bits == 16 else 128
+    return 128, cols, depth * 8 // dtype(kind).bits
 
 
 def _check_warps(warps: tuple[int, int] | None, block_tile: tuple[int, int, int]) -> None:

@@ -349,7 +349,10 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         b_major="k" if gemm.b == "col" else "n",
         threads=gemm.threads,
         shared_bytes=gemm.shared_bytes,
-        maps="\n".join(_comment(*named_map) for named_map in gemm.boxes.items()),
+        maps="\n".join(
+            f"// map_{name}: {box['data_type']}, box {' x '.join(map(str, box['box']))}, {box['swizzle']}"
+            for name, box in gemm.boxes.items()
+        ),
         name=called,
         consumers=gemm.consumers,
         **_cluster(gemm),
@@ -398,11 +401,6 @@ def _cluster(gemm: WarpgroupGemm) -> Json:
         "last": LAST,
         "dims": f"__cluster_dims__(1, {gemm.cluster}, 1) ",
     }
-
-
-def _comment(name: str, map_json: Json) -> str:
-    box = " x ".join(map(str, map_json["box"]))
-    return f"// map_{name}: {map_json['data_type']}, box {box}, {map_json['swizzle']}"
 
 
 def _loads(gemm: WarpgroupGemm) -> str:

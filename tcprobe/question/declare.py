@@ -32,7 +32,7 @@ import click
 
 from tcprobe.question import naming
 from tcprobe.question.grouping import Suggesting
-from tcprobe.question.options import Given, Number, fragment_names
+from tcprobe.question.options import Given, Number, Seconds, fragment_names
 from tcprobe.text import message
 
 Answering = Callable[..., Any]
@@ -56,6 +56,7 @@ class Option(NamedTuple):
     shown: bool = False  # the default, in the help
     default: str = ""
     letter: str = ""  # as in -o
+    values: int = 1  # words that follow it
 
 
 class PlainArgument(NamedTuple):
@@ -140,7 +141,7 @@ def command(
             run = naming.named(parameter, declared.archs, declared.number)(run)
         made = cls(
             name or question.__name__.rstrip("_").replace("_", "-"),
-            params=sorted(parameters, key=_is_common),
+            params=sorted(parameters, key=lambda each: COMMON.index(each.name) if each.name in COMMON else -1),
             callback=run,
             help=(inspect.getdoc(question) or "").partition("\f")[0].rstrip(),
             short_help=short,
@@ -156,10 +157,6 @@ def command(
 
 # options that many questions have come last
 COMMON = ("output", "function", "namespace", "arch", "results", "only", "as_json")
-
-
-def _is_common(parameter: click.Parameter) -> int:
-    return COMMON.index(parameter.name) + 1 if parameter.name in COMMON else 0
 
 
 def _declared(function: Answering) -> list[tuple[inspect.Parameter, Any, Any]]:
@@ -202,6 +199,7 @@ def _click_parameter(
         type=None if is_flag else reads,
         is_flag=is_flag or None,  # False would let the value be left out
         multiple=declared.multiple,
+        nargs=declared.values,
         required=required,
         **default,
     )
@@ -245,8 +243,9 @@ def _value_schema(declared: Option | NameWords | PlainArgument, hint: Any) -> di
     if bool in kinds:
         return {"type": "boolean", **described}
     reads = declared.reads or _reader(hint)
-    if isinstance(reads, Number):
+    if isinstance(reads, Number | Seconds):
         bounds = {"minimum": reads.min, "maximum": reads.max}
-        return {"type": "integer", **{name: bound for name, bound in bounds.items() if bound is not None}, **described}
+        kind = "integer" if isinstance(reads, Number) else "number"
+        return {"type": kind, **{name: bound for name, bound in bounds.items() if bound is not None}, **described}
     plain = {"type": "string", "minLength": 1}
     return ({"type": "array", "items": plain} if declared.multiple else plain) | described

@@ -18,14 +18,14 @@ class Suggesting(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command of a line; its words stay known, for what is to be pasted.
+        """The command of a line; it and its words stay known, for what is said of errors.
 
         UnknownNameError, with lines to paste, for a name that no command has.
         """
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             raise self._unknown_command(ctx, args)
         name, command, words = super().resolve_command(ctx, args)
-        ctx.meta["args"] = list(words)
+        ctx.meta["args"], ctx.meta["command"] = list(words), command
         if command is not None and not ctx.resilient_parsing:
             _check_once(click.Context(command, parent=ctx, info_name=name), words)
         return name, command, words

@@ -10,8 +10,8 @@ from typing import Any
 import click
 
 from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
-from tcprobe.question.options import Called, several
 
+Called = Callable[..., None]  # a command, whatever its options
 # multi-word names of GPUs begin so
 _BRANDS = r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b"
 _NUMBERED = r"(?i)(sm_?|compute_)[0-9]{2,3}[af]?"
@@ -26,17 +26,16 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
     def with_names(command: Called) -> Called:
         @functools.wraps(command)
         def called(*context: click.Context, **params: Any) -> None:
-            arch_key = "arch" if "arch" in params else "name"
-            words, gpus = _split_gpus(params[parameter]) if arch_key in params else (params[parameter], "")
+            words, gpus = _split_gpus(params[parameter]) if "arch" in params else (params[parameter], "")
             _check_typed(parameter, params[parameter], words)
-            if gpus and params[arch_key] is not None:
-                raise UsageError(f"the name has {gpus}, and --arch is {params[arch_key]}: give the arch once.")
-            params |= {arch_key: gpus} if gpus else {}
+            if gpus and params["arch"] is not None:
+                raise UsageError(f"the name has {gpus}, and --arch is {params['arch']}: give the arch once.")
+            params |= {"arch": gpus} if gpus else {}
             apart = count == "pairs" and len(words) == 2
             names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split_names(words)
             params[parameter] = " ".join(names) or None if count == "one" else tuple(names)
             try:
-                for arch_params in _archs(params, archs, arch_key):
+                for arch_params in _archs(params, archs):
                     command(*context, **params, **arch_params)
             except (AmbiguousError, UnknownNameError) as error:
                 error.commands = _commands(names, ["--arch", gpus] if gpus else [], error)
@@ -57,14 +56,14 @@ def _check_typed(parameter: str, typed: Sequence[str], name_words: Sequence[str]
         raise click.MissingParameter(ctx=ctx, param=argument)
 
 
-def _archs(params: dict[str, Any], archs: str, arch_key: str) -> list[dict[str, str | None]]:
-    if arch_key not in params:
+def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
+    if "arch" not in params:
         return [{}]
-    name = params.pop(arch_key)
-    listed = [name] if archs == "list" else several(name)
+    name = params.pop("arch")
+    listed = [name] if archs == "list" or not name else name.split(",")
     if len(listed) > 1 and (archs == "one" or params.get("output")):
         raise UsageError(f"one arch is needed here, not {len(listed)}: {name}.")
-    return [{arch_key: arch_name} for arch_name in listed]
+    return [{"arch": arch_name} for arch_name in listed]
 
 
 def _split_gpus(tokens: Sequence[str]) -> tuple[list[str], str]:

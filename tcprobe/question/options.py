@@ -1,24 +1,22 @@
-"""Options that several commands share."""
+"""Types of options, and options of commands that are no questions."""
 
 from __future__ import annotations
 
-import functools
 import os
 import re
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.text import message, quoted
+from tcprobe.text import quoted
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from tcprobe.layout.swizzle import SwizzleName
 
-
-Called = Callable[..., None]  # a command, whatever its options
 PathName = str | bytes | os.PathLike[str]
 
 
@@ -84,11 +82,6 @@ class Seconds(click.FloatRange):
         return super().convert(float(str(value)), param, ctx)
 
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from click.shell_completion import CompletionItem
-
 WRITTEN = click.option(
     "--results",
     "folder",
@@ -97,59 +90,8 @@ WRITTEN = click.option(
     show_default=True,
     help="Results folder to write.",
 )
-ARCH = click.option("--arch", "name", type=Given(), metavar="sm_XX", help="Compute capability, for example sm_90.")
-ARCHS = click.option(
-    "--arch", "name", type=Given(), metavar="sm_XX[,...]", help="Compute capability: sm_90; or several: sm_70,h100."
-)
-NAME = click.option(
-    "--name", "called", type=Given(), metavar="NAME", help="Name of the struct or function in the code."
-)
-NAMESPACE = click.option("--namespace", type=Given(), metavar="NS", help="Namespace of the code: a name, or a::b.")
 JSON = click.option("--json", "as_json", is_flag=True, help="JSON for other programs.")
-SELECTOR = click.option(
-    "--selector",
-    type=Number(),
-    metavar="N",
-    help="Sparsity selector of metadata; for scales the choice of byte-id and thread-id, numbered as in "
-    "`list --json`. Default: all, or the only one.",
-)
-CUDA = click.option(
-    "--cuda",
-    type=Named(exists=True, file_okay=False),
-    help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use. "
-    "Default: CUDA_HOME, the installed wheels, PATH.",
-)
-
-CUDAS = click.option(
-    "--cuda",
-    "toolkits",
-    multiple=True,
-    type=Named(exists=True, file_okay=False),
-    help="CUDA toolkit folder whose ptxas, and nvdisasm if it has one, to use; with --method sass several. "
-    "Default: CUDA_HOME, the installed wheels, PATH.",
-)
-
-
 _RANGE = r"([0-9]{1,5})(?:-([0-9]{1,5}))?"
-
-
-def read_results(command: Called) -> Called:
-    """Options --results and --only; the command gets the folders that it reads as `layers`."""
-
-    @click.option(
-        "--results",
-        "folder",
-        type=Named(file_okay=False),
-        help="Folder of measurements that take precedence over the published ones. Default: ./results, if it has any.",
-    )
-    @click.option("--only", is_flag=True, help="Read that folder alone, not the published tables.")
-    @functools.wraps(command)
-    def with_layers(folder: Path | None, only: bool, **params: object) -> None:
-        from tcprobe.store.choose import layers
-
-        command(layers=layers(folder, only), **params)
-
-    return with_layers
 
 
 class Output(Named):
@@ -178,11 +120,6 @@ class Numbers(click.ParamType[list[int]]):
         return list(numbers)
 
 
-def several(name: str | None) -> list[str | None]:
-    """The archs that --arch lists, separated by commas; [None] where it lists none."""
-    return list(name.split(",")) if name else [None]
-
-
 def is_redirected() -> bool:
     """Whether standard output is not a terminal."""
     return sys.stdout is None or not sys.stdout.isatty()
@@ -196,12 +133,6 @@ def fragment_names(_context: click.Context, _parameter: click.Parameter, incompl
 
     ids = dict.fromkeys((*inventory.fragments(), *inventory.instructions()))
     return [CompletionItem(id_) for id_ in ids if id_.startswith(incomplete.lower())]
-
-
-def print_notes(*notes: str | None) -> None:
-    """Print notes on stderr, such as what a name was taken for; None is no note."""
-    for note in filter(None, notes):
-        click.echo(message(note), err=True)
 
 
 class SwizzleType(click.ParamType["SwizzleName"]):

@@ -6,6 +6,6 @@ gpu, live, driver, machine_code, emulator   what they run on
 fleet, fleet_dask                      many machines
 merge                                  other people's findings and reports
 survey                                 compilers compared
-verify, multiplicands, products        emitted code on a GPU
+verify, multiplicands                  emitted code on a GPU
 doctor                                 what this machine has
 """

@@ -1,24 +1,36 @@
-"""`diff` and `compilers`: two sets of tables, and what several versions of ptxas agree in."""
+"""Questions to compilers, GPUs and machines.
+
+diff, compilers    two sets of tables; what several versions of ptxas agree in
+verify             the tables on a live GPU
+doctor             what a machine can do
+"""
 
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 
 from tcprobe.ask.diff import ChangedNumerics, Difference, compare_named, differences
+from tcprobe.errors import UsageError
+from tcprobe.isa.arch import arch as named
 from tcprobe.question import terminal, wrapping
 from tcprobe.question.arguments import ArchName, arch_name
-from tcprobe.question.declare import Option, PlainArgument, command
+from tcprobe.question.declare import NameWords, Option, PlainArgument, command
 from tcprobe.question.naming import split_names
 from tcprobe.question.options import Given, Named
-from tcprobe.question.shared import JsonOption, OnlyOption, ResultsOption
+from tcprobe.question.shared import CudaOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
+from tcprobe.text import escaped
 
 if TYPE_CHECKING:
+    from tcprobe.run.backend import Device
+    from tcprobe.run.doctor import Part
     from tcprobe.run.survey import Survey
+    from tcprobe.run.verify import Verified
 
 FOLDER = Named(path_type=Path, exists=True, file_okay=False)
 
@@ -121,3 +133,118 @@ def print_compilers(found: "Survey", *, as_json: JsonOption = False) -> None:
     else:
         wrapping.lines(found.in_words)
     sys.exit(1 if found.differing else 0)
+
+
+def doctor(cuda: CudaOption = None) -> "Iterator[Part]":
+    """Show what this machine can be used for, and what to install for the rest. --json prints one object per line."""
+    from tcprobe.run.doctor import examine
+
+    return examine(cuda)
+
+
+@command(doctor, short="What this machine can be used for.")
+def print_doctor(parts: "Iterator[Part]", *, as_json: JsonOption = False) -> None:
+    """Each as it is found."""
+    for part in parts:
+        if as_json:
+            click.echo(json.dumps(asdict(part)))
+        else:
+            wrapping.line(escaped(f"{'ok' if part.there else '--'}  {part.what}: {part.words}"))
+
+
+class Verification(NamedTuple):
+    """Multiplies on a GPU, verified one after the other; of how many other forms its arch has none, or no table."""
+
+    device: "Device"
+    verdicts: "Iterator[Verified]"
+    others: int
+    without_table: int
+
+
+def verify_tables(
+    patterns: Annotated[Sequence[str], NameWords("[INSTRUCTION]...", "many", required=False, completes=False)] = (),
+    *,
+    device: Annotated[int, Option("--device", "GPU number N.", "N", shown=True)] = 0,
+    seed: Annotated[int, Option("--seed", "Seed of the random matrices.", shown=True)] = 0,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> Verification:
+    """Check the tables on a live GPU: the emitted code loads and stores operands, and D is compared with a model.
+
+    NumPy gives D of whole numbers. The measured arithmetic (`tcprobe numerics`) gives D of random floats, bit by bit.
+
+    The CUDA header loads and stores fragments. Factors in shared memory are written with what `tcprobe descriptor`
+    prints, for every swizzle and major; A is tried in registers and in shared memory. INSTRUCTION is a shortened name
+    or a pattern. Without one, every form that the GPU has is tried (warpgroup forms with N 8, 24, 64, 128 and 256),
+    sparse forms under each selector with random metadata. It also shows which slots are never read, and that a
+    wrong layout fails. Exit code 1 if something is wrong.
+    """
+    from tcprobe.run.gpu import Gpu
+    from tcprobe.run.verify import verifiable, verify
+    from tcprobe.store.cell import find_operands
+
+    folders, rows = layers(results, only), verifiable(*patterns)
+    gpu = Gpu()
+    gpu.open(device)
+    there = gpu.devices()[device]
+    row = named(there.arch)
+    allowed = [instruction for instruction in rows if instruction.target.on(row)]
+    if not allowed:
+        raise UsageError(f"{there.name} ({there.arch}) has none of these: `tcprobe why-not` says why.")
+    tables = [(instruction, find_operands(instruction, row.name, folders)) for instruction in allowed]
+    known = [(instruction, operands) for instruction, operands in tables if operands]
+    if not known:  # neither measured nor documented there
+        raise UsageError(f"nothing is known about {allowed[0].id} on {row.name}: `tcprobe run` measures it.")
+    verdicts = verify(gpu, known, seed, folders)
+    return Verification(there, verdicts, len(rows) - len(allowed), len(allowed) - len(known))
+
+
+@command(verify_tables, short="Check the tables on a live GPU against NumPy.", name="verify")
+def print_verification(found: Verification, *, as_json: JsonOption = False) -> None:
+    """Each multiply as it is verified, then the counts; the exit code says whether something is wrong."""
+    verdicts = []
+    for verdict in found.verdicts:
+        verdicts.append(verdict)
+        if as_json:
+            click.echo(json.dumps(verdict.to_json()))
+        else:
+            _print_verdict(verdict)
+    if not as_json:
+        _print_counts(found, verdicts)
+    if not all(verdict.good for verdict in verdicts):
+        raise SystemExit(1)
+
+
+def _print_verdict(verdict: "Verified") -> None:
+    mark = click.style("ok   ", **wrapping.GOOD) if verdict.good else click.style("WRONG", **wrapping.BAD)
+    words = [verdict.first] if not verdict.exact else []
+    words += [verdict.floats.first] if verdict.floats and verdict.floats.wrong else []
+    words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]
+    if verdict.expected not in (None, verdict.unread):
+        words.append(f"the results list as never read: {verdict.expected}")
+    words += ["a wrong layout goes unnoticed"] if not verdict.noticed else []
+    case = verdict.case
+    selector_text = "" if case.selector is None else f" selector {case.selector}"
+    placed = f" ({case}; swizzles {', '.join(str(s or 'none') for s in case.swizzles)})" if case.shared else ""
+    click.echo(f"{mark} {case.instruction.id}{selector_text}{placed}" + (f": {'; '.join(words)}" if words else ""))
+
+
+def _print_counts(found: Verification, verdicts: "Sequence[Verified]") -> None:
+    device = found.device
+    exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
+    click.echo(
+        f"{wrapping.bold(escaped(device.name))} ({device.arch}): D is exact in {exact} of {len(verdicts)} multiplies; "
+        f"a wrong layout of A was noticed in {noticed}; {_by_model(verdicts)}tables: "
+        f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}"
+    )
+    if found.others:
+        click.echo(f"{device.arch} does not have {found.others} other forms", err=True)
+    if found.without_table:
+        click.echo(f"{found.without_table} forms lack a table on {device.arch}: `tcprobe run` measures them", err=True)
+
+
+def _by_model(verdicts: "Sequence[Verified]") -> str:
+    """Of random floats, how many results are the model's bits; nothing where no form has a model."""
+    floats = [verdict.floats for verdict in verdicts if verdict.floats]
+    count, wrong = sum(f.results for f in floats), sum(f.wrong for f in floats)
+    return f"of random floats {count - wrong} of {count} results have the model's bits; " if floats else ""

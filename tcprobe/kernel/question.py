@@ -1,0 +1,173 @@
+"""The question `kernel gemm`: a whole kernel in one file, and what a launch needs to know."""
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import click
+
+from tcprobe.errors import UsageError
+from tcprobe.question import wrapping
+from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
+from tcprobe.question.declare import Option, command, group, note
+from tcprobe.question.options import ElementType, Given, Number, Sides
+from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption
+from tcprobe.store.choose import layers
+from tcprobe.system import files
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.kernel.gemm import GemmKernel
+    from tcprobe.kernel.products import ProductRun
+
+GROUP = group(
+    short="Whole kernels: every address from a table.",
+    name="kernel",
+    text="A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register comes from a table.",
+)
+
+
+@checked
+def kernel(
+    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", Given())],
+    kind: Annotated[
+        TypeName, Option("--type", "Type of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.", "TYPE", ElementType())
+    ],
+    *,
+    tile: Annotated[
+        Sizes | None,
+        Option("--tile", "Tile of a block. Default: 128x128 and 128 bytes of k, or 64.", reads=Sides(3, "MxNxK")),
+    ] = None,
+    warps: Annotated[
+        Sizes | None,
+        Option("--warps", "Warps of a block along m and n. Default: 2x2; sm_90: by the tile.", reads=Sides(2, "MxN")),
+    ] = None,
+    stages: Annotated[
+        int | None, Option("--stages", "Tiles in shared memory. Default: 2 to 4, by the arch.", "N", Number(1))
+    ] = None,
+    a: Annotated[Literal["row", "col"], Option("--a", "What is contiguous in A.", shown=True)] = "row",
+    b: Annotated[Literal["row", "col"], Option("--b", "What is contiguous in B (k x n).", shown=True)] = "col",
+    out: Annotated[
+        TypeName | None,
+        Option("--out", "Type of D in memory. Default: f16, bf16, f32 or s32.", "TYPE", ElementType()),
+    ] = None,
+    cluster: Annotated[
+        int,
+        Option(
+            "--cluster",
+            "On sm_90: blocks of a cluster, which share the loads of B: 1 or 2.",
+            "N",
+            Number(1),
+            shown=True,
+        ),
+    ] = 1,
+    name: Annotated[str | None, Option("--name", "Name of the kernel and its namespace.", "NAME")] = None,
+    multiply: str | None = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+    **others: object,
+) -> "GemmKernel":
+    """D (m x n) = A (m x k) B (k x n), rows of D contiguous: one file of CUDA that needs no header.
+
+    sm_90 uses tensor maps, a producer warpgroup, wgmma and stmatrix; other archs cp.async or plain copies, swizzled
+    shared memory, ldmatrix and mma. m, n and k are any size, but lines must be multiples of 16 bytes apart. --json
+    prints the launch. --run multiplies small whole numbers and counts wrong results (exit code 1 if there are any).
+    \f
+    What no option says fits the arch and the type. `tile` is a block's m, n and k, `warps` its warps along m and n,
+    `stages` the tiles in shared memory. `a` and `b` say what is contiguous, `out` is D's type, `name` the kernel's.
+    `multiply` "mma" takes mma.sync where the arch has wgmma; `cluster`, 1 or 2 blocks, is for wgmma.
+
+    >>> import tcprobe
+    >>> made = tcprobe.kernel("sm_80", "f16", tile=(128, 128, 64))
+    >>> made.block, "__global__" in made.source
+    ((128, 1, 1), True)
+    """
+    from tcprobe.kernel.gemm import GemmOptions, gemm
+
+    if others:
+        known = ", ".join(GemmOptions._field_defaults)
+        raise UsageError(f"`{min(others)}` is not an option of a kernel; there are {known}.")
+    block: Any = None if tile is None else sizes("tile", tile, 3)
+    grid: Any = None if warps is None else sizes("warps", warps, 2)
+    device, stored = str(arch_name(arch)), None if out is None else str(out)
+    options = GemmOptions(device, str(kind), block, grid, stages, a, b, stored, name, multiply, cluster)
+    return gemm(options, layers(results, only))
+
+
+@command(kernel, of=GROUP, name="gemm", short="D = A B for an arch and a type.")
+def print_kernel(
+    made: "GemmKernel",
+    *,
+    size: Annotated[
+        tuple[int, ...] | None,
+        Option(
+            "--size",
+            "Size of the product, for the grid in --json and for --run. Default for --run: 4096x4096x4096.",
+            reads=Sides(3, "MxNxK"),
+        ),
+    ] = None,
+    explain: Annotated[
+        tuple[int, int, int] | None,
+        Option(
+            "--explain",
+            "Follow A(ROW, K), B(K, COL) and D(ROW, COL) through the kernel.",
+            "ROW COL K",
+            Number(most=2**31 - 2),
+            values=3,
+        ),
+    ] = None,
+    run: Annotated[
+        bool, Option("--run", "Run it on a GPU: compare its products with NumPy's, and time it beside cuBLAS.")
+    ] = False,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The file, or what a launch needs; what a GPU made of it, which the exit code says."""
+    mnk = _three(size)
+    note(made.warning and f"warning: {made.warning}")
+    ways = made.explain(*explain) if explain else []
+    if output:
+        files.write(output, made.source.encode())
+    outcome = None
+    if run:
+        from tcprobe.kernel.products import product
+
+        outcome = product(made, mnk)
+    if as_json:
+        click.echo(json.dumps({**made.to_json(mnk), "explain": ways, "run": outcome.to_json() if outcome else None}))
+    elif ways or outcome:
+        for line in (line for way in ways for line in (f"{way['element']}:", *(f"  {step}" for step in way["steps"]))):
+            click.echo(escaped(line))
+        if outcome:
+            _say_outcome(made, outcome)
+    elif not output:
+        click.echo(made.source, nl=False)
+    else:
+        wrapping.lines(made.launch_words)
+    if outcome and not outcome.right:
+        raise SystemExit(1)
+
+
+def _three(sides: tuple[int, ...] | None) -> tuple[int, int, int] | None:
+    """A product's m, n and k; UsageError for a size of too few sides."""
+    if sides is None:
+        return None
+    if len(sides) != 3 or not min(sides):
+        shown = "x".join(map(str, sides))
+        raise UsageError(f"`size` {shown}: 3 sides of 1 or more are needed, such as 4096x4096x4096.")
+    m, n, k = sides
+    return m, n, k
+
+
+def _say_outcome(made: "GemmKernel", outcome: "ProductRun") -> None:
+    """What the GPU said."""
+    compared, timed = ("x".join(map(str, size)) for size in (outcome.compared, outcome.timed))
+    bad = f"{outcome.wrong} elements differ from NumPy's" if outcome.wrong else "equal to NumPy's"
+    if outcome.outside:
+        bad += f", {outcome.outside} bytes written outside D"
+    click.echo(f"{made.name} on {escaped(outcome.device)}: {compared} {bad}")
+    words = f"{timed}: {outcome.tflops} TFLOP/s"
+    if outcome.cublas is None:
+        click.echo(f"{words}; cublasGemmEx does not multiply {made.gemm.type} into {made.gemm.out}")
+    else:
+        differ = f"; {outcome.apart} elements differ from cuBLAS's" if outcome.apart else ""
+        click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
