@@ -72,7 +72,8 @@ def decode_nibbles(instruction: Instruction, tables: Tables, raw: Bytes) -> list
     fields = tables["e"].selection(e.selectors[0]).inverse
     # the field, within four bits, that governs each A slot
     half = np.array([fields[r, s - s % e.span][0] for r, s in zip(row, stored, strict=True)]) % rule.fields
-    return [[_common(image[half == field]) for field in range(rule.fields)] for image in positions]
+    found = [[set(image[half == field].tolist()) for field in range(rule.fields)] for image in positions]
+    return [[None if len(met) > 1 or ELSEWHERE in met else sorted(met - {NOWHERE}) for met in line] for line in found]
 
 
 def decode_selected(instruction: Instruction, tables: Tables, raw: Bytes, selector: int) -> int | None:
@@ -112,14 +113,6 @@ def _positions(instruction: Instruction, tables: Tables, words: Words) -> Ints:
     lone &= (position >= 0) & (position < rule.positions) & (inner == stored % rule.span)
     positions = np.where(lone, position, np.where(answers.any(axis=2), ELSEWHERE, NOWHERE))
     return np.where((words >> 31).any(axis=(2, 3)), ELSEWHERE, positions)
-
-
-def _common(positions: Ints) -> list[int] | None:
-    """The position that all units share, as `decode_nibbles` returns it."""
-    first = int(positions[0])
-    if first == ELSEWHERE or (positions != first).any():
-        return None
-    return [] if first == NOWHERE else [first]
 
 
 @dataclass(frozen=True)
