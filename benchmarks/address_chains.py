@@ -134,7 +134,7 @@ def check() -> None:
     from tcprobe.sass.cubin import timed_code
 
     for name in MOVES:
-        move = dialogues("cost")[name].move
+        move = dialogues("cost")[name]
         for step, loop in loops(move):
             codes, refused = assemble(toolchain.find(), [loop.kernel()], arch("sm_90"))
             if refused:
@@ -158,7 +158,7 @@ def main() -> None:
     gpu.open(0)
     print("| load | step | cycles | more | opcodes of a copy |\n|---|---|--:|--:|---|")
     for name in MOVES:
-        move, least = dialogues("cost")[name].move, None
+        move, least = dialogues("cost")[name], None
         for step, loop in loops(move):
             kernel = loop.kernel()
             if refused := gpu.load([kernel]):
@@ -168,7 +168,7 @@ def main() -> None:
             print(f"| {name} | {step} | {cycles:.2f} | {cycles - least:.2f} | {opcodes(gpu.timed_code(kernel))} |")
     print(f"\n| exclusive or, cycles stated by the code | {' | '.join(map(str, STALLS))} |\n|---|--:|--:|--:|--:|")
     for name in MOVES:
-        cycles_by_stall = by_stall(gpu, dialogues("cost")[name].move)
+        cycles_by_stall = by_stall(gpu, dialogues("cost")[name])
         print(f"| {name} | {' | '.join(f'{cycles:.2f}' for cycles in cycles_by_stall)} |")
 
 

@@ -201,7 +201,7 @@ def run_steps(gpu, found):
 
 def issues_loop(name, count):
     """A loop over so many issues of an access, whose addresses are words of the image."""
-    move = dialogues("cost")[measured_name(name)].move
+    move = dialogues("cost")[measured_name(name)]
     held = [[f"%v{j * move.registers + r}" for r in range(move.registers)] for j in range(FLIGHT)]
     body = []
     for j in range(count):

@@ -8,8 +8,6 @@ not measured, or that does not follow the model; for values that a type does not
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -99,7 +97,10 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
         raise UsageError("A, B and C are matrices.")
     bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
     if isinstance(rule, Integers):
-        return _whole(kinds, rule, given)
+        whole_a, whole_b, whole_c = (array.astype(np.int64) for array in given.values())
+        if whole_a.shape[1] != whole_b.shape[0] or whole_c.shape != (whole_a.shape[0], whole_b.shape[1]):
+            raise UsageError(f"A {whole_a.shape}, B {whole_b.shape} and C {whole_c.shape} are not a product.")
+        return multiplied_integers(kinds, rule, (whole_a, whole_b.T, whole_c)).astype(np.int32)
     return values_of(FORMATS[kinds.d], gemm(kinds, rule, bits))  # type: ignore[arg-type]
 
 
@@ -152,10 +153,3 @@ def values_of_d(kinds: ElementTypes, bit_patterns: Bits) -> Array:
     if kinds.is_float:
         return values_of(FORMATS[kinds.d], bit_patterns)
     return np.ascontiguousarray(bit_patterns, np.uint32).view(np.int32)
-
-
-def _whole(kinds: ElementTypes, rule: Integers, given: Mapping[str, Array]) -> Array:
-    a, b, c = (array.astype(np.int64) for array in given.values())
-    if a.shape[1] != b.shape[0] or c.shape != (a.shape[0], b.shape[1]):
-        raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are not a product.")
-    return multiplied_integers(kinds, rule, (a, b.T, c)).astype(np.int32)

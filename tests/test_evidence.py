@@ -131,10 +131,10 @@ def test_the_structure_tensor_of_the_code_is_the_one_of_the_tables(id_, name):
     outputs = [structure_output(i, code, launch, layouts(name)) for launch in multiply.launches(i)]
     found = multiply.decode(i, *outputs)
     tables = stated(i, name)
-    triples = structure.Triples(*(x.astype(np.int64) for x in (found.a, found.b, found.d)))
+    triples = structure.Triples(*(found[operand].astype(np.int64) for operand in "abd"))
     assert triples.digest() == structure.predict(i, tables).digest()
     c, d = (structure.elements(tables[o]) for o in "cd")
-    assert (c == d[:, found.c]).all()
+    assert (c == d[:, found["c"]]).all()
 
 
 def structure_output(i, code, launch, known):

@@ -220,13 +220,8 @@ def block_sums(a_and_b: tuple[Decoded, Decoded], of_blocks: BlockScales, count: 
     )
     total = sums * first.significand * second.significand
     fraction = a.fraction + b.fraction - low + first.fraction + second.fraction
-    ones = Decoded(
-        np.ones_like(total),
-        np.zeros_like(total, np.int32),
-        np.zeros_like(total, bool),
-        np.zeros_like(total, np.uint8),
-        0,
-    )
+    zeros = np.zeros(total.shape, np.uint8)
+    ones = Decoded(np.ones_like(total), zeros.astype(np.int32), zeros.astype(bool), zeros, 0)
     exponents = np.broadcast_to(first.exponent + second.exponent, total.shape)
     what = np.broadcast_to(np.maximum(first.kind, second.kind), total.shape)
     return Decoded(total, exponents, total < 0, what, fraction), ones

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
-from tcprobe.arithmetic.formats import FORMATS, FloatFormat
+from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.model import in_f32, nan_bits
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
 from tcprobe.isa.operand import INPUTS, MATRICES
@@ -33,10 +33,6 @@ def header(entries: Iterable[Entry]) -> str:
     closing = "}  // namespace numerics\n}  // namespace tcprobe\n"
     common = (files("tcprobe.arithmetic") / "numerics.h").read_text("utf-8")
     return f"{common}\nnamespace tcprobe {{\nnamespace numerics {{\n{structs}{closing}"
-
-
-def _format(floats: FloatFormat) -> str:
-    return f"number<{floats.bits}, {floats.fraction}, {floats.bias}, {SPECIAL[floats.special]}, {floats.unread}>"
 
 
 def _struct(entry: Entry) -> str:
@@ -71,7 +67,9 @@ def _struct(entry: Entry) -> str:
         **{f"normalized_{name}": name in rule.normalized for name in INPUTS},
     }
     lines = [f"/// {entry.words}", f"struct {entry.name} {{"]
-    lines += [f"  using {name} = {_format(form)};" for name, form in zip("ABCDS", [*forms, sums], strict=True)]
+    for name, form in zip("ABCDS", [*forms, sums], strict=True):
+        sizes = f"{form.bits}, {form.fraction}, {form.bias}, {SPECIAL[form.special]}, {form.unread}"
+        lines.append(f"  using {name} = number<{sizes}>;")
     lines += [f"  static constexpr {name} = {value};" for name, value in constants.items()]
     lines += [f"  static constexpr bool {name} = {str(value).lower()};" for name, value in flags.items()]
     lines += [_initializer("product", order), _initializer("end", ends), "};", ""]

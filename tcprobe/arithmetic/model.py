@@ -21,7 +21,6 @@ exact in f32, so a fused multiply-add is an f32 addition, rounded to nearest eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -150,26 +149,19 @@ def _exact_fma(x: float, y: float, z: float) -> float:
         return float("inf") if exact > 0 else float("-inf")
 
 
-Floats32 = NDArray[np.float32]
-
-
 def partial_sums(types: ElementTypes, arithmetic: Arithmetic, abc: OperandBits) -> Bits:
     """C plus the groups' sums, each from zero, as bits of f32; A and B are (..., products)."""
     kinds = (types.a, types.b, types.c)
     with np.errstate(all="ignore"):
         a, b, d = (values_of(FORMATS[kind], bits).astype(np.float32) for kind, bits in zip(kinds, abc, strict=True))
         for group in arithmetic.groups:
-            d = d + _group_sum(arithmetic, group, (a, b))
+            products = [a[..., k] * b[..., k] for k in group]
+            # a sum starts from the first product if a sum of negative zeros is negative
+            total = products[0] if arithmetic.negative_zero else products[0] + np.float32(0)
+            for product in products[1:]:
+                total = total + product
+            d = d + total
     return np.where(np.isnan(d), np.uint32(0x7FFFFFFF), d.view(np.uint32))
-
-
-def _group_sum(arithmetic: Arithmetic, group: Sequence[int], a_and_b: tuple[Floats32, Floats32]) -> Floats32:
-    """One group's sum; it starts from the first product if a sum of negative zeros is negative."""
-    products = [a_and_b[0][..., k] * a_and_b[1][..., k] for k in group]
-    total = products[0] if arithmetic.negative_zero else products[0] + np.float32(0)
-    for product in products[1:]:
-        total = total + product
-    return total
 
 
 Factors = tuple[Decoded, Decoded]
@@ -190,11 +182,9 @@ def factor(operand: str, kind: str, arithmetic: Arithmetic, bit_patterns: Bits) 
     """A, B or C, as the form reads it."""
     form = FORMATS[kind].without(arithmetic.unread_bits) if kind == "tf32" else FORMATS[kind]
     number = _flush_subnormals(decode(form, bit_patterns), getattr(arithmetic.subnormals, operand))
-    return _normalized(number) if operand in arithmetic.normalized else number
-
-
-def _normalized(number: Decoded) -> Decoded:
-    """Subnormals with the exponent of their leading bit."""
+    if operand not in arithmetic.normalized:
+        return number
+    # subnormals get the exponent of their leading bit
     significand, exponent, *_, fraction = number
     length = np.frexp(abs(significand).astype(np.float64))[1]
     up = np.where(significand == 0, 0, fraction + 1 - length)
@@ -321,7 +311,11 @@ def rounded(d_format: FloatFormat, arithmetic: Arithmetic, total: Ints, top: Int
     exponent = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - 1 + unit, d_format.least)
     drop = exponent - arithmetic.result_bits - unit
     right, left = np.clip(drop, 0, MOST_SHIFT), np.clip(-drop, 0, MOST_SHIFT)
-    kept = _rounded_off(arithmetic, magnitude, right) << left
+    kept = magnitude >> right
+    if arithmetic.rounding == NEAREST:
+        rest, half = magnitude - (kept << right), np.where(right > 0, 1 << np.maximum(right - 1, 0), MOST_SHIFT)
+        kept += (rest > half) | ((rest == half) & (kept & 1 == 1))
+    kept <<= left
     bits = (exponent - d_format.least << d_format.fraction) + (kept << d_format.fraction - arithmetic.result_bits)
     if arithmetic.subnormals.d is False:
         bits = np.where(bits >> d_format.fraction == 0, 0, bits)
@@ -329,15 +323,6 @@ def rounded(d_format: FloatFormat, arithmetic: Arithmetic, total: Ints, top: Int
     bits = np.where(magnitude == 0, 0, np.minimum(bits, most))
     signed: Bits = np.where((total < 0) & (bits != 0), bits | 1 << d_format.bits - 1, bits)
     return signed
-
-
-def _rounded_off(arithmetic: Arithmetic, magnitude: Ints, right: Ints) -> Ints:
-    """The magnitude without its low bits, rounded."""
-    kept = magnitude >> right
-    if arithmetic.rounding == NEAREST:
-        rest, half = magnitude - (kept << right), np.where(right > 0, 1 << np.maximum(right - 1, 0), MOST_SHIFT)
-        kept += (rest > half) | ((rest == half) & (kept & 1 == 1))
-    return kept
 
 
 def _specials(d_format: FloatFormat, arithmetic: Arithmetic, abc: DecodedOperands, bit_patterns: Bits) -> Bits:

@@ -109,9 +109,6 @@ def chained(products: int, group: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(range(at, min(at + group, products))) for at in range(0, products, group))
 
 
-Alike = tuple[str, ElementTypes, int, str | None, tuple[tuple[str, int], ...]]
-
-
 def types_of(instruction: Instruction) -> ElementTypes:
     """The element types of a multiply; a warpgroup's C has D's type."""
     operands = {operand.name: operand.type for operand in instruction.operands}
@@ -122,10 +119,12 @@ def types_of(instruction: Instruction) -> ElementTypes:
 @cache
 def forms_alike() -> MappingProxyType[str, tuple[Instruction, ...]]:
     """All forms of one arithmetic, by the first form's id; without forms in tensor memory, which have no probe."""
-    by_kind: dict[Alike, list[Instruction]] = {}
+    by_kind: dict[object, list[Instruction]] = {}
     for row in inventory.instructions().values():
         if row.multiplies and not row.unprobed:
-            by_kind.setdefault(_alike(row), []).append(row)
+            scales = tuple((scale.type, scale.rows * scale.cols) for scale in row.scales)
+            kind = (row.family, types_of(row), row.shape.k, row.kind, scales)
+            by_kind.setdefault(kind, []).append(row)
     return MappingProxyType({rows[0].id: tuple(rows) for rows in by_kind.values()})
 
 
@@ -136,11 +135,6 @@ def subject(instruction: Instruction) -> str:
         why = instruction.unprobed or "it multiplies nothing"
         raise UsageError(f"{instruction.id} has no model of its arithmetic: {why}.")
     return found
-
-
-def _alike(instruction: Instruction) -> Alike:
-    scales = tuple((scale.type, scale.rows * scale.cols) for scale in instruction.scales)
-    return instruction.family, types_of(instruction), instruction.shape.k, instruction.kind, scales
 
 
 @cache

@@ -19,7 +19,7 @@ costs. For cp.async the sources vary as much as the destinations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 from typing import Literal, NamedTuple
@@ -193,15 +193,6 @@ def least_and_steady(runs: Sequence[Floats]) -> tuple[Floats, Bools]:
     return least, (spread <= STEADY) & (np.abs(least - least.round()) <= STEADY)
 
 
-def _swaps(lane_bytes: Ints, count: int) -> Iterator[Ints]:
-    """A pattern, then the same with each two of its first `count` lanes exchanged."""
-    yield lane_bytes
-    for i, j in combinations(range(count), 2):
-        swapped = lane_bytes.copy()
-        swapped[[i, j]] = lane_bytes[[j, i]]
-        yield swapped
-
-
 def swaps(access: SharedAccess) -> Cases:
     """Two conflict-free patterns, each followed by all exchanges of two of its lanes.
 
@@ -210,8 +201,12 @@ def swaps(access: SharedAccess) -> Cases:
     """
     step = max(4, access.bytes)
     line, place = np.divmod(step * np.arange(WARP), LINE)
-    bases = (line * LINE + place, line * LINE + (place + line * step) % LINE)
-    patterns = [pattern for base in bases for pattern in _swaps(base, access.lanes)]
+    patterns = []
+    for base in (line * LINE + place, line * LINE + (place + line * step) % LINE):
+        patterns.append(base)
+        for i, j in combinations(range(access.lanes), 2):
+            patterns.append(base.copy())
+            patterns[-1][[i, j]] = base[[j, i]]
     source = np.tile(step * np.arange(WARP), (len(patterns), 1))
     return Cases(np.array(patterns), source)
 

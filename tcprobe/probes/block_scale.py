@@ -35,7 +35,7 @@ from tcprobe.layout.table import Table, Tables, selected
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Experiment, FormExperiment, Readout
 from tcprobe.probes.multiply import MultiplyExperiment
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, from_slots, into_slots, one_hot, pack, place_table, unpack
 from tcprobe.probes.sparse import SparseExperiment, columns, matrices
 from tcprobe.probes.sparse_decode import metadata_images
@@ -164,16 +164,14 @@ EXPONENT_OF_ONE, NO_POWER = 127, 0xFF
 
 
 @dataclass(frozen=True)
-class Scaled:
+class Scaled(FormOp):
     """One byte for each D slot: its exponent, or 0 if D is zero; NO_POWER in all of a lane's if one is not a power of
     two.
 
     `choices` are selectors of scale_a and scale_b, one choice for each answer.
     """
 
-    instruction: Instruction
     choices: tuple[Mapping[str, int], ...]
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies ones, scaled by powers of two."""
@@ -194,16 +192,10 @@ class Scaled:
 
 
 def _scales(fragment: Fragment, table: Table, raw: Bytes) -> Ints:
-    """The exponents of scales: (images, rows, cols)."""
-    exponents = from_slots(table, fragment, exponents_of(fragment, unpack(raw, fragment.slot_bits)))
-    return exponents.reshape(len(raw), fragment.rows, fragment.cols)
-
-
-def exponents_of(fragment: Fragment, scales: Bytes) -> Ints:
-    """The exponents of scales that are powers of two."""
+    """The exponents of scales that are powers of two: (images, rows, cols)."""
     step = fragment.one & -fragment.one  # bits below it are the mantissa
-    exponents: Ints = (scales.astype(np.int64) - fragment.one) // step
-    return exponents
+    exponents = (unpack(raw, fragment.slot_bits).astype(np.int64) - fragment.one) // step
+    return from_slots(table, fragment, exponents).reshape(len(raw), fragment.rows, fragment.cols)
 
 
 def _products(a_elements: Ints, b_elements: Ints, k_of_stored: Ints, scale_a: Ints, scale_b: Ints) -> Floats:
@@ -301,20 +293,19 @@ def kernel(instruction: Instruction) -> Kernel:
     return Kernel(name, Scaled(instruction, tuple(selector_choices)), text, instruction.target)
 
 
-def _exponent(i: int) -> tuple[str, str]:
-    """Byte i of %word gets the exponent of D's register i, %rest its bits."""
-    return (
-        f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
-        f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
-    )
-
-
 def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]:
     """Multiply; store the exponents of the lane's D slots, or NO_POWER in all if one is not a power of two."""
     return [
         ptx.instruction_text(instruction, selectors),
         "mov.b32 %word, 0; mov.b32 %rest, 0;",
-        *(line for i in range(instruction.fragment("d").registers) for line in _exponent(i)),
+        *(  # byte i of %word gets the exponent of D's register i, %rest its bits
+            line
+            for i in range(instruction.fragment("d").registers)
+            for line in (
+                f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
+                f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
+            )
+        ),
         "and.b32 %rest, %rest, 0x807fffff; setp.ne.u32 %p, %rest, 0; selp.b32 %word, 0xffffffff, %word, %p;",
         "st.global.b32 [%out], %word; add.u64 %out, %out, %step;",
     ]

@@ -20,7 +20,6 @@ import numpy as np
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.shared_memory import accesses
-from tcprobe.layout.arrays import Floats
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Readout
 from tcprobe.probes.timing import DECIMALS, KIND, Costs, ProvedNumbers, Run, TimedBlock, TimedLoop, mbarrier_wait
@@ -37,8 +36,10 @@ WAITS = ("LDGDEPBAR", "DEPBAR.LE")  # what cp.async.wait_all becomes
 
 
 @dataclass(frozen=True)
-class TimedMove:
-    """A move. `ptx_text` makes its PTX from (destination registers, address register); a copy has `registers`.
+class TimedMove(Costs):
+    """A move: latency from address to data, interval by warps, and what bank conflicts add.
+
+    `ptx_text` makes its PTX from (destination registers, address register); a copy has `registers`.
 
     `opcode` must be in its machine code. `loads`: its results are consumed. `chained`: there is a chain of it.
     `matrices`: bank conflicts are timed too. Addresses of lanes are `stride` bytes apart. `ends` waits for it, if that
@@ -46,7 +47,7 @@ class TimedMove:
     """
 
     name: str
-    target: Target
+    needed: Target
     opcode: str
     registers: int
     ptx_text: Callable[[Sequence[str], str], str]
@@ -55,6 +56,23 @@ class TimedMove:
     matrices: bool = False
     stride: int = 0
     ends: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """The move's name."""
+        return self.name
+
+    @property
+    def target(self) -> Target:
+        """The target that the move needs."""
+        return self.needed
+
+    def runs(self) -> dict[str, Run]:
+        """Independent moves by warps; a chain, round trips, in one warp."""
+        one_warp = [TimedBlock(WARP, 0, (self.stride,))]
+        chain = {"chain": self.chain().run(one_warp)} if self.chained else {}
+        trip = {"trip": self.trip().run(one_warp)} if self.ends else {}
+        return {"many": self.many().run(self.blocks()), **chain, **trip}
 
     def chain(self) -> TimedLoop:
         """Each copy takes its address or source from the one before."""
@@ -93,6 +111,32 @@ class TimedMove:
     def _names(self, copy: int) -> list[str]:
         return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
 
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The body; ProbeError unless the machine code of `many` is as expected."""
+        proved = ProvedNumbers(reading)
+        each, _ = proved.split("many", self.opcode.__eq__)
+        cycles = proved.cycles_of_copy("many", COPIES, each, dict.fromkeys(WAITS, 1) if self.ends else {})
+        if cycles is None:
+            raise proved.refusal()
+        points, passes = [], []
+        for block, value in zip(self.blocks(), cycles.tolist(), strict=True):
+            warps = block.threads // WARP
+            if block.words[0] == self.stride:
+                points.append(Point(round(value / warps, DECIMALS), warps))
+            else:
+                passes.append(Passes(block.words[0] // ROW, round(value / warps, DECIMALS)))
+        chain = proved.cycles_of_copy("chain", COPIES, each) if self.chained else None
+        trip = proved.cycles_of_copy("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if self.ends else None
+        return proved.body(
+            each,
+            latency=None if chain is None else float(chain[0]),
+            interval=interval(points),
+            one_warp=points[0].cycles,
+            curve=points,
+            passes=[Passes(1, points[-1].cycles), *passes] if passes else [],
+            round_trip=[] if trip is None else [Trip(float(trip[0]), self.stride * WARP)],
+        )
+
     def _before(self) -> list[str]:
         """Zero shared memory; a lane's address is BASE + lane * word 0 of the plan."""
         return [
@@ -120,20 +164,16 @@ class TimedMove:
         return [*plain, *([TimedBlock(WARPS[-1] * WARP, 0, (p * ROW,)) for p in PASSES[1:]] if self.matrices else [])]
 
 
-def _load(form: str, names: Sequence[str], address: str) -> str:
-    return f"{form} {_vector(names)}, [{address}{'' if address.startswith('%at') else f'+{BASE}'}];"
+def _load(form: str, names: Sequence[str], address: str, braces: bool = False) -> str:
+    return f"{form} {_vector(names, braces)}, [{address}{'' if address.startswith('%at') else f'+{BASE}'}];"
 
 
-def _store(form: str, names: Sequence[str], address: str) -> str:
-    return f"{form} [{address}], {_vector(names)};"
+def _store(form: str, names: Sequence[str], address: str, braces: bool = False) -> str:
+    return f"{form} [{address}], {_vector(names, braces)};"
 
 
-def _vector(names: Sequence[str]) -> str:
-    return f"{{{', '.join(names)}}}" if len(names) > 1 else names[0]
-
-
-def _matrix(form: str, names: Sequence[str], address: str, loads: bool) -> str:
-    return (_load if loads else _store)(form, [f"{{{', '.join(names)}}}"], address)
+def _vector(names: Sequence[str], braces: bool) -> str:
+    return f"{{{', '.join(names)}}}" if braces or len(names) > 1 else names[0]
 
 
 def _substitute(form: str, names: Sequence[str], source: str) -> str:
@@ -146,7 +186,7 @@ def _moves() -> Iterator[TimedMove]:
         loads = row.family == "ldmatrix"
         target, opcode = row.target, "LDSM" if loads else "STSM"
         count = row.fragment("d" if loads else "a").registers
-        ptx_text = partial(_matrix, row.name, loads=loads)
+        ptx_text = partial(_load if loads else _store, row.name, braces=True)
         yield TimedMove(row.id, target, opcode, count, ptx_text, loads, loads, matrices=True, stride=ROW)
     for row in inventory.of_family("movmatrix"):
         yield TimedMove(row.id, row.target, "MOVM", 1, partial(_substitute, f"{row.name} {{to}}, {{source}};"))
@@ -167,62 +207,6 @@ def _moves() -> Iterator[TimedMove]:
         yield TimedMove(name, target, "LDGSTS", 0, ptx_text, False, False, stride=size, ends=ends)
 
 
-@dataclass(frozen=True)
-class MoveCosts(Costs):
-    """Latency from address to data, interval by warps, and what bank conflicts add."""
-
-    move: TimedMove
-
-    @property
-    def id(self) -> str:
-        """The move's name."""
-        return self.move.name
-
-    @property
-    def target(self) -> Target:
-        """The target that the move needs."""
-        return self.move.target
-
-    def runs(self) -> dict[str, Run]:
-        """Independent moves by warps; a chain, round trips, in one warp."""
-        move, one_warp = self.move, [TimedBlock(WARP, 0, (self.move.stride,))]
-        chain = {"chain": move.chain().run(one_warp)} if move.chained else {}
-        trip = {"trip": move.trip().run(one_warp)} if move.ends else {}
-        return {"many": move.many().run(move.blocks()), **chain, **trip}
-
-    def conclude(self, reading: Readout, context: Context) -> Body:
-        """The body; ProbeError unless the machine code of `many` is as expected."""
-        proved, move = ProvedNumbers(reading), self.move
-        each, _ = proved.split("many", move.opcode.__eq__)
-        cycles = proved.cycles_of_copy("many", COPIES, each, dict.fromkeys(WAITS, 1) if move.ends else {})
-        if cycles is None:
-            raise proved.refusal()
-        points, passes = _by_warps_and_passes(move, cycles)
-        chain = proved.cycles_of_copy("chain", COPIES, each) if move.chained else None
-        trip = proved.cycles_of_copy("trip", COPIES, each, dict.fromkeys(WAITS, COPIES)) if move.ends else None
-        return proved.body(
-            each,
-            latency=None if chain is None else float(chain[0]),
-            interval=interval(points),
-            one_warp=points[0].cycles,
-            curve=points,
-            passes=passes,
-            round_trip=[] if trip is None else [Trip(float(trip[0]), move.stride * WARP)],
-        )
-
-
-def _by_warps_and_passes(timed_move: TimedMove, cycles: Floats) -> tuple[list[Point], list[Passes]]:
-    """Cycles of one move by warps; and by passes of the banks, if conflicts were timed."""
-    points, passes = [], []
-    for block, value in zip(timed_move.blocks(), cycles.tolist(), strict=True):
-        warps = block.threads // WARP
-        if block.words[0] == timed_move.stride:
-            points.append(Point(round(value / warps, DECIMALS), warps))
-        else:
-            passes.append(Passes(block.words[0] // ROW, round(value / warps, DECIMALS)))
-    return points, [Passes(1, points[-1].cycles), *passes] if passes else []
-
-
 BULK_COPIES = 4
 SIZES = tuple(16 << n for n in range(0, 13))  # 16 bytes to 64 KB
 TILES = (16, 32, 64, 128, 256)  # rows of a TMA box, of 128 bytes each
@@ -231,8 +215,8 @@ BULK_AREA = 64 << 10
 
 
 @dataclass(frozen=True)
-class Bulk:
-    """A bulk copy; `way` is "load" or "store", `tiled` says whether it takes a tensor map.
+class Bulk(Costs):
+    """Round trips of a bulk copy by bytes; `way` is "load" or "store", `tiled` says whether it takes a tensor map.
 
     `opcode` must be in its machine code.
     """
@@ -241,6 +225,12 @@ class Bulk:
     way: str
     tiled: bool
     opcode: str
+    target = HOPPER
+
+    @property
+    def id(self) -> str:
+        """The copy's name."""
+        return self.name
 
     def loop(self) -> TimedLoop:
         """COPIES copies, one after the other, by one thread."""
@@ -295,11 +285,20 @@ class Bulk:
         """Bytes of a copy, for each block."""
         return tuple(128 * rows for rows in TILES) if self.tiled else SIZES
 
-    def run(self) -> Run:
-        """One block of one thread for each size; boxes have rows of 128 bytes and no swizzle."""
+    def runs(self) -> dict[str, Run]:
+        """One kernel; one block of one thread for each size; boxes have rows of 128 bytes and no swizzle."""
         boxes = [packed_map("UINT8", (128, 256), (128, size // 128)) for size in self.sizes if self.tiled]
         blocks = [TimedBlock(1, 0, (size,)) for size in self.sizes]
-        return self.loop().run(blocks, tuple(boxes), np.zeros((1, BULK_AREA), np.uint8))
+        return {"trip": self.loop().run(blocks, tuple(boxes), np.zeros((1, BULK_AREA), np.uint8))}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """The round trips; ProbeError unless the loop's machine code is as expected."""
+        proved = ProvedNumbers(reading)
+        each, around = proved.split("trip", self.opcode.__eq__)
+        cycles = proved.cycles_of_copy("trip", BULK_COPIES, each, around)
+        if cycles is None:
+            raise proved.refusal()
+        return proved.body(each, round_trip=list(map(Trip, cycles.tolist(), self.sizes)))
 
 
 BULKS = (
@@ -310,33 +309,6 @@ BULKS = (
 )
 
 
-@dataclass(frozen=True)
-class BulkCosts(Costs):
-    """Round trips of a bulk copy by bytes."""
-
-    bulk: Bulk
-    target = HOPPER
-
-    @property
-    def id(self) -> str:
-        """The copy's name."""
-        return self.bulk.name
-
-    def runs(self) -> dict[str, Run]:
-        """One kernel; a block for each size."""
-        return {"trip": self.bulk.run()}
-
-    def conclude(self, reading: Readout, context: Context) -> Body:
-        """The round trips; ProbeError unless the loop's machine code is as expected."""
-        proved = ProvedNumbers(reading)
-        each, around = proved.split("trip", self.bulk.opcode.__eq__)
-        cycles = proved.cycles_of_copy("trip", BULK_COPIES, each, around)
-        if cycles is None:
-            raise proved.refusal()
-        trips = [Trip(value, size) for size, value in zip(self.bulk.sizes, cycles.tolist(), strict=True)]
-        return proved.body(each, round_trip=trips)
-
-
 def experiments() -> list[Costs]:
     """One experiment for each bulk copy and each move."""
-    return [*map(BulkCosts, BULKS), *map(MoveCosts, _moves())]
+    return [*BULKS, *_moves()]

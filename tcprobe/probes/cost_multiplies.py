@@ -20,7 +20,7 @@ WIDE_ARITHMETIC of them or a TMA box. Up to four warpgroup multiplies are in fli
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
@@ -180,38 +180,25 @@ def combined_loop(multiply: TimedLoop, partner: Partner, loops: OverlapPart) -> 
 
     `multiply.body` may begin with lines of the round; the rest is the same number of lines for each copy.
     """
-    lines = [
-        line
-        for copy in range(PAIR_COPIES)
-        for group in (
-            _copy(multiply, copy) if loops != "second" else [],
-            partner.lines[copy] if loops != "first" else [],
-        )
-        for line in group
-    ]
-    head = multiply.body[: len(multiply.body) % PAIR_COPIES] if loops != "second" else []
-    return TimedLoop(
-        multiply.subject,
-        f"{loops}.{partner.name}",
-        multiply.target.at_least(partner.ptx),
-        PAIR_COPIES,
-        [*head, *lines, *(partner.end if loops != "first" else [])],
-        [*multiply.loaded, *partner.loaded],
-        [*multiply.results, *partner.results],
-        [*multiply.registers, *partner.registers],
-        [*multiply.before, *partner.before],
-        [*multiply.after, *(partner.after if loops != "first" else [])],
-        multiply.wide,
-        multiply.threads,
+    each, head = divmod(len(multiply.body), PAIR_COPIES)
+    lines = list(multiply.body[:head]) if loops != "second" else []
+    for copy in range(PAIR_COPIES):
+        lines += multiply.body[head + copy * each : head + (copy + 1) * each] if loops != "second" else []
+        lines += partner.lines[copy] if loops != "first" else []
+    return replace(
+        multiply,
+        variant=f"{loops}.{partner.name}",
+        target=multiply.target.at_least(partner.ptx),
+        copies=PAIR_COPIES,
+        body=[*lines, *(partner.end if loops != "first" else [])],
+        loaded=[*multiply.loaded, *partner.loaded],
+        results=[*multiply.results, *partner.results],
+        registers=[*multiply.registers, *partner.registers],
+        before=[*multiply.before, *partner.before],
+        after=[*multiply.after, *(partner.after if loops != "first" else [])],
         shared=True,
         mapped=bool(partner.maps),
     )
-
-
-def _copy(loop: TimedLoop, copy: int) -> list[str]:
-    head = len(loop.body) % PAIR_COPIES
-    each = len(loop.body) // PAIR_COPIES
-    return list(loop.body[head + copy * each : head + (copy + 1) * each])
 
 
 def runs(instruction: Instruction, multiply: TimedLoop, timed_block: TimedBlock) -> dict[str, Run]:
@@ -266,7 +253,6 @@ CLOSE = 0.01  # points of a curve that count as equal
 METADATA = 0x44444444  # legal for every type
 EMULATION = 150  # registers that an emulated form may take
 MOST_REGISTERS = 224  # of a thread: more would spill
-Names = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
@@ -309,7 +295,8 @@ class ChainLoop:
         """The loop to be timed."""
         results = [name for chain in range(self.chains) for name in self._names("d", chain)]
         # metadata and scales are values that the compiler does not know
-        hidden = [(f, METADATA if f.role is Role.METADATA else f.one * 0x01010101) for f in self._others]
+        others = [f for f in self.row.given if f not in self._plain]
+        hidden = [(f, METADATA if f.role is Role.METADATA else f.one * 0x01010101) for f in others]
         loaded = [*(name for f in self._plain for name in self._own(f)), *results]
         return TimedLoop(
             self.row.id,
@@ -319,7 +306,7 @@ class ChainLoop:
             [line for copy in range(self.copies) for line in self._copy(copy % self.chains)],
             loaded,
             results,
-            [ptx.declare(f.operand, f) for f in self._others],
+            [ptx.declare(f.operand, f) for f in others],
             [f"xor.b32 %{f.operand}0, %zero, {word:#x};" for f, word in hidden],
             wide=frozenset(loaded if self.row.fragment("d").register_bits == 64 else ()),
             threads=self.threads,
@@ -330,16 +317,11 @@ class ChainLoop:
         """Inputs that are matrices: factors and accumulator."""
         return [f for f in self.row.given if f.role in (Role.FACTOR, Role.ACCUMULATOR)]
 
-    @property
-    def _others(self) -> list[Fragment]:
-        return [f for f in self.row.given if f not in self._plain]
-
     def _own(self, fragment: Fragment) -> list[str]:
         return [f"%{fragment.operand}{j}" for j in range(fragment.registers)]
 
     def _names(self, operand: str, chain: int) -> list[str]:
-        count = self.row.fragment(operand).registers
-        return [f"%d{chain}_{j}" for j in range(count)]
+        return [f"%d{chain}_{j}" for j in range(self.row.fragment(operand).registers)]
 
     def _copy(self, chain: int) -> list[str]:
         """One multiply, and what changes before it."""
@@ -348,7 +330,9 @@ class ChainLoop:
         folded = self._feed(operands, results)
         changes = [name for f in self.row.factors for name in operands[f.operand] if name not in results]
         changed = [f"xor.b32 {name}, {name}, %zero;" for name in changes if self.changed]
-        return [*changed, *folded, f"{self.row.name} {operand_text(self.row, {**operands, 'd': results})};"]
+        written = {name: f"{{{', '.join(registers)}}}" for name, registers in {**operands, "d": results}.items()}
+        text = ", ".join(written.get(f.operand) or ptx.operand(f, 0) for f in self.row.spelled)
+        return [*changed, *folded, f"{self.row.name} {text};"]
 
     def _feed(self, operand_registers: dict[str, list[str]], result_registers: list[str]) -> list[str]:
         """Replace registers in `operand_registers` by D's; returns PTX that this needs.
@@ -372,14 +356,6 @@ class ChainLoop:
         if len(c) >= len(rest):
             operand_registers["c"] = [*c[: len(c) - len(rest)], *rest]
         return []
-
-
-def operand_text(instruction: Instruction, register_names: Names) -> str:
-    """The operands as PTX writes them, with the registers of `register_names`."""
-    return ", ".join(
-        f"{{{', '.join(register_names[f.operand])}}}" if f.operand in register_names else ptx.operand(f, 0)
-        for f in instruction.spelled
-    )
 
 
 def loops(instruction: Instruction) -> list[ChainLoop]:
@@ -427,7 +403,11 @@ def body(instruction: Instruction, proved: ProvedNumbers, changed: bool) -> Body
     each = proved.each(f"once{end}")
     points, random = _curve(instruction, proved, each, end)
     native = is_native(instruction, tensor_opcodes(each))
-    latency = _latency(instruction, proved, points, end)
+    copies = round_of(instruction)
+    chained = {o: proved.cycles_of_copy(o + end, copies, each) for o in FACTORS}
+    latency = {o: float(cycles[0]) for o, cycles in chained.items() if cycles is not None}
+    if "c1" + end not in proved.refused and points:
+        latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
     if not points:
         if not native and not changed:  # then the loops with `changed` count
             return Body(opcodes=dict(each), spread=0.0, emulated=True)
@@ -446,17 +426,6 @@ def body(instruction: Instruction, proved: ProvedNumbers, changed: bool) -> Body
         overlap=overlaps(instruction, proved, each, {}),
         refused={k: v for k, v in proved.refused.items() if k in named},
     )
-
-
-def _latency(instruction: Instruction, proved: ProvedNumbers, points: Sequence[Point], end: str) -> dict[str, float]:
-    """Cycles from each operand to D, where its chain is proved."""
-    each, copies = proved.each(f"once{end}"), round_of(instruction)
-    latency = {
-        o: float(cycles[0]) for o in ("a", "b") if (cycles := proved.cycles_of_copy(o + end, copies, each)) is not None
-    }
-    if "c1" + end not in proved.refused and points:
-        latency["c"] = next(p.cycles for p in points if (p.warps, p.chains) == (1, 1))
-    return latency
 
 
 def _upper_bounds(

@@ -37,7 +37,7 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout.descriptor import encode_tcgen05
 from tcprobe.probes import tensor_memory
 from tcprobe.probes.cost_multiplies import interval
-from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical
+from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical, halves, load_descriptors
 from tcprobe.probes.experiment import Context, FormDialogue, Readout
 from tcprobe.probes.timing import (
     DECIMALS,
@@ -86,6 +86,7 @@ class IssuedLoop:
     def loop(self) -> TimedLoop:
         """The loop to be timed."""
         places = ", ".join(PLACES)
+        end = f"tcgen05.dealloc.cta_group::{self.group}.sync.aligned.b32 %taddr, {COLUMNS};"
         return TimedLoop(
             self.subject,
             self.variant,
@@ -99,14 +100,14 @@ class IssuedLoop:
             _wait(1, "%other", "END"),
             threads=WARP,
             shared=True,
-            ended=self._epilogue(),
+            ended=["bar.sync 0, %warps;", end] if self.group == 1 else ["ENDED:", *CLUSTER, end],  # both CTAs are done
             ctas=self.group,
         )
 
     def _before(self) -> list[str]:
         """Zero shared memory, allocate all of tensor memory, initialize two mbarriers.
 
-        Start addresses in descriptors count from the start of shared memory. Of two CTAs the second goes to the end.
+        Of two CTAs the second goes to the end.
         """
         form = f"cta_group::{self.group}.sync.aligned"
         both_meet = [*CLUSTER, "mov.u32 %to, %cluster_ctarank;", "setp.ne.u32 %more, %to, 0;", "@%more bra ENDED;"]
@@ -129,20 +130,10 @@ class IssuedLoop:
             *(f"add.u32 {name}, %taddr, {column};" for name, column in PLACES.items()),
             "mov.u32 %parity, %zero;",
             "xor.b32 %other, %parity, 1;",
-            "shr.u32 %to, %memory, 4;",
-            "cvt.u64.u32 %wide, %to;",
-            "mov.b64 %da, {%word0, %word1};",
-            "mov.b64 %db, {%word2, %word3};",
-            "add.u64 %da, %da, %wide;",
-            "add.u64 %db, %db, %wide;",
+            *load_descriptors("%to"),
             "setp.eq.u32 %p, %zero, 0;",
             *(both_meet if self.group == 2 else []),
         ]
-
-    def _epilogue(self) -> list[str]:
-        """Deallocate tensor memory, after both CTAs are done."""
-        end = f"tcgen05.dealloc.cta_group::{self.group}.sync.aligned.b32 %taddr, {COLUMNS};"
-        return ["bar.sync 0, %warps;", end] if self.group == 1 else ["ENDED:", *CLUSTER, end]
 
     def _body(self) -> list[str]:
         line_of_one = f"@%one {self.line}"
@@ -155,10 +146,8 @@ class IssuedLoop:
         return [*first, *half, self._commit(1), *_wait(0, "%parity", "1"), *toggles]
 
     def _commit(self, barrier: int) -> str:
-        barrier_address = f"[%memory+{BARRIERS + 8 * barrier}]"
-        return (
-            f"@%one tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64 {barrier_address};"
-        )
+        form = f"tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64"
+        return f"@%one {form} [%memory+{BARRIERS + 8 * barrier}];"
 
 
 def _wait(barrier: int, parity: str, label: str) -> list[str]:
@@ -227,8 +216,7 @@ class TensorMemoryCosts(FormDialogue, Costs):
 
     def block(self) -> TimedBlock:
         """One warp, with the descriptors of A, of B, and of the instruction."""
-        matrices = (encode_tcgen05(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES))
-        words = [value >> shift & 0xFFFFFFFF for value in matrices for shift in (0, 32)]
+        words = halves(*(encode_tcgen05(canonical("k", USUAL_SWIZZLE, start)) for start in (0, B_BYTES)))
         fields: dict[str, int | str] = {"m": self.row.shape.m, "n": self.n, "a_type": self._type, "b_type": self._type}
         if any(operand.role is Role.METADATA for operand in self.row.operands):
             fields["sparse"] = 1
@@ -263,8 +251,7 @@ class TensorMemoryCosts(FormDialogue, Costs):
 
 def result_type(instruction: Instruction) -> str:
     """The widest type that D may have."""
-    types = [str(type_) for type_ in instruction.stated["d_types"]]
-    return max(types, key=lambda type_: int(type_[1:]))
+    return max(map(str, instruction.stated["d_types"]), key=lambda type_: int(type_[1:]))
 
 
 def multiplies() -> list[TensorMemoryCosts]:
@@ -307,8 +294,7 @@ class TensorCopyCosts(FormDialogue, Costs):
 
     def runs(self) -> dict[str, Run]:
         """Every loop by its name. The source is a matrix without a swizzle."""
-        source = encode_tcgen05(canonical("k", 0, 0))
-        block = TimedBlock(WARP, 0, (source & 0xFFFFFFFF, source >> 32))
+        block = TimedBlock(WARP, 0, halves(encode_tcgen05(canonical("k", 0, 0))))
         return {issued.variant: issued.loop().run([block]) for issued in self.loops}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
@@ -340,7 +326,7 @@ def copies() -> list[TensorCopyCosts]:
 MOST_COPIES, MOST_REGISTERS = 8, 128  # of a round
 WARPS = (1, 2, 4, 8, 16)
 LANE_BIT, QUARTER = 16, 3  # lowest lane bit of an address; warp w accesses the lanes of quarter w % 4
-OPS = {"ld": "LDTM", "ld.red": "LDTM", "st": "STTM"}
+OPS = {"ld": "LDTM", "st": "STTM"}
 
 
 @dataclass(frozen=True)
@@ -349,11 +335,11 @@ class TensorMoveCosts(FormDialogue, Costs):
 
     @property
     def _op(self) -> str:
-        return "ld.red" if ".ld.red" in self.row.id else self.row.id.split(".")[1]
+        return self.row.id.split(".")[1]
 
     @property
     def _wait(self) -> str:
-        return f"tcgen05.wait::{self._op[:2]}.sync.aligned;"
+        return f"tcgen05.wait::{self._op}.sync.aligned;"
 
     @property
     def registers(self) -> int:
@@ -395,7 +381,12 @@ class TensorMoveCosts(FormDialogue, Costs):
             [self._wait],
             threads=threads_for(len(registers)),
             shared=True,
-            ended=self._epilogue(),
+            ended=[
+                "bar.sync 0, %warps;",
+                f"setp.ge.u32 %one, %lane, {WARP};",
+                "@%one ret;",
+                f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %base, {COLUMNS};",
+            ],
         )
 
     def many(self) -> TimedLoop:
@@ -441,14 +432,6 @@ class TensorMoveCosts(FormDialogue, Costs):
             f"mad.lo.u32 %at0, %lanes, {WARP << LANE_BIT}, %base;",
             *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, self.copies)),
             *(f"add.u32 {name}, {name}, {j};" for j, name in enumerate(stored) if j >= IMAGE_WORDS // WARP),
-        ]
-
-    def _epilogue(self) -> list[str]:
-        return [
-            "bar.sync 0, %warps;",
-            f"setp.ge.u32 %one, %lane, {WARP};",
-            "@%one ret;",
-            f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %base, {COLUMNS};",
         ]
 
     @property

@@ -131,12 +131,7 @@ class WarpgroupLoop:
             "@%more bra FILL;",
             "fence.proxy.async;",
             "bar.sync 0, %warps;",
-            "shr.u32 %base, %memory, 4;",
-            "cvt.u64.u32 %wide, %base;",
-            "mov.b64 %da, {%word0, %word1};",
-            "mov.b64 %db, {%word2, %word3};",
-            "add.u64 %da, %da, %wide;",
-            "add.u64 %db, %db, %wide;",
+            *load_descriptors("%base"),
             f"xor.b32 %meta, %zero, {METADATA:#x};",
             "setp.eq.u32 %p, %zero, 0;",
             *(f"mov.b32 {name}, %zero;" for name in names),
@@ -163,7 +158,7 @@ class WarpgroupLoop:
         return f"{row.name} {ptx.braces('d', row.fragment('d'))}, {', '.join(operands)};"
 
     @property
-    def beside(self) -> Counts:
+    def waits(self) -> Counts:
         """Fences and waits of a round, as often as they are written."""
         groups = self.copies // self.in_flight if self.trip else 1
         return {FENCE: groups, WAIT: groups if self.trip else self.copies}
@@ -181,17 +176,31 @@ class WarpgroupLoop:
 
     def _block(self, warpgroups: int, swizzle: int, image: int = 0) -> TimedBlock:
         a, b = (canonical(self.major, swizzle, start) for start in (0, A_BYTES))
-        words = tuple(n >> shift & 0xFFFFFFFF for n in (a.encode(), b.encode()) for shift in (0, 32))
-        return TimedBlock(warpgroups * WARPGROUP, image, words)
+        return TimedBlock(warpgroups * WARPGROUP, image, halves(a.encode(), b.encode()))
+
+
+def halves(*descriptors: int) -> tuple[int, ...]:
+    """The words of descriptors, low ones first, for a block's row of the plan."""
+    return tuple(descriptor >> shift & 0xFFFFFFFF for descriptor in descriptors for shift in (0, 32))
+
+
+def load_descriptors(scratch: str) -> list[str]:
+    """%da and %db from words 0 to 3 of the plan; their start addresses count from the start of shared memory."""
+    return [
+        f"shr.u32 {scratch}, %memory, 4;",
+        f"cvt.u64.u32 %wide, {scratch};",
+        "mov.b64 %da, {%word0, %word1};",
+        "mov.b64 %db, {%word2, %word3};",
+        "add.u64 %da, %da, %wide;",
+        "add.u64 %db, %db, %wide;",
+    ]
 
 
 def canonical(major: str, swizzle: int, start: int) -> Descriptor:
     """The descriptor of a canonical layout of CUTLASS that has 32 bytes of k, or with major "mn" 16 elements of k."""
     if not swizzle:
         return Descriptor(128, 256, 0, 0, start)
-    if major == "k":
-        return Descriptor(16, 8 * swizzle, swizzle, 0, start)
-    return Descriptor(16 * swizzle, 8 * swizzle, swizzle, 0, start)
+    return Descriptor(16 if major == "k" else 16 * swizzle, 8 * swizzle, swizzle, 0, start)
 
 
 def warpgroup_loops(instruction: Instruction) -> list[WarpgroupLoop]:
@@ -232,7 +241,7 @@ class WarpgroupCosts(FormDialogue, Costs):
         """The body; ProbeError if no loop of an interval has the expected machine code."""
         proved, form_numbers = ProvedNumbers(reading), FormNumbers([], [], [], [])
         for one in warpgroup_loops(self.row):
-            cycles = proved.cycles_of_copy(one.variant, one.copies, opcode_counts(proved, one), one.beside)
+            cycles = proved.cycles_of_copy(one.variant, one.copies, opcode_counts(proved, one), one.waits)
             for block, value in zip(one.blocks(), [] if cycles is None else cycles.tolist(), strict=False):
                 form_numbers.add(one, block, value)
         if not form_numbers.intervals:
@@ -247,7 +256,7 @@ class WarpgroupCosts(FormDialogue, Costs):
             forms=form_numbers.forms,
             macs_per_cycle=round(self.row.triples / best, 1),
             random=next(iter(form_numbers.randoms), None),
-            overlap=cost_multiplies.overlaps(self.row, proved, opcode, usual.beside),
+            overlap=cost_multiplies.overlaps(self.row, proved, opcode, usual.waits),
         )
 
 
@@ -261,7 +270,8 @@ class FormNumbers(NamedTuple):
 
     def add(self, one: WarpgroupLoop, timed_block: TimedBlock, copy_cycles: float) -> None:
         """Add `copy_cycles`, the cycles of one copy, that a block measured."""
-        groups, place, swizzle = timed_block.threads // WARPGROUP, one.place, swizzle_of(timed_block)
+        groups, place = timed_block.threads // WARPGROUP, one.place
+        swizzle = {0: 0, 1: 128, 2: 64, 3: 32}[timed_block.words[1] >> 30]  # of the block's descriptors, in bytes
         usual = one.major == "k" and swizzle == USUAL_SWIZZLE
         known = [(flight.a, flight.warpgroups, flight.in_flight) for flight in self.intervals]
         if timed_block.image == RANDOM:
@@ -274,11 +284,6 @@ class FormNumbers(NamedTuple):
             self.intervals.append(Flight(round(copy_cycles / groups, DECIMALS), place, groups, one.in_flight))
         else:
             self.forms.append(ByLayout(copy_cycles, place, swizzle, one.major))
-
-
-def swizzle_of(timed_block: TimedBlock) -> int:
-    """The swizzle of a block's descriptors, in bytes."""
-    return {0: 0, 1: 128, 2: 64, 3: 32}[timed_block.words[1] >> 30]
 
 
 def opcode_counts(proved: ProvedNumbers, one: WarpgroupLoop) -> Counts:
@@ -352,8 +357,8 @@ class FullLoad(FormDialogue):
         """The clocks; ProbeError unless the loop's machine code is as expected."""
         loop, proof = self.loop, ProvedNumbers(reading)
         each = {o: 1 for o in proof.each(FULL_LOAD) if stem(o).endswith("MMA") and "->" not in o}
-        beside = WarpgroupLoop(self.row, CHAINS).beside if self.row.threads == WARPGROUP else {}
-        prove(FULL_LOAD, proof.code(FULL_LOAD), dict.fromkeys(each, loop.copies), beside)
+        waits = WarpgroupLoop(self.row, CHAINS).waits if self.row.threads == WARPGROUP else {}
+        prove(FULL_LOAD, proof.code(FULL_LOAD), dict.fromkeys(each, loop.copies), waits)
         warps = self.block(ZEROS).threads // self.row.threads
         by_data = {data: _rates_and_cycles(reading[data]) for data in IMAGES}
         clocks = [

@@ -23,7 +23,7 @@ import numpy as np
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import WARP, Arch
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role
@@ -32,7 +32,7 @@ from tcprobe.layout.arrays import Bytes, Ints, Words
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
-from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import POISON, EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import bit_length
 from tcprobe.store.measurement import MEMORY
 
@@ -40,12 +40,8 @@ SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
 NOT_MOVED = -1
 
 
-@dataclass(frozen=True)
-class LoadMatrices:
+class LoadMatrices(FormOp):
     """The op of ldmatrix. Its machine code is a single instruction and does not show what that does."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Bits of a slot above its element are zero; for s8 they repeat the sign."""
@@ -60,12 +56,8 @@ class LoadMatrices:
         return pack_bits(out)
 
 
-@dataclass(frozen=True)
-class StoreMatrices:
+class StoreMatrices(FormOp):
     """The op of stmatrix, into memory filled with POISON."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Memory that no slot is stored to keeps POISON."""
@@ -78,12 +70,8 @@ class StoreMatrices:
         return pack_bits(memory)
 
 
-@dataclass(frozen=True)
-class ExchangeMatrix:
+class ExchangeMatrix(FormOp):
     """The op of movmatrix."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Each slot of D gets its element from the slot of A that holds it."""
@@ -319,9 +307,22 @@ class RegisterMove(FormExperiment):
         return {"source": sources}
 
     def conclude(self, reading: Readout, context: Context) -> Conclusion:
-        """Tables numbered as in the first reference that predicts the exchange, else by rule."""
-        sources = _sources(self.instruction, reading["source"])
-        return Conclusion(*_exchange(self.instruction, sources, context.device))
+        """Tables numbered as in the first reference that predicts the exchange, else by rule.
+
+        ProbeError if slots are torn, or a slot of A is in no slot of D.
+        """
+        a, d = self.instruction.fragments
+        of_slots = reading["source"].reshape(d.slots, d.slot_bits)
+        sources = of_slots[:, 0] // a.slot_bits
+        whole = of_slots == sources[:, None] * a.slot_bits + np.arange(a.slot_bits)
+        if not whole.all() or len(set(sources.tolist())) != a.slots:
+            raise ProbeError(f"{self.instruction.name}: not every slot of D holds one slot of A, each another.")
+        for name, stated in stated_tables((a, d), context.device):
+            if stated["d"] == _through(stated["a"], sources):
+                return Conclusion(stated, name)
+        rows, cols = zip(*(divmod(slot, a.cols) for slot in range(a.slots)), strict=True)
+        table = slot_table(WARP, a.elements, {"row": rows, "col": cols})
+        return Conclusion({"a": table, "d": _through(table, sources)}, OWN_RULE)
 
 
 def experiments() -> list[MemoryMove | RegisterMove]:
@@ -404,28 +405,6 @@ def _whole(instruction: Instruction, lanes: Ints, offsets: Ints) -> tuple[Ints, 
         raise ProbeError(f"{instruction.name}: lane {lane} element {i} does not hold one element of {width} bits.")
     words = f"; an element is in bits {start} to {start + width - 1} of its byte"
     return lanes[:, start], first // width, words + (", its highest bit in those above too" if extended else "")
-
-
-def _sources(instruction: Instruction, source_bits: Ints) -> Ints:
-    """The slot of A that each slot of D holds; ProbeError if slots are torn, or a slot of A is in no slot of D."""
-    a, d = instruction.fragments
-    of_slots = source_bits.reshape(d.slots, d.slot_bits)
-    sources = of_slots[:, 0] // a.slot_bits
-    whole = of_slots == sources[:, None] * a.slot_bits + np.arange(a.slot_bits)
-    if not whole.all() or len(set(sources.tolist())) != a.slots:
-        raise ProbeError(f"{instruction.name}: not every slot of D holds one slot of A, each another.")
-    return sources
-
-
-def _exchange(instruction: Instruction, sources: Ints, device: Arch) -> tuple[dict[str, Table], str]:
-    """(tables of a and d, what their rows and columns are numbered by)."""
-    a, _ = instruction.fragments
-    for name, stated in stated_tables(instruction.fragments, device):
-        if stated["d"] == _through(stated["a"], sources):
-            return stated, name
-    rows, cols = zip(*(divmod(slot, a.cols) for slot in range(a.slots)), strict=True)
-    table = slot_table(WARP, a.elements, {"row": rows, "col": cols})
-    return {"a": table, "d": _through(table, sources)}, OWN_RULE
 
 
 def _through(table: Table, sources: Ints) -> Table:

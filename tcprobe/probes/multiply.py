@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,51 +36,35 @@ from tcprobe.layout.structure import Triples, agreement, elements, number
 from tcprobe.layout.table import Table, Tables, slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, unpack
 from tcprobe.store.measurement import MEMORY
 
 
-class Meetings(NamedTuple):
-    """The slots that meet: the triples of A, B and D, and the D slot of each C slot."""
-
-    triples: Triples
-    c_to_d: Ints
-
-
-def number_by_anchor_or_reference(instruction: Instruction, meetings: Meetings, context: Context) -> Conclusion:
-    """The tables; ProbeError if the triples are not a matrix product, or contradict what is known."""
-    if instruction.definitions:
-        tables, numbering = _by_anchors(instruction, meetings, context), MEMORY
-    else:
-        tables, numbering = _by_reference(instruction, meetings, context.device)
-    return Conclusion(tables, numbering, meetings.triples.digest(), _unread(instruction, meetings.triples))
-
-
-def _by_anchors(instruction: Instruction, meetings: Meetings, context: Context) -> Tables:
+def _by_anchors(instruction: Instruction, triples: Triples, c_to_d: Ints, context: Context) -> Tables:
     known_tables = {f.operand: context.known_table(f) for f in instruction.fragments}
     tables = {operand: table for operand, table in known_tables.items() if table is not None}
     missing = [f.id for f in instruction.fragments if f.operand not in tables]
     if missing:
         raise ProbeError(f"{instruction.name}: nothing to compare with, since {', '.join(missing)} was not measured.")
-    agreed = agreement(instruction, meetings.triples, tables)
+    agreed = agreement(instruction, triples, tables)
     if not agreed.total:
         raise ProbeError(
             f"{instruction.name}: the structure tensor is not the one that wmma.load and wmma.store predict: "
             f"{agreed.matched} of {agreed.needed} triples agree; {'; '.join(agreed.first)}."
         )
-    if not _c_agrees(tables, meetings.c_to_d):
+    if not _c_agrees(tables, c_to_d):
         raise ProbeError(f"{instruction.name}: C slots do not reach the D slots that load.c and store.d predict.")
     return tables
 
 
-def _by_reference(instruction: Instruction, meetings: Meetings, device: Arch) -> tuple[Tables, str]:
+def _by_reference(instruction: Instruction, triples: Triples, c_to_d: Ints, device: Arch) -> tuple[Tables, str]:
     for name, stated in stated_tables([f for f in instruction.fragments if f.role in WHOLE], device):
-        if agreement(instruction, meetings.triples, stated).total and _c_agrees(stated, meetings.c_to_d):
+        if agreement(instruction, triples, stated).total and _c_agrees(stated, c_to_d):
             return stated, name
-    tables = number(instruction, meetings.triples)
+    tables = number(instruction, triples)
     d, c = tables["d"], instruction.fragment("c")
-    values = {name: tuple(column[t] for t in meetings.c_to_d.tolist()) for name, column in d.values.items()}
+    values = {name: tuple(column[t] for t in c_to_d.tolist()) for name, column in d.values.items()}
     return tables | {"c": slot_table(c.threads, c.elements, values)}, OWN_RULE
 
 
@@ -101,29 +84,8 @@ def _unread(instruction: Instruction, triples: Triples) -> dict[str, tuple[tuple
     return unread
 
 
-SlotArray = NDArray[np.int32]
-
-
-@dataclass(frozen=True)
-class Structure:
-    """The structure tensor as slot numbers: D slot d[j] gains A slot a[j] times B slot b[j]; D slot c[s] gains C slot
-    s.
-
-    Sorted by a, then d. The instruction does not read slots that are in no triple.
-    """
-
-    a: SlotArray
-    b: SlotArray
-    d: SlotArray
-    c: SlotArray
-
-
-@dataclass(frozen=True)
-class Multiply:
+class Multiply(FormOp):
     """The op D = A x B + C. Machine code does not show what a tensor core does."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones; probes send nothing else."""
@@ -162,16 +124,18 @@ class MultiplyExperiment(FormExperiment):
         return launches(self.instruction)
 
     def decode(self, launches: Sequence[Launch], outputs: Sequence[Bytes]) -> Readout:
-        """ "a", "b", "d": the triples; "c": the D slot of each C slot."""
-        triples = decode(self.instruction, *outputs)
-        return {"a": triples.a, "b": triples.b, "d": triples.d, "c": triples.c}
+        """As `decode`."""
+        return decode(self.instruction, *outputs)
 
     def conclude(self, reading: Readout, context: Context) -> Conclusion:
-        """Tables that predict the structure tensor."""
+        """Tables that predict the structure tensor; ProbeError if it is no matrix product, or against what is known."""
+        row, c_to_d = self.instruction, reading["c"].astype(np.int64)
         triples = Triples(*(reading[operand].astype(np.int64) for operand in MULTIPLIED))
-        return number_by_anchor_or_reference(
-            self.instruction, Meetings(triples, reading["c"].astype(np.int64)), context
-        )
+        if row.definitions:
+            tables, numbering = _by_anchors(row, triples, c_to_d, context), MEMORY
+        else:
+            tables, numbering = _by_reference(row, triples, c_to_d, context.device)
+        return Conclusion(tables, numbering, triples.digest(), _unread(row, triples))
 
 
 def experiments() -> list[MultiplyExperiment]:
@@ -218,8 +182,11 @@ def launches(instruction: Instruction) -> tuple[Launch, Launch]:
     )
 
 
-def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Structure:
-    """The structure tensor from the outputs of the two `launches`.
+def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Readout:
+    """The structure tensor as slot numbers, from the outputs of the two `launches`.
+
+    D slot "d"[j] gains A slot "a"[j] times B slot "b"[j], sorted by a, then d; D slot "c"[s] gains C slot s. The
+    instruction does not read slots that are in no triple.
 
     ProbeError if an answer is not one that a single product of zeros and ones can give, or if the number of triples is
     not m x n x k times the number of products.
@@ -232,10 +199,10 @@ def decode(instruction: Instruction, structure_raw: Bytes, c_raw: Bytes) -> Stru
     hot_slots, d_slots = np.divmod(reached, width)
     coded_slots = (bits << np.arange(len(bits), dtype=np.int32)[:, None]).sum(axis=0)
     _check_count(instruction, coded_slots, coded.slots)
-    slots = {hot.operand: hot_slots, coded.operand: coded_slots}
+    slots = {hot.operand: hot_slots, coded.operand: coded_slots, "d": d_slots}
     order = np.lexsort((d_slots, slots["a"]))
-    a, b, d_sorted = (x[order].astype(np.int32) for x in (slots["a"], slots["b"], d_slots))
-    return Structure(a, b, d_sorted, _decode_c(instruction, unpack(c_raw[None], d.slot_bits).reshape(-1, width)))
+    triples = {operand: slots[operand][order].astype(np.int32) for operand in MULTIPLIED}
+    return {**triples, "c": _decode_c(instruction, unpack(c_raw[None], d.slot_bits).reshape(-1, width))}
 
 
 def _bits(instruction: Instruction, answers: Array) -> tuple[Ints, NDArray[np.int32]]:
@@ -281,7 +248,7 @@ def _check_count(instruction: Instruction, coded_slots: Array, slots: int) -> No
         )
 
 
-def _decode_c(instruction: Instruction, answers: Array) -> SlotArray:
+def _decode_c(instruction: Instruction, answers: Array) -> Array:
     """The D slot that each C slot reaches; ProbeError unless each C slot reaches another one, and all are reached."""
     hit = answers[1:] == instruction.fragment("d").one
     lone = (hit.sum(axis=0) == 1).all() and (hit.sum(axis=1) == 1).all()
@@ -290,5 +257,5 @@ def _decode_c(instruction: Instruction, answers: Array) -> SlotArray:
             f"{instruction.name}: C does not reach D slot by slot: {np.count_nonzero(answers)} answers from "
             f"{hit.shape[0]} C slots to {hit.shape[1]} D slots."
         )
-    reached: SlotArray = hit.argmax(axis=1).astype(np.int32)
+    reached: Array = hit.argmax(axis=1).astype(np.int32)
     return reached

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS, BlockScales, Decoded, FloatFormat, block_sums, scaled
+from tcprobe.arithmetic.formats import FORMATS, BlockScales, FloatFormat, block_sums, scaled
 from tcprobe.arithmetic.gemm import integers_of, multiplied_integers
 from tcprobe.arithmetic.model import dot, factor, multiplied
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, forms_alike, types_of
@@ -246,18 +246,8 @@ def _special(types: ElementTypes, mnk: MultiplySize, rng: Random) -> list[Bits]:
     return matrices
 
 
-STYLES = (
-    _any,
-    _like,
-    _cancelling,
-    _beside_cancelling,
-    _small,
-    _low_products,
-    _special,
-    _beside_cancelling,
-    _small,
-    _low_products,
-)
+TWICE = (_beside_cancelling, _small, _low_products)
+STYLES = (_any, _like, _cancelling, *TWICE, _special, *TWICE)
 
 
 CASES = 100_000  # at least, of each arithmetic
@@ -294,24 +284,15 @@ def model_results(
         factors = np.broadcast_arrays(batch.a[..., :, None, :], batch.b[..., None, :, :])
         return dot(kinds, arithmetic, (factors[0], factors[1], batch.c))
     a, b = factor("a", kinds.a, arithmetic, batch.a), factor("b", kinds.b, arithmetic, batch.b)
-    if batch.scales and arithmetic.summed_first > 1:
-        return _block_sum_results(kinds, arithmetic, (a, b), batch)
-    if batch.scales:
+    count, every = arithmetic.summed_first, slice(None)
+    if batch.scales and count == 1:
         a, b = scaled(a, batch.scales.kind, batch.scales.a), scaled(b, batch.scales.kind, batch.scales.b)
-    every = slice(None)
-    return multiplied(kinds, arithmetic, (a.at((..., every, None, every)), b.at((..., None, every, every))), batch.c)
-
-
-def _block_sum_results(
-    kinds: ElementTypes, arithmetic: Arithmetic, factors: tuple[Decoded, Decoded], batch: Images
-) -> Bits:
-    """As `model_results`, if products are summed before they are scaled."""
-    every, count = slice(None), arithmetic.summed_first
-    lines = factors[0].at((..., every, None, every)), factors[1].at((..., None, every, every))
-    assert batch.scales is not None
-    blocks = tuple(tuple(sorted({k // count for k in group})) for group in arithmetic.groups)
-    whole = msgspec.structs.replace(arithmetic, groups=blocks, summed_first=1)
-    return multiplied(kinds, whole, block_sums(lines, batch.scales, count), batch.c)
+    lines = a.at((..., every, None, every)), b.at((..., None, every, every))
+    if batch.scales and count > 1:  # products are summed before they are scaled
+        lines = block_sums(lines, batch.scales, count)
+        blocks = tuple(tuple(sorted({k // count for k in group})) for group in arithmetic.groups)
+        arithmetic = msgspec.structs.replace(arithmetic, groups=blocks, summed_first=1)
+    return multiplied(kinds, arithmetic, lines, batch.c)
 
 
 def parallel_results(
@@ -391,18 +372,14 @@ class NumericsExperiment(Dialogue):
         try:
             rule = parameters(directed)
         except ProbeError as error:
-            return self._unfit(form, batch, got, (directed.cases, str(error)))
+            spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
+            places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
+            cases = _wrong(form.types, batch, (got, got), places)
+            examples = [msgspec.structs.replace(case, model=None) for case in cases]
+            return Body([self.id], directed.cases, got.size, got.size, 0, None, None, examples, str(error))
         wrong, examples = wrong_cases(form, rule, batch, (got, parallel_results(self.first, rule, batch)))
         compared = self._compare_others(bench, form, batch, got)
         return Body([row.id for row in self.rows], directed.cases, got.size, wrong, compared, rule, None, examples)
-
-    def _unfit(self, form: TabledForm, batch: Images, got: Bits, refusal: tuple[int, str]) -> Body:
-        """The finding on a form that the model does not describe: why, and cases from all its images."""
-        directed, why = refusal
-        spread = np.linspace(0, got.size - 1, UNFIT_SHOWN).astype(np.int64)
-        places = np.stack(np.unravel_index(spread, got.shape), axis=-1)
-        examples = [msgspec.structs.replace(case, model=None) for case in _wrong(form.types, batch, (got, got), places)]
-        return Body([self.first.id], directed, got.size, got.size, 0, None, None, examples, why)
 
     def _integers(self, bench: Bench, form: TabledForm, batch: Images) -> Body:
         clamping = TabledForm(form.row, form.tables, True)

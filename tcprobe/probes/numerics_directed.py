@@ -23,7 +23,7 @@ from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, TOWARD_ZERO, Arithmetic, PlaceOfC, Rounding
 from tcprobe.errors import ProbeError
 from tcprobe.isa.operand import FACTORS
-from tcprobe.layout.arrays import Bits, Ints
+from tcprobe.layout.arrays import Bits
 from tcprobe.probes.numerics_dots import (
     HALVES,
     QUARTERS,
@@ -336,7 +336,13 @@ def _later(directed: Directed) -> dict[tuple[int, int, int], bool]:
     if not len(small_at):
         return {}
     small = Power(x - directed.deep)
-    survives = directed.raw(*_terms_beside(directed, small_at, small)) == number(directed.d, small)
+    n, by_c = np.arange(len(small_at)), small_at[:, 0] < 0
+    a, b = (np.zeros((len(small_at), directed.products), form.word) for form in (directed.a, directed.b))
+    for k, term in zip(small_at.T, (Power(x), Power(x, -1), small), strict=True):
+        is_product = k >= 0
+        a[n[is_product], k[is_product]], b[n[is_product], k[is_product]] = directed.factors(term)
+    c = np.where(by_c, number(directed.c, Power(x)), 0).astype(directed.c.word)
+    survives = directed.raw(a, b, c) == number(directed.d, small)
     return dict(zip(map(tuple, small_at.tolist()), survives.tolist(), strict=True))
 
 
@@ -355,17 +361,6 @@ def _groups(products: int, later: Mapping[tuple[int, int, int], bool]) -> tuple[
             raise ProbeError(f"products are not a chain of sums: {sorted(group)} come after {sorted(earlier)}.")
         summed |= set(group)
     return tuple(tuple(sorted(group)) for group in groups.values())
-
-
-def _terms_beside(directed: Directed, small_at: Ints, small: Power) -> tuple[Bits, Bits, Bits]:
-    """A, B and C of cases (i, j, t): x at i (in C if i is -1), -x at j, the small product at t."""
-    n = np.arange(len(small_at))
-    a, b = (np.zeros((len(small_at), directed.products), form.word) for form in (directed.a, directed.b))
-    by_c = small_at[:, 0] < 0
-    for ks, term in zip(small_at.T, (Power(directed.x), Power(directed.x, -1), small), strict=True):
-        is_product = ks >= 0
-        a[n[is_product], ks[is_product]], b[n[is_product], ks[is_product]] = directed.factors(term)
-    return a, b, np.where(by_c, number(directed.c, Power(directed.x)), 0).astype(directed.c.word)
 
 
 def _place_of_c(directed: Directed, groups: Sequence[Sequence[int]]) -> PlaceOfC:
@@ -423,14 +418,14 @@ def _check_alignment(directed: Directed, groups: Sequence[Sequence[int]], place_
     expected = [number(directed.d, Power(last.exponent, sign)) for sign in (1, -1)]
     if directed.ask(cases).tolist() != expected:
         raise ProbeError("terms are not cut toward zero when they are aligned.")
-    _check_raw_exponents(directed, groups[0], last)
-    _check_zeros(directed, groups[0], kept)
+    if len(groups[0]) > 2:
+        _check_raw_exponents(directed, groups[0], last)
+    if len(groups[0]) > 1:
+        _check_zeros(directed, groups[0], kept)
 
 
 def _check_raw_exponents(directed: Directed, group: Sequence[int], third_product: Power) -> None:
     """ProbeError unless a product 1.5 x 1.5, which is above 2, aligns by the sum of its factors' exponents."""
-    if len(group) < 3:
-        return
     a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
     for k, sign in zip(group, (1, -1), strict=False):
         first, second = directed.factors(Power(directed.x, sign))
@@ -444,7 +439,7 @@ def _check_raw_exponents(directed: Directed, group: Sequence[int], third_product
 def _check_zeros(directed: Directed, group: Sequence[int], kept: int) -> None:
     """ProbeError if zero times the largest number aligns the other terms."""
     exponent = directed.a.least + largest(directed.b) - kept - 1
-    if len(group) < 2 or exponent < max(directed.least, directed.d.least):
+    if exponent < max(directed.least, directed.d.least):
         return
     a, b = (np.zeros((1, directed.products), form.word) for form in (directed.a, directed.b))
     b[0, group[0]] = number(directed.b, Power(largest(directed.b)))

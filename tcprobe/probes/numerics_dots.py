@@ -139,19 +139,14 @@ class SumBase(NamedTuple):
     m: int
 
 
-def _base(group: Sequence[int], exponent: int, m: int, exact: bool) -> SumBase:
-    if exact:
-        return SumBase({}, Power(exponent), tuple(group), 0)
-    return SumBase({k: Power(exponent) for k in group[: 1 << m]}, 0, tuple(group[1 << m :]), m)
-
-
 def result_rounding(
     directed: Directed, groups: Sequence[Sequence[int]], place_of_c: str, kept: int | None
 ) -> tuple[int, Rounding]:
     """(bits of a result below its leading one, how it is rounded); ProbeError if sums are too small to tell."""
     exact, group, kept_or_60 = kept is None, groups[-1], 60 if kept is None else kept
     for m in range(1 if exact else 4):
-        base = _base(group, directed.x - 3, m, exact)
+        x, count = Power(directed.x - 3), 0 if exact else 1 << m
+        base = SumBase(dict.fromkeys(group[:count], x), x if exact else 0, tuple(group[count:]), m)
         if not base.left:
             break
         bits = _result_bits(directed, base, kept_or_60)

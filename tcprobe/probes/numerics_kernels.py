@@ -22,7 +22,7 @@ from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, packed_descriptor
 from tcprobe.layout.table import Tables
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import Kernel, Launch
+from tcprobe.probes.ptx import FormOp, Kernel, Launch
 from tcprobe.probes.slots import from_slots, into_slots, pack, unpack
 from tcprobe.probes.wgmma import k_bytes, places
 from tcprobe.probes.wgmma_kernels import Warpgroup, copy_to_shared, shared_operand
@@ -48,13 +48,11 @@ class Operands:
 
 
 @dataclass(frozen=True)
-class Numeric:
+class Numeric(FormOp):
     """The op D = A x B + C, for any numbers."""
 
-    instruction: Instruction
     tables: Tables
     satfinite: bool = False
-    from_code: bool = False
 
     def emulate(self, launch: Launch, core: Any) -> Bytes:
         """Computes D by the model of the emulated core."""
@@ -87,7 +85,10 @@ class TabledForm:
     def launch(self, operand_bits: Operands, from_memory: bool = False) -> Launch:
         """One launch, with a block for each image."""
         c, d = "c" if "c" in self.tables else "d", self.row.fragment("d")
-        b = self._spread(operand_bits.b, operand_bits.metadata)
+        e, nibbles = self.row.metadata, operand_bits.metadata
+        if nibbles is None:
+            nibbles = np.full(len(operand_bits.a), LEGAL, np.uint8)
+        b = self._spread(operand_bits.b, nibbles)
         warpgroup = "b" not in self.tables
         images = (
             self._memory("a_smem", operand_bits.a)
@@ -95,7 +96,7 @@ class TabledForm:
             else self.registers("a", operand_bits.a),
             self._memory("b_smem", b) if warpgroup else self.registers("b", b.swapaxes(2, 3)),
             self.registers(c, operand_bits.c),
-            *([self._metadata(operand_bits)] if self.row.metadata else []),
+            *([np.repeat((nibbles * 0x11)[:, None], e.threads * ptx.thread_bytes(e), axis=1)] if e else []),
             *self._scales(operand_bits),
         )
         size = len(operand_bits.a) * d.threads * ptx.thread_bytes(d)
@@ -142,13 +143,6 @@ class TabledForm:
         lines[:, line, k] = unpack(raw, operand.slot_bits)
         return lines[:, None]
 
-    def _metadata(self, operand_bits: Operands) -> Bytes:
-        e = self.row.fragment("e")
-        nibbles = (
-            np.full(len(operand_bits.a), LEGAL, np.uint8) if operand_bits.metadata is None else operand_bits.metadata
-        )
-        return np.repeat((nibbles * 0x11)[:, None], e.threads * ptx.thread_bytes(e), axis=1)
-
     def _scales(self, operand_bits: Operands) -> list[Bytes]:
         """The registers of scales; all one if none are given."""
         if not self.row.scales:
@@ -166,12 +160,11 @@ class TabledForm:
         lines = self._matrices(of_a.operand, inputs[-2]), self._matrices(of_b.operand, inputs[-1]).swapaxes(2, 3)
         return BlockScales(*lines, of_a.type)
 
-    def _spread(self, b_bits: Bits, metadata: Bytes | None) -> Bits:
+    def _spread(self, b_bits: Bits, nibbles: Bytes) -> Bits:
         """B with its lines where the metadata picks them, and zeros in between."""
         if not self.row.metadata:
             return b_bits
         whole = np.zeros((*b_bits.shape[:-1], self.row.shape.k), b_bits.dtype)
-        nibbles = np.full(len(b_bits), LEGAL) if metadata is None else metadata
         for nibble in np.unique(nibbles):
             selected = np.flatnonzero(nibbles == nibble)
             whole[selected[:, None], ..., self._stored_k(int(nibble))] = b_bits[selected].transpose(0, 3, 1, 2)

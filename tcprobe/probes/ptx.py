@@ -75,6 +75,14 @@ class Op(Protocol):
 
 
 @dataclass(frozen=True)
+class FormOp:
+    """What the ops of kernels that test one instruction share: its machine code does not show what it does."""
+
+    instruction: Instruction
+    from_code = False
+
+
+@dataclass(frozen=True)
 class NotEmulated:
     """The op of a kernel that an emulator cannot stand in for; `why` is said."""
 

@@ -26,22 +26,20 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, sparsity
 from tcprobe.isa.operand import INPUTS, SPARSE_INPUTS
-from tcprobe.layout.arrays import Bytes, Ints, Words
+from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.layout.table import Table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, pack, unpack
 from tcprobe.probes.sparse_decode import Sparse, b_images, decode, metadata_images, number_tables
 
 
 @dataclass(frozen=True)
-class Packed:
+class Packed(FormOp):
     """The op of the probe: D for every image of A, B, C and metadata, one bit for each answer."""
 
-    instruction: Instruction
     selector: int
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones."""
@@ -54,17 +52,18 @@ class Packed:
         for number, image in enumerate(b):
             counts = np.minimum(_counts(a, image, k)[None] + c[:, None, None], 2).astype(np.uint8)  # zero, one, more
             slots = into_slots(tables.table(d), d, counts.reshape(*counts.shape[:3], -1))
-            _add(words, slots.reshape(*slots.shape[:3], WARP, -1), number, len(b))
+            slots = slots.reshape(*slots.shape[:3], WARP, -1)
+            for i in range(slots.shape[-1]):
+                ones = (slots[..., i] == 1).astype(np.uint32) << np.uint32(len(b) * (i // 2) + number)
+                words[..., i % 2] |= ones | (slots[..., i] > 1).astype(np.uint32) << np.uint32(31)
         return words.view(np.uint8).reshape(-1)
 
 
 @dataclass(frozen=True)
-class Product:
+class Product(FormOp):
     """The op that stores D raw, for one image of A, B, C and metadata at a time."""
 
-    instruction: Instruction
     selector: int
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Multiplies zeros and ones."""
@@ -102,14 +101,6 @@ def _counts(a_elements: Ints, b_elements: Ints, k_of_stored: Ints) -> Ints:
     counts = np.zeros((len(a_elements) * a_elements.shape[1], len(k_of_stored), b_elements.shape[1]), np.int64)
     np.add.at(counts, images * a_elements.shape[1] + rows, b_elements[k_of_stored[:, rows, stored]].swapaxes(0, 1))
     return counts.reshape(len(a_elements), a_elements.shape[1], len(k_of_stored), -1).transpose(2, 0, 1, 3)
-
-
-def _add(words: Words, d_slots: Bytes, number: int, image_count: int) -> None:
-    """Pack the answers of D slots to B image `number`."""
-    for i in range(d_slots.shape[-1]):
-        ones = (d_slots[..., i] == 1).astype(np.uint32) << np.uint32(image_count * (i // 2) + number)
-        wrong = (d_slots[..., i] > 1).astype(np.uint32) << np.uint32(31)
-        words[..., i % 2] |= ones | wrong
 
 
 @dataclass(frozen=True)
@@ -189,26 +180,10 @@ def launches(instruction: Instruction) -> list[Launch]:
     a_images, c_images = (one_hot(f.slots, f.slot_bits, f.one) for f in (a, c))
     coded, metadata = codes(b.slots, b.slot_bits, b.one), pack(metadata_images(sparsity(e)), 4)
     kernels = [kernel(instruction, selector) for selector in e.selectors]
-    lane_bytes = WARP * 8
-    return [
-        *(
-            Launch(
-                k,
-                (len(a_images), len(metadata), 1),
-                (a_images, coded, c_images[:1], metadata),
-                0,
-                len(a_images) * len(metadata) * lane_bytes,
-            )
-            for k in kernels
-        ),
-        Launch(
-            kernels[0],
-            (1, 1, len(c_images)),
-            (a_images[:1], coded, c_images, metadata[:1]),
-            0,
-            len(c_images) * lane_bytes,
-        ),
-    ]
+    grid, inputs = (len(a_images), len(metadata), 1), (a_images, coded, c_images[:1], metadata)
+    by_selector = [Launch(k, grid, inputs, 0, grid[0] * grid[1] * WARP * 8) for k in kernels]
+    grid, inputs = (1, 1, len(c_images)), (a_images[:1], coded, c_images, metadata[:1])
+    return [*by_selector, Launch(kernels[0], grid, inputs, 0, len(c_images) * WARP * 8)]
 
 
 def _answer(d_fragment: Fragment, i: int, image_count: int) -> list[str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -250,11 +251,16 @@ def indices_and_fields(sparsity: Sparsity, b_slots: Small | Ints, threads: int, 
     ProbeError if an A slot does not obey exactly one field.
     """
     half = _half_obeyed(sparsity, b_slots, name)
-    by_index = _by_index(sparsity, b_slots, half)
+    # the B slots that each A slot meets by index, (slots, positions, n); -1 if no legal value has the index
+    by_index = np.full((b_slots.shape[1], sparsity.positions, b_slots.shape[2]), -1, b_slots.dtype)
+    for (image, value), h in product(enumerate(sparsity.legal), range(sparsity.fields)):
+        by_index[half == h, sparsity.read(value, h)] = b_slots[image, half == h]
     images = metadata_images(sparsity, threads)
     # the second value of the first of PAIRS marks the ones of a place's number
     marks = np.array([sparsity.read(PAIRS[sparsity.fields][0][1], h) for h in range(sparsity.fields)])
-    place = _place(sparsity, b_slots, by_index[np.arange(len(half)), marks[half]], bit_length(images.shape[1]))
+    marked, place = by_index[np.arange(len(half)), marks[half]], np.zeros(len(half), np.int64)
+    for bit in range(bit_length(images.shape[1])):
+        place |= (b_slots[len(sparsity.legal) + 2 * bit] == marked).all(axis=1).astype(np.int64) << bit
     _check(index_table(sparsity)[images[:, place], half[None]], b_slots, by_index, name)
     return by_index, place * sparsity.fields + half
 
@@ -341,22 +347,6 @@ def _follows(sparsity: Sparsity, b_slots: Small | Ints, half: int) -> Bools:
             equal = b_slots[i] == b_slots[j]
             fits &= equal.all(axis=1) if index == other_index else ~equal.any(axis=1)
     return fits
-
-
-def _by_index(sparsity: Sparsity, b_slots: Small | Ints, half: Ints) -> Small | Ints:
-    """The B slots that each A slot meets by index, (slots, positions, n); -1 if no legal value has the index."""
-    by_index = np.full((b_slots.shape[1], sparsity.positions, b_slots.shape[2]), -1, b_slots.dtype)
-    for image, value in enumerate(sparsity.legal):
-        for h in range(sparsity.fields):
-            by_index[half == h, sparsity.read(value, h)] = b_slots[image, half == h]
-    return by_index
-
-
-def _place(sparsity: Sparsity, b_slots: Small | Ints, expected_slots: Small | Ints, count: int) -> Ints:
-    """The place of the four bits that each A slot obeys; bit i is set if it meets `expected_slots` in image pair i."""
-    first = len(sparsity.legal)
-    bits = [(b_slots[first + 2 * bit] == expected_slots).all(axis=1) for bit in range(count)]
-    return sum((b.astype(np.int64) << i for i, b in enumerate(bits)), np.zeros(len(expected_slots), np.int64))
 
 
 def _check(indices: Ints, b_slots: Small | Ints, by_index: Small | Ints, name: str) -> None:

@@ -67,8 +67,13 @@ def decode_nibbles(instruction: Instruction, tables: Tables, raw: Bytes) -> list
     rule, a = sparsity(instruction.fragment("e")), instruction.fragment("a")
     words = np.ascontiguousarray(raw).view(np.uint32).reshape(NIBBLES, 1 + a.slots, WARP, 2)[:, 1:]
     positions = _positions(instruction, tables, words)
-    half = _half(instruction, tables)
-    return [[_common(image[half == field]) for field in range(rule.fields)] for image in positions]
+    row, stored, _ = elements(tables["a"]).tolist()
+    e = instruction.fragment("e")
+    fields = tables["e"].selection(e.selectors[0]).inverse
+    # the field, within four bits, that governs each A slot
+    half = np.array([fields[r, s - s % e.span][0] for r, s in zip(row, stored, strict=True)]) % rule.fields
+    found = [[set(image[half == field].tolist()) for field in range(rule.fields)] for image in positions]
+    return [[None if len(met) > 1 or ELSEWHERE in met else sorted(met - {NOWHERE}) for met in line] for line in found]
 
 
 def decode_selected(instruction: Instruction, tables: Tables, raw: Bytes, selector: int) -> int | None:
@@ -86,14 +91,6 @@ def decode_selected(instruction: Instruction, tables: Tables, raw: Bytes, select
         if (of_field[field] == row).all() and (first[field] == stored - stored % e.span).all():
             return documented
     return None
-
-
-def _half(instruction: Instruction, tables: Tables) -> Ints:
-    """For each A slot, the number of the field, within four bits, that governs it."""
-    e = instruction.fragment("e")
-    rule, slots = sparsity(e), tables["e"].selection(e.selectors[0]).inverse
-    row, stored, _ = elements(tables["a"]).tolist()
-    return np.array([slots[r, s - s % e.span][0] for r, s in zip(row, stored, strict=True)]) % rule.fields
 
 
 def _positions(instruction: Instruction, tables: Tables, words: Words) -> Ints:
@@ -116,14 +113,6 @@ def _positions(instruction: Instruction, tables: Tables, words: Words) -> Ints:
     lone &= (position >= 0) & (position < rule.positions) & (inner == stored % rule.span)
     positions = np.where(lone, position, np.where(answers.any(axis=2), ELSEWHERE, NOWHERE))
     return np.where((words >> 31).any(axis=(2, 3)), ELSEWHERE, positions)
-
-
-def _common(positions: Ints) -> list[int] | None:
-    """The position that all units share, as `decode_nibbles` returns it."""
-    first = int(positions[0])
-    if first == ELSEWHERE or (positions != first).any():
-        return None
-    return [] if first == NOWHERE else [first]
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,8 @@ begins.
 
 After WAITS tries a load is given up; the copy counts as lost.
 
-Tensor maps: where boxes are in shared memory, and which maps the driver takes.
-
-    tcprobe run --family tma
-
 Boxes: every mode, type and width of a row (16 to 256 bytes), at shared addresses that differ in the bits that a swizzle
 reads; then boxes of 1 to 5 dimensions, with few rows and with many. A map that the driver refuses is an answer, too.
-
-Tensor maps: where boxes are in shared memory, and which maps the driver takes.
-
-    tcprobe run --family tma
-
 Boxes of a swizzle mode are copied both ways, and one rule is fitted to all of them. Boxes at misaligned addresses,
 which are expected to cost the device, are experiments of their own. Calls of `cuTensorMapEncodeTiled` are compared with
 the rules of `references.shared_memory.tensor_map`.
@@ -115,7 +106,8 @@ def kernel(direction: str, rank: int) -> Kernel:
         "mad.wide.u32 %maps, %x, 128, %maps;",
         "setp.eq.u32 %first, %lane, 0;",
     ]
-    body = [*load_case, *(_load(rank) if direction == "load" else _store(rank))]
+    box = f"[%maps, {{{', '.join(f'%c{n}' for n in range(rank))}}}]"
+    body = [*load_case, *(_load if direction == "load" else _store)(rank, box)]
     text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
     op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
     return Kernel(name, op, text, TARGET)
@@ -133,11 +125,7 @@ def _each(label: str, count: int, ptx_lines: Sequence[str]) -> list[str]:
     ]
 
 
-def _coordinates(rank: int) -> str:
-    return "{" + ", ".join(f"%c{n}" for n in range(rank)) + "}"
-
-
-def _load(rank: int) -> list[str]:
+def _load(rank: int, box: str) -> list[str]:
     clear = [
         "mad.lo.u32 %word, %at, 4, %memory;",
         f"mov.u32 %done, {UNUSED * 0x01010101:#x};",
@@ -159,8 +147,7 @@ def _load(rank: int) -> list[str]:
         "@!%first bra WAIT;",
         "fence.proxy.tensormap::generic.acquire.gpu [%maps], 128;",
         "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %bytes;",
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[%base], [%maps, {_coordinates(rank)}], [%barrier];",
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%base], {box}, [%barrier];",
         "WAIT:",
         "mov.u32 %tries, 0;",
         "AGAIN:",
@@ -178,7 +165,7 @@ def _load(rank: int) -> list[str]:
     ]
 
 
-def _store(rank: int) -> list[str]:
+def _store(rank: int, box: str) -> list[str]:
     fill = [
         "mad.wide.u32 %from, %at, 4, %given;",
         "ld.global.u32 %done, [%from];",
@@ -191,7 +178,7 @@ def _store(rank: int) -> list[str]:
         "bar.sync 0;",
         "@!%first bra DONE;",
         "fence.proxy.tensormap::generic.acquire.gpu [%maps], 128;",
-        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%maps, {_coordinates(rank)}], [%base];",
+        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group {box}, [%base];",
         "cp.async.bulk.commit_group;",
         "cp.async.bulk.wait_group 0;",
         "DONE:",
@@ -238,18 +225,9 @@ def launches(direction: str, rank: int, boxes: Sequence[BoxCase]) -> list[Launch
     each = HEADER + AREA if loads else TENSOR
     maps = tuple(case.map if loads else case.map._replace(address=n * TENSOR) for n, case in enumerate(boxes))
     case_words = rows.view(np.uint8).reshape(1, -1)
+    copies, grid, size = kernel(direction, rank), (len(boxes), 1, 1), len(boxes) * each
     return [
-        Launch(
-            kernel(direction, rank),
-            (len(boxes), 1, 1),
-            (image.reshape(1, -1), case_words),
-            0,
-            len(boxes) * each,
-            THREADS,
-            AREA + 16,
-            maps,
-            not loads,
-        )
+        Launch(copies, grid, (image.reshape(1, -1), case_words), 0, size, THREADS, AREA + 16, maps, not loads)
         for image in images(TENSOR if loads else AREA, is_rounded(boxes[0]))
     ]
 
@@ -284,11 +262,6 @@ def decode(direction: str, boxes: Sequence[BoxCase], images_read: Sequence[Bytes
         copied = np.flatnonzero(sources != NOWHERE)
         found.append(_match(case, begins + copied, sources[copied]) if came else "the box never came")
     return found
-
-
-def window_of(images_read: Sequence[Bytes]) -> int:
-    """Where shared memory begins, from the outputs of a load."""
-    return int(images_read[0][:HEADER].view(np.uint32)[1])
 
 
 def _match(box_case: BoxCase, shared_addresses: Ints, tensor: Ints) -> Ints | str:
@@ -413,7 +386,6 @@ def _map_of_rank(rank: int) -> TensorMap:
 ACCEPTED = "CUDA_SUCCESS"
 MODE_NAMES = {number: name for name, number in SWIZZLES.items()}
 TYPE_NAMES = {number: name for name, (number, _) in DATA_TYPES.items()}
-PlacedBoxes = dict[str, dict[int, PlacedBox]]  # by direction and number of the box
 
 
 class TensorMapDialogue(Dialogue):
@@ -550,7 +522,8 @@ def _copy_boxes(bench: Bench, numbered_boxes: Mapping[int, BoxCase]) -> Readout:
         window = 0
         for direction in DIRECTIONS:
             outputs = bench.run(launches(direction, rank, list(alike.values())))
-            window = window_of(outputs) if direction == "load" else window
+            if direction == "load":
+                window = int(outputs[0][:HEADER].view(np.uint32)[1])
             for n, addresses in zip(alike, decode(direction, list(alike.values()), outputs, window), strict=True):
                 if isinstance(addresses, str):
                     wrong.append(f"{direction} {n} {addresses}")

@@ -33,7 +33,7 @@ from tcprobe.layout.arrays import Bytes
 from tcprobe.layout.table import slot_table
 from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Readout
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch, NotEmulated
+from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch, NotEmulated
 
 _BRACES = re.compile(r"\{([^{}]*)\}")
 MULTIPLY = {"d": "[%taddr]", "a": "%adesc", "b": "%bdesc", "e": "[%meta]", "scale_a": "[%sa]", "scale_b": "[%sb]"}
@@ -116,12 +116,8 @@ ALLOCATE = (
 WRITTEN, READ = "tcgen05.wait::st.sync.aligned;", "tcgen05.wait::ld.sync.aligned;"
 
 
-@dataclass(frozen=True)
-class LoadCells:
+class LoadCells(FormOp):
     """The op of tcgen05.ld from numbered cells."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Each register gets the number of its cell; POISON if its slot holds none."""
@@ -130,12 +126,8 @@ class LoadCells:
         return np.array(numbers, np.uint32).view(np.uint8)
 
 
-@dataclass(frozen=True)
-class StoreCells:
+class StoreCells(FormOp):
     """The op of tcgen05.st of numbered registers into cells that were zero."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """Each cell gets the number of the slot that goes there."""
@@ -197,9 +189,9 @@ class TensorMove(FormExperiment):
 
 def move_kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
-    if instruction.fragments[0].operand == "d":
-        return _kernel(instruction, "numbered", LoadCells(instruction), _loading(instruction))
-    return _kernel(instruction, "numbered", StoreCells(instruction), _storing(instruction))
+    loads = instruction.fragments[0].operand == "d"
+    op, body = (LoadCells, _loading) if loads else (StoreCells, _storing)
+    return _kernel(instruction, "numbered", op(instruction), body(instruction))
 
 
 def _kernel(instruction: Instruction, what: str, op: ptx.Op, ptx_lines: Sequence[str]) -> Kernel:
@@ -279,12 +271,8 @@ def _storing(instruction: Instruction) -> list[str]:
     ]
 
 
-@dataclass(frozen=True)
-class MarkedCells:
+class MarkedCells(FormOp):
     """The op of tcgen05.ld.red with one cell set to one, another in each block: all threads' maxima, by block."""
-
-    instruction: Instruction
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """A thread's maximum is one if a cell in its part of the row is one."""

@@ -56,7 +56,6 @@ from tcprobe.store.kinds.tensor_memory import KIND as TENSOR_MEMORY
 from tcprobe.store.kinds.tensor_memory import USUAL_N, Body, Subject
 
 FIELDS_APART = 0xC  # of two index fields the low one picks the first element, the high one the last
-THREADS = LANES
 
 
 class Inputs(NamedTuple):
@@ -76,16 +75,9 @@ def launch(sized: SizedMultiply, multiply_inputs: Inputs) -> Launch:
     a, b, words, numbers = multiply_inputs
     shared = [images.shared_images(sized, name, matrices) for name, matrices in (("a", a), ("b", b))]
     memory = np.ascontiguousarray(words, np.uint32).view(np.uint8).reshape(len(words), -1)
-    plan, blocks = images.plan(sized, numbers, sized.n), len(numbers) * sized.ctas
-    return Launch(
-        multiply_kernel(sized.row, sized.a_in_tensor, sized.vector),
-        (blocks, 1, 1),
-        (plan, *shared, memory),
-        0,
-        blocks * LANES * sized.n * 4,
-        THREADS,
-        SHARED_BYTES,
-    )
+    inputs, blocks = (images.plan(sized, numbers, sized.n), *shared, memory), len(numbers) * sized.ctas
+    kernel, size = multiply_kernel(sized.row, sized.a_in_tensor, sized.vector), blocks * LANES * sized.n * 4
+    return Launch(kernel, (blocks, 1, 1), inputs, 0, size, LANES, SHARED_BYTES)
 
 
 def answers(sized: SizedMultiply, bench: Bench, multiply_inputs: Inputs) -> Array:
@@ -112,8 +104,7 @@ def decode_codes(cell_parts: Array, high: int, low: int) -> tuple[Ints, Array]:
         & np.isin(cell_parts, (high, low)).all(axis=-2)
     )
     bits = cell_parts[..., 1:-1, :] == high
-    weights = (1 << np.arange(bits.shape[-2]))[:, None]
-    numbers: Ints = (bits * weights).sum(axis=-2)
+    numbers: Ints = (bits << np.arange(bits.shape[-2])[:, None]).sum(axis=-2)
     return numbers, answered
 
 
@@ -389,9 +380,7 @@ def _place_experiments(instruction: Instruction) -> Iterator[Dialogue]:
     names = {operand.name for operand in instruction.operands}
     scaled = vectors(instruction) if "scale_a" in names else (0,)
     sizes = [int(n) for n in instruction.stated["n_values"]]
-    fields = {
-        field.name: field for field in descriptor_fields(instruction.kind or "")
-    }  # of the kind's instruction descriptor
+    fields = {field.name: field for field in descriptor_fields(instruction.kind or "")}
     for m in map(int, instruction.stated["m_values"]):
         for n in (n for n in sizes if n in (sizes[0], sizes[-1], *SOME_N)):
             for kind in ("f32",) if scaled != (0,) else map(str, instruction.stated["d_types"]):

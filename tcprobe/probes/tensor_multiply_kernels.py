@@ -29,7 +29,7 @@ from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.descriptor import encode_tcgen05, offsets, packed_descriptor
 from tcprobe.probes import ptx, tensor_memory
-from tcprobe.probes.ptx import EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
 from tcprobe.probes.wgmma_kernels import copy_to_shared
 from tcprobe.references.tensor_memory import BYTE, CELL, LANES, WIDTHS
@@ -219,13 +219,11 @@ WORDS = {"f32": np.float32, "s32": np.int32, "f16": np.float16}
 
 
 @dataclass(frozen=True)
-class TensorMultiply:
+class TensorMultiply(FormOp):
     """The op of a multiply."""
 
-    instruction: Instruction
     a_in_tensor: bool
     vector: int
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """By block, the columns that the kernel reads back, lane by lane; POISON where D is not."""
@@ -339,12 +337,10 @@ class _Emulated:
 
 
 @dataclass(frozen=True)
-class TensorCopy:
+class TensorCopy(FormOp):
     """The op of tcgen05.cp of numbered words."""
 
-    instruction: Instruction
     multicast: str
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """The word of every cell that is written, POISON elsewhere."""

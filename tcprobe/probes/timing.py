@@ -437,26 +437,19 @@ class ProvedNumbers:
         return np.asarray(least.round(DECIMALS), np.float64)
 
     def body(self, each: Mapping[str, int], **numbers: Any) -> Body:
-        """The body of a finding whose copies become the opcodes `each`; ProbeError if there is no number."""
+        """The body of a finding whose copies become the opcodes `each`; ProbeError if there is no number.
+
+        `spread`: the largest distance of a number's median run to the next run, relative to the number, beyond TICK.
+        `mhz`: the median SM clock of all loops.
+        """
         opcodes = {opcode: float(n) for opcode, n in each.items()}
-        return Body(**{"opcodes": opcodes, "spread": self.spread, "mhz": self.mhz, "refused": self.refused, **numbers})
+        if not self._spreads:
+            raise self.refusal()
+        spread = round(max(self._spreads), 4)
+        rates = np.concatenate([cycles[:, RUNS + 1] for name, cycles in self.reading.items() if name != "code"])
+        mhz = round(float(np.median(rates)) * 1000, 0)
+        return Body(**{"opcodes": opcodes, "spread": spread, "mhz": mhz, "refused": self.refused, **numbers})
 
     def refusal(self) -> ProbeError:
         """Why the first loop gave no number."""
         return ProbeError(next(iter(self.refused.values()), "no loop gave a number."))
-
-    @property
-    def spread(self) -> float:
-        """The largest distance of a number's median run to the next run, relative to the number, beyond TICK.
-
-        ProbeError if there is no number.
-        """
-        if not self._spreads:
-            raise self.refusal()
-        return round(max(self._spreads), 4)
-
-    @property
-    def mhz(self) -> float:
-        """The median SM clock of all loops, in MHz."""
-        rates = np.concatenate([cycles[:, RUNS + 1] for name, cycles in self.reading.items() if name != "code"])
-        return round(float(np.median(rates)) * 1000, 0)

@@ -166,15 +166,9 @@ class CodedRun:
         described = np.array(descriptors, np.uint64).view(np.uint8).reshape(1, -1)
         inputs = (*image_pair, described, *([] if self.metadata is None else [self.metadata]))
         text = kernel(self.row, self.kind, self.coded, self.majors, self.selector)
-        return Launch(
-            text,
-            (*grid, 1),
-            inputs,
-            length | count << IMAGES_SHIFT | self.flags,
-            size,
-            WARPGROUP,
-            shared_bytes(self.row, self.kind, length, bool(self.flags & FEW)),
-        )
+        fields = length | count << IMAGES_SHIFT | self.flags
+        shared = shared_bytes(self.row, self.kind, length, bool(self.flags & FEW))
+        return Launch(text, (*grid, 1), inputs, fields, size, WARPGROUP, shared)
 
 
 def registers_launch(run: CodedRun, grid: tuple[int, int], size: int) -> Launch:
@@ -302,15 +296,11 @@ class SparseWarpgroupExperiment(FormExperiment):
         """All D slots under one metadata; for each selector, a few under all of it; A in shared memory."""
         row, images = self.instruction, _metadata(self._rule)
         slots, n = row.fragment("a").slots, row.shape.n
-        few = 4 * slots * len(images) * (1 + FEW_MEETINGS)
+        few = (slots, len(images)), 4 * slots * len(images) * (1 + FEW_MEETINGS)
+        selectors = row.fragment("e").selectors
         return [
             registers_launch(CodedRun(row, metadata=images), (slots, 1), 4 * slots * (1 + n)),
-            *(
-                registers_launch(
-                    CodedRun(row, selector=selector, flags=FEW, metadata=images), (slots, len(images)), few
-                )
-                for selector in row.fragment("e").selectors
-            ),
+            *(registers_launch(CodedRun(row, selector=s, flags=FEW, metadata=images), *few) for s in selectors),
             shared_launch(row),
         ]
 
@@ -351,7 +341,10 @@ class SparseWarpgroupExperiment(FormExperiment):
         cols, ks = places(*packed_b(self.instruction))
         element, slot = ks << HALF | cols, (whole.first << HALF | whole.col).astype(np.int32)
         images, row = words.reshape(-1, len(whole.k), FEW_MEETINGS), whole.least[:, None]
-        ks_met, bit = np.empty((*images.shape[:2], 1), np.int64), self._few(images[0])
+        ks_met = np.empty((*images.shape[:2], 1), np.int64)
+        # by D slot, its bit among those of its row that are used: the few that the first image has
+        bit = np.zeros(self.instruction.fragment("d").slots, np.uint8)
+        bit[np.sort(split(self.instruction, images[0])[0], axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
         for start in range(0, len(images), IMAGES):
             d, b = split(self.instruction, images[start : start + IMAGES])
             b_element, d_slot = element[b], slot[d]
@@ -362,13 +355,6 @@ class SparseWarpgroupExperiment(FormExperiment):
             if not same.all() or not all_few or (k != k[:, :, :1]).any():
                 raise ProbeError(f"{name}: an A slot meets several k, or metadata changes the row or columns it meets.")
         return ks_met
-
-    def _few(self, words: Words) -> Bytes:
-        """By D slot, its bit among those of its row that are used: the few that the first image has."""
-        d, _ = split(self.instruction, words)
-        bits = np.zeros(self.instruction.fragment("d").slots, np.uint8)
-        bits[np.sort(d, axis=1)] = 1 << np.arange(FEW_MEETINGS, dtype=np.uint8)
-        return bits
 
     def conclude(self, reading: Readout, context: Context) -> Conclusion:
         """Tables numbered by addresses in shared memory; the metadata's by what its fields govern."""

@@ -31,7 +31,7 @@ from tcprobe.isa.operand import FACTORS
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
 from tcprobe.layout.descriptor import PERIOD, decode
 from tcprobe.probes import ptx
-from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
+from tcprobe.probes.ptx import POISON, EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import encode, from_slots, into_slots, unpack
 from tcprobe.probes.sparse import columns
 
@@ -48,21 +48,17 @@ UNTOUCHED = int.from_bytes(bytes([POISON] * 4), "little")
 
 
 @dataclass(frozen=True)
-class Warpgroup:
+class Warpgroup(FormOp):
     """The op of a kernel: `coded` is the operand whose image changes, `majors` are those of A and B."""
 
-    instruction: Instruction
     kind: KernelKind
     coded: str
     majors: tuple[str, str]
     selector: int = 0
-    from_code: bool = False
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """The output of the launch."""
-        answers = _Run(self, launch, tables).answers()
-        raw: Bytes = answers.reshape(-1).view(np.uint8)
-        return raw
+        return _Run(self, launch, tables).answers().reshape(-1).view(np.uint8)
 
 
 @dataclass(frozen=True)
@@ -318,15 +314,6 @@ def _registers(instruction: Instruction) -> list[str]:
     ]
 
 
-NEXT_IMAGE = (
-    "add.u32 %n, %n, 1;",
-    "cvt.u64.u32 %low, %bytes;",
-    "add.u64 %coded, %coded, %low;",
-    "setp.lt.u32 %p, %n, %images;",
-    "@%p bra.uni NEXT;",
-)
-
-
 def _body(warpgroup_op: Warpgroup) -> list[str]:
     instruction, by_descriptor = warpgroup_op.instruction, warpgroup_op.coded == "a_smem"
     raw, still = warpgroup_op.kind == "raw", str(other_bytes(instruction))
@@ -348,6 +335,13 @@ def _body(warpgroup_op: Warpgroup) -> list[str]:
         pair = ("%da", "%db") if by_descriptor else ("%db", "%da")
         brought = ["mad.wide.u32 %desc, %x, 16, %desc;", *descriptors(*pair, "0"), *other]
         work, output = both[by_descriptor], _raw(instruction) if raw else _codes(instruction)
+    following = [
+        "add.u32 %n, %n, 1;",
+        "cvt.u64.u32 %low, %bytes;",
+        "add.u64 %coded, %coded, %low;",
+        "setp.lt.u32 %p, %n, %images;",
+        "@%p bra.uni NEXT;",
+    ]
     clear = ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;"]
     clear += _each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"])
     return [
@@ -362,7 +356,7 @@ def _body(warpgroup_op: Warpgroup) -> list[str]:
         "fence.proxy.async;",
         "bar.sync 0;",
         *work,
-        *([] if raw else [*_answers(instruction), *NEXT_IMAGE]),
+        *([] if raw else [*_answers(instruction), *following]),
         *output,
     ]
 

@@ -82,7 +82,7 @@ class MemoryExperiment:
     def launches(self) -> list[Launch]:
         """One launch for each fragment, memory layout and leading dimension."""
         return [
-            (store_launch if fragment.operand == "d" else load_launch)(fragment, layout, ldm)
+            launch(fragment, layout, ldm)
             for fragment in self.fragments
             for layout in ([fragment.layout] if fragment.layout else ["row", "col"])
             for ldm in leading_dimensions(fragment, layout)
@@ -181,20 +181,14 @@ def image_bytes(fragment: Fragment, layout: str) -> int:
     return lines * leading_dimensions(fragment, layout)[1] * fragment.slot_bits // 8
 
 
-def load_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
-    """One block for each piece and each inverted piece."""
-    images = _pieces(image_bytes(fragment, layout) * 8 // fragment.slot_bits, fragment.slot_bits)
-    grid = (len(images), 1, 1)
-    size = len(images) * fragment.threads * ptx.thread_bytes(fragment)
-    return Launch(load_kernel(fragment, layout), grid, (pack(images, fragment.slot_bits),), ldm, size)
-
-
-def store_launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
-    """As `load_launch`, with slot numbers in the registers."""
-    images = _pieces(fragment.slots, fragment.slot_bits)
-    grid = (len(images), 1, 1)
-    size = len(images) * image_bytes(fragment, layout)
-    return Launch(store_kernel(fragment, layout), grid, (pack(images, fragment.slot_bits),), ldm, size)
+def launch(fragment: Fragment, layout: str, ldm: int) -> Launch:
+    """One block for each piece and each inverted piece: of positions in memory, or, for D, of slots."""
+    memory, registers = image_bytes(fragment, layout), fragment.threads * ptx.thread_bytes(fragment)
+    stores, bits = fragment.operand == "d", fragment.slot_bits
+    kernel = (store_kernel if stores else load_kernel)(fragment, layout)
+    images = _pieces(fragment.slots if stores else memory * 8 // bits, bits)
+    size = len(images) * (memory if stores else registers)
+    return Launch(kernel, (len(images), 1, 1), (pack(images, bits),), ldm, size)
 
 
 def decode_load(launch: Launch, raw: Bytes) -> Ints:
