@@ -231,7 +231,12 @@ class ShownTables(NamedTuple):
         """Formulas, pictures, evidence and verdicts, as far as they are asked for."""
         cells, view = self.cells, self.view
         if view.why:
-            yield from self._reasons()
+            from tcprobe.ask.confidence import why
+
+            for cell in cells:
+                name = cell.fragment.id
+                yield Styled(f"{name} on {cell.arch}, {cell.known}", name, folds=False, bold=True)
+                yield from (f"  {link}" for link in why(cell).lines)
         elif view.draws:
             for cell in cells:
                 yield from _whole(cell) if view.full else _drawn(cell, view)
@@ -241,15 +246,6 @@ class ShownTables(NamedTuple):
         else:
             yield from _others(cells, MOST)
             yield Whole("`tcprobe show` of one of them draws it; --full shows all, whole")
-
-    def _reasons(self) -> Iterator[str]:
-        """What each table rests on, a link a line."""
-        from tcprobe.ask.confidence import why
-
-        for cell in self.cells:
-            name = cell.fragment.id
-            yield Styled(f"{name} on {cell.arch}, {cell.known}", name, folds=False, bold=True)
-            yield from (f"  {link}" for link in why(cell).lines)
 
     @property
     def entries(self) -> Iterator[Json]:
