@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 import click
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, STYLE, Verdict, named_parts, verdict_lines, verdicts
 from tcprobe.ask.describe import cell_entry, notes, selected_words
 from tcprobe.ask.operand import (
     OF_DESCRIPTORS,
@@ -30,7 +30,6 @@ from tcprobe.ask.operand import (
     in_place,
     require_no_tensor_memory,
 )
-from tcprobe.ask.verdicts import STYLE, named_parts, verdict_lines
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa.arch import WARP
