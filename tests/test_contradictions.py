@@ -13,7 +13,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.references import ptx_isa
 from tcprobe.run.backend import Device
-from tcprobe.run.campaign import ArchReading, Drafts, Report, _derive_moves
+from tcprobe.run.campaign import Drafts, Report, _derive_moves
 from tcprobe.store.results import Results, published
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="makes shell scripts")]
@@ -138,7 +138,7 @@ def test_a_move_does_not_stay_when_the_loads_that_it_rests_on_are_withheld(tmp_p
     device = Device(0, "machine code", "sm_80", "none", "none", TOOLS.name, method="sass")
     for contradictions, status in (([], "measured"), (["wmma.x: withheld"], "failed")):
         report, drafts = Report(device, [], 0, [], contradictions=contradictions), Drafts(tmp_path)
-        _derive_moves(ArchReading(report, TOOLS, drafts), [form])
+        _derive_moves(report, TOOLS, drafts, [form])
         drafts.settle()
         assert [m.status for m in report.measurements] == ["failed"] * bool(contradictions)
         assert Results(tmp_path).measurement("sm_80", "derived", form.id).status == status

@@ -105,9 +105,8 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
     with gpu.faults():
         wrong, outside = _compare(gpu, kernel, function, COMPARED)
         tflops, peer, apart = _time_both(gpu, kernel, function, timed or TIMED)
-    return ProductRun(
-        device.name, COMPARED, wrong, outside, timed or TIMED, tflops, peer, peer and round(tflops / peer, 3), apart
-    )
+    ratio = peer and round(tflops / peer, 3)
+    return ProductRun(device.name, COMPARED, wrong, outside, timed or TIMED, tflops, peer, ratio, apart)
 
 
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
@@ -212,7 +211,9 @@ def _cublas(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize
     kind, out, compute, scalar = PEERS[options.type, options.out]
     cublas, handle = gpu.cupy.cuda.cublas, gpu.cupy.cuda.device.get_cublas_handle()
     alpha, beta = np.ones(1, scalar), np.zeros(1, scalar)
-    a, b, d = ((matrix_.address, matrix_.ld // matrix_.size) for matrix_ in abd)
+    a_lines, b_lines, d_lines = (
+        (matrix_.address, of, matrix_.ld // matrix_.size) for matrix_, of in zip(abd, (kind, kind, out), strict=True)
+    )
     transposed = int(options.b == "col"), int(options.a == "col")
 
     def call() -> None:
@@ -223,16 +224,10 @@ def _cublas(gpu: Gpu, kernel: GemmKernel, abd: Sequence[Lines], mnk: ProductSize
             m,
             k,
             alpha.ctypes.data,
-            b[0],
-            kind,
-            b[1],
-            a[0],
-            kind,
-            a[1],
+            *b_lines,
+            *a_lines,
             beta.ctypes.data,
-            d[0],
-            out,
-            d[1],
+            *d_lines,
             compute,
             FASTEST,
         )

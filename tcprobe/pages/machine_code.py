@@ -39,15 +39,9 @@ def lowering_page(results: Results) -> Iterator[str]:
         yield from ("", f"## {family}", "")
         yield from grid(["forms", "archs", "opcodes"], _lowering_rows(lines))
     yield from _layouts(results)
-    yield from _compilers(saved)
-
-
-def _compilers(saved: Mapping[str, Json]) -> Iterator[str]:
-    archs: dict[str, list[str]] = {}
-    for name, body in saved.items():
-        archs.setdefault(body["compiler"], []).append(name)
     yield from ("", "## Compilers", "")
-    yield from (f"- {spans(names)}: {markdown(compiler)}" for compiler, names in archs.items())
+    by_compiler = _archs_by_words({name: body["compiler"] for name, body in saved.items()})
+    yield from (f"- {names}: {markdown(compiler)}" for names, compiler in by_compiler)
 
 
 def _lowerings_by_family(saved: Mapping[str, Json]) -> dict[str, IdsByLowering]:
@@ -125,30 +119,20 @@ def compilers_page(survey: SavedSurvey) -> Iterator[str]:
     yield from grid(["version", "archs"], ([name, spans(archs)] for name, archs in survey.archs.items()))
     yield from ("", "## What differs", "")
     if survey.differing:
-        yield from grid(["what", "arch", "versions", "say"], _differences(survey))
+        said = (
+            [f"{one.what} of `{one.ids[0]}`", one.archs, one.versions, _crop(one.words)] for one in differences(survey)
+        )
+        yield from grid(["what", "arch", "versions", "say"], said)
     else:
         yield "Nothing."
     yield from ("", "## Shown by some versions only", "")
     yield "Forms that some version does not show although it knows the arch: it is too old for them, or refuses them."
     yield ""
-    yield from grid(["what", "archs", "forms", "versions"], _exceptions(survey))
+    shown = ([one.what, one.archs, fitting(code(one.ids), 100), one.versions] for one in exceptions(survey))
+    yield from grid(["what", "archs", "forms", "versions"], shown)
     yield from ("", "## Refused, or not read", "")
-    yield from grid(["archs", "forms", "versions", "words"], _refusals(survey))
-
-
-def _differences(survey: SavedSurvey) -> Iterator[list[str]]:
-    for statement in differences(survey):
-        yield [f"{statement.what} of `{statement.ids[0]}`", statement.archs, statement.versions, _crop(statement.words)]
-
-
-def _exceptions(survey: SavedSurvey) -> Iterator[list[str]]:
-    for statement in exceptions(survey):
-        yield [statement.what, statement.archs, fitting(code(statement.ids), 100), statement.versions]
-
-
-def _refusals(survey: SavedSurvey) -> Iterator[list[str]]:
-    for statement in refusals(survey):
-        yield [statement.archs, fitting(code(statement.ids), 80), statement.versions, _crop(statement.words)]
+    refused = ([one.archs, fitting(code(one.ids), 80), one.versions, _crop(one.words)] for one in refusals(survey))
+    yield from grid(["archs", "forms", "versions", "words"], refused)
 
 
 class VersionStatement(NamedTuple):

@@ -137,42 +137,30 @@ def numerics_page(results: Results) -> Iterator[str]:
             yield from ("", f"## {name}", "", markdown(words(findings)) + ".", "")
             yield from _parameter_table([finding for finding in findings if finding.body.floats])
             yield from _end_table([finding for finding in findings if finding.body.floats])
-            yield from _unfit([finding for finding in findings if finding.body.unfit])
+            unfit = _in_order([finding for finding in findings if finding.body.unfit])
+            lines = [f"- {code([f.subject])[0]} has no model: {markdown(f.body.unfit)}" for f in unfit]
+            yield from ("", *lines) if lines else ()
             yield from _integer_table([finding for finding in findings if finding.body.integers])
 
 
 def _parameter_table(findings: Sequence[Finding]) -> Iterator[str]:
-    yield from (_parameter_row(PARAMETER_HEADS), _parameter_row(["---"] * len(PARAMETER_HEADS)))
-    for finding in _in_order(findings):
-        yield _parameter_row(
-            [
-                *code([finding.subject]),
-                *parameters(finding.body.floats),
-                f"{finding.body.wrong} of {finding.body.random}",
-                _published_words(finding),
-            ]
-        )
+    rows = (
+        [*code([f.subject]), *parameters(f.body.floats), f"{f.body.wrong} of {f.body.random}", _published_words(f)]
+        for f in _in_order(findings)
+    )
+    yield from grid(PARAMETER_HEADS, rows)
 
 
 def _end_table(findings: Sequence[Finding]) -> Iterator[str]:
     """What becomes of terms and sums at the ends of the formats."""
     yield from ("", "A cell without a word: no case of the form can show it, or its types have no such number.", "")
-    yield from (_parameter_row(END_HEADS), _parameter_row(["---"] * len(END_HEADS)))
+    rows = []
     for finding in _in_order(findings):
         rule = finding.body.floats
         floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
-        zero = "-0" if rule.negative_zero else "+0"
-        yield _parameter_row(
-            [
-                *code([finding.subject]),
-                floor,
-                rule.nan or "several",
-                rule.overflow or "",
-                zero,
-                _subnormals(rule),
-                _otherwise(rule),
-            ]
-        )
+        ends = (floor, rule.nan or "several", rule.overflow or "", "-0" if rule.negative_zero else "+0")
+        rows.append([*code([finding.subject]), *ends, _subnormals(rule), _otherwise(rule)])
+    yield from grid(END_HEADS, rows)
 
 
 def _subnormals(arithmetic: Arithmetic) -> str:
@@ -189,16 +177,6 @@ def _otherwise(arithmetic: Arithmetic) -> str:
     through = f"sums are f32, {arithmetic.through_f32}" if arithmetic.through_f32 else ""
     first = f"{arithmetic.summed_first} products summed first" if arithmetic.summed_first > 1 else ""
     return "; ".join(filter(None, (unread, normal, through, first)))
-
-
-def _unfit(findings: Sequence[Finding]) -> Iterator[str]:
-    """Forms that no parameters describe, and why."""
-    if findings:
-        yield ""
-    yield from (
-        f"- {code([finding.subject])[0]} has no model: {markdown(finding.body.unfit)}"
-        for finding in _in_order(findings)
-    )
 
 
 def parameters(arithmetic: Arithmetic) -> list[str]:
@@ -223,12 +201,12 @@ def _published_words(finding: Finding) -> str:
 
 
 def _integer_table(findings: Sequence[Finding]) -> Iterator[str]:
-    yield from ("", _parameter_row(INTEGER_HEADS), _parameter_row(["---"] * len(INTEGER_HEADS)))
+    rows = []
     for finding in _in_order(findings):
         rule, body = finding.body.integers, finding.body
-        yield _parameter_row(
-            [*code([finding.subject]), rule.overflow, rule.satfinite or "", str(body.random), str(body.wrong)]
-        )
+        counts = str(body.random), str(body.wrong)
+        rows.append([*code([finding.subject]), rule.overflow, rule.satfinite or "", *counts])
+    yield from ("", *grid(INTEGER_HEADS, rows))
 
 
 def _in_order(findings: Sequence[Finding]) -> list[Finding]:
@@ -236,7 +214,3 @@ def _in_order(findings: Sequence[Finding]) -> list[Finding]:
     rows = [row for row in inventory.instructions().values() if row.multiplies and not row.unprobed]
     order = {subject(row): number for number, row in enumerate(rows)}
     return sorted(findings, key=lambda finding: order.get(finding.subject, len(order)))
-
-
-def _parameter_row(texts: Sequence[str]) -> str:
-    return f"| {' | '.join(texts)} |"

@@ -167,14 +167,10 @@ def runs_table(results: Results) -> Iterator[str]:
 
 def _run_row(method: str, measurements: Sequence[Measurement]) -> tuple[str, ...]:
     counts = Counter(m.status for m in measurements)
-    makers = "; ".join(sorted({_run_maker(m) for m in measurements}))
+    maker = "{compiler}" if method in FROM_CODE else "{device}, driver {driver}, CUDA {cuda}"
+    makers = "; ".join(sorted({maker.format(**m.provenance) for m in measurements}))
     makers = makers if len(makers) <= MOST_MADE else f"{makers[: MOST_MADE - 3]}..."
     return (method, markdown(makers), *(str(counts[status]) for status in ("measured", "refused", "failed")))
-
-
-def _run_maker(measured: Measurement) -> str:
-    p = measured.provenance
-    return p["compiler"] if measured.method in FROM_CODE else f"{p['device']}, driver {p['driver']}, CUDA {p['cuda']}"
 
 
 EVIDENCE_HEADS = {
@@ -213,16 +209,13 @@ def _lines_by_family(facts: ByFragment) -> dict[str, FragmentsOfLines]:
     families: dict[str, FragmentsOfLines] = {}
     for id_, archs in facts.items():
         fragment = inventory.fragments()[id_]
-        key = (_archs_by_evidence(archs), (fragment.shape.m, fragment.shape.k))
+        by_kind: dict[str, list[str]] = {}
+        for name, cell in archs.items():
+            by_kind.setdefault(cell.how, []).append(name)
+        evidence = tuple((how, spans(names)) for how, names in by_kind.items())
+        key = (evidence, (fragment.shape.m, fragment.shape.k))
         families.setdefault(fragment.family, {}).setdefault(key, []).append(fragment)
     return families
-
-
-def _archs_by_evidence(archs: Mapping[str, Cell]) -> HowAndArchs:
-    by_kind: dict[str, list[str]] = {}
-    for name, cell in archs.items():
-        by_kind.setdefault(cell.how, []).append(name)
-    return tuple((how, spans(names)) for how, names in by_kind.items())
 
 
 def _fragment_rows(lines_by_kind: FragmentsOfLines, hows: Sequence[str]) -> Iterator[list[str]]:
@@ -342,38 +335,31 @@ def changes_page(facts: ByFragment, archs: Sequence[str]) -> Iterator[str]:
     yield MANUAL
     yield ""
     steps = [_change(facts, pair) for pair in pairwise(archs)]
-    yield from grid(["from, to", "keep their layout", "change it", "new"], map(_change_row, steps))
+    rows = (
+        [
+            f"[{step.before} to {step.after}](#{heading_anchor(step.title)})",
+            *map(str, (step.same, step.changes, len(step.new))),
+        ]
+        for step in steps
+    )
+    yield from grid(["from, to", "keep their layout", "change it", "new"], rows)
     for step in steps:
         yield from _change_section(step)
-
-
-def _change_row(change: Change) -> list[str]:
-    return [
-        f"[{change.before} to {change.after}](#{heading_anchor(change.title)})",
-        str(change.same),
-        str(change.changes),
-        str(len(change.new)),
-    ]
 
 
 def _change(facts: ByFragment, between: tuple[str, str]) -> Change:
     changed: dict[tuple[str, str], tuple[list[str], list[Table]]] = {}
     same, new = 0, []
     for id_, archs in facts.items():
-        pair = [archs[name].table for name in between if name in archs and archs[name].how != DOCUMENTED]
+        measured = {name: archs[name].table for name in between if name in archs and archs[name].how != DOCUMENTED}
+        pair = list(measured.values())
         if len(pair) == 2 and pair[0].id == pair[1].id:
             same += 1
         elif len(pair) == 2:
             changed.setdefault((pair[0].id, pair[1].id), ([], pair))[0].append(id_)
-        elif _is_new(id_, facts, between):
+        elif between[1] in measured and not inventory.fragments()[id_].target.on(arch(between[0])):
             new.append(id_)
     return Change(*between, same, list(changed.values()), new)
-
-
-def _is_new(id_: str, facts: ByFragment, between: tuple[str, str]) -> bool:
-    before, after = between
-    measured = after in facts[id_] and facts[id_][after].how != DOCUMENTED
-    return measured and not inventory.fragments()[id_].target.on(arch(before))
 
 
 def _change_section(change: Change) -> Iterator[str]:
@@ -384,12 +370,11 @@ def _change_section(change: Change) -> Iterator[str]:
         yield ""
         before, after = change.before, change.after
         heads = ["fragments", f"row on {before}", f"row on {after}", f"col on {before}", f"col on {after}"]
-        yield from grid(heads, ([fitting(code(ids)), *_formulas_of_both(pair)] for ids, pair in change.changed))
-
-
-def _formulas_of_both(tables: Sequence[Table]) -> list[str]:
-    texts = [row_and_col(table) for table in tables]
-    return [text for pair in zip(*texts, strict=True) for text in pair]
+        rows = []
+        for ids, tables in change.changed:
+            (row_before, col_before), (row_after, col_after) = map(row_and_col, tables)
+            rows.append([fitting(code(ids)), row_before, row_after, col_before, col_after])
+        yield from grid(heads, rows)
 
 
 def errata_page(audits: Sequence[SavedAudit]) -> Iterator[str]:

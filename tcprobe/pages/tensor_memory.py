@@ -10,12 +10,11 @@ from tcprobe.errors import answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.layout.table import Table
 from tcprobe.pages.tables import MADE, grid, row_and_col
 from tcprobe.references import cute, newer_forms, tensor_memory
 from tcprobe.references.tensor_memory import accumulator_layout
 from tcprobe.store import findings
-from tcprobe.store.choose import Layers, alone, some
+from tcprobe.store.choose import alone, some
 from tcprobe.store.kinds.tensor_memory import KIND
 from tcprobe.store.results import Results
 
@@ -42,12 +41,6 @@ def page(results: Results) -> list[str]:
     return [*_head(bool(measured)), *_documented_lines(), *measured]
 
 
-@cache
-def _documented_lines() -> tuple[str, ...]:
-    """What is stated: no results change it."""
-    return tuple(_lines())
-
-
 def _head(is_measured: bool) -> Iterator[str]:
     yield from (MADE, "# Tensor memory", "")
     yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
@@ -67,16 +60,22 @@ def _measured_lines(results: Results) -> Iterator[str]:
     if not archs:
         return
     yield from ("", "## Measured", "", "Operands of multiplies, and what copies write:", "")
-    yield from grid(["arch", "operands", "as documented", "different"], map(partial(_counts, alone(results)), archs))
+    rows = []
+    for name in archs:
+        every = alone(results).findings(KIND, name)
+        otherwise = [id_ for id_, finding in every.items() if not is_documented(finding)]
+        counts = str(len(every)), str(len(every) - len(otherwise))
+        rows.append([name, *counts, some(otherwise, 2) if otherwise else "-"])
+    yield from grid(["arch", "operands", "as documented", "different"], rows)
 
 
-def _counts(layers: Layers, name: str) -> list[str]:
-    every = layers.findings(KIND, name)
-    otherwise = [id_ for id_, finding in every.items() if not is_documented(finding)]
-    return [name, str(len(every)), str(len(every) - len(otherwise)), some(otherwise, 2) if otherwise else "-"]
+@cache
+def _documented_lines() -> tuple[str, ...]:
+    """What is stated: no results change it."""
+    return (*_stated_lines(), *_newer())
 
 
-def _lines() -> Iterator[str]:
+def _stated_lines() -> Iterator[str]:
     """Registers of loads and stores, lanes of copies, and what multiplies keep there."""
     yield from ("", "## Loads and stores", "")
     yield "Register i of a lane of tcgen05.ld and tcgen05.st, by shape and repetitions. PTX ISA shows figures only."
@@ -102,7 +101,6 @@ def _lines() -> Iterator[str]:
     yield ""
     rows = (row for row in inventory.instructions().values() if row.multiplies and row.unprobed)
     yield from grid(["form", "M", "N", "K", "D", "A and B", "scales"], map(_multiply, rows))
-    yield from _newer()
 
 
 def _newer() -> Iterator[str]:
@@ -134,15 +132,8 @@ def _operands(id_: str, vector: int) -> Iterator[list[str]]:
         for m in form.stated["m_values"]:
             operand_placement = answer_or_none(partial(placement, in_memory, OperandVariant(int(m), vector=vector)))
             if operand_placement is None:  # nobody states it: A of .ws with M = 32, of .ws.sp with 64 too
-                yield [
-                    f"`{in_memory.id}`",
-                    accumulator_layout(form.id, int(m)),
-                    str(m),
-                    "-",
-                    "not stated",
-                    "not stated",
-                    "-",
-                ]
+                letter = accumulator_layout(form.id, int(m))
+                yield [f"`{in_memory.id}`", letter, str(m), "-", "not stated", "not stated", "-"]
                 continue
             row, col = row_and_col(operand_placement.table)
             others = "; ".join(other.source for other in operand_placement.statements[1:])
@@ -164,12 +155,9 @@ def _copies() -> Iterator[list[str]]:
     for shape, multicast in (("4x256b", ""), *tensor_memory.COPY_RUNS):
         table, lanes = tensor_memory.copy_table(shape, multicast), tensor_memory.copy_lanes(shape, multicast)
         lanes_text = f"row 0: {_list(lanes[0])}; row {len(lanes) - 1}: {_list(lanes[-1])}"
-        yield [shape, multicast or "-", f"{len(lanes)} x {table.extent['col']}", lanes_text, _copies_text(table)]
-
-
-def _copies_text(table: Table) -> str:
-    copies = sorted(table.copies)
-    return "once" if copies == [1] else f"{copies[0]} times"
+        copies = min(table.copies)
+        held = "once" if set(table.copies) == {1} else f"{copies} times"
+        yield [shape, multicast or "-", f"{len(lanes)} x {table.extent['col']}", lanes_text, held]
 
 
 def _multiply(instruction: Instruction) -> list[str]:

@@ -1,7 +1,8 @@
 """Measuring: what runs where, the processes that it takes, and what is concluded from their readings.
 
-campaign, runner                       the run loop: what is measured, by which worker, what follows from it
-backend, worker                        workers
+campaign                               what is asked, which experiments that means, what is reported
+runner                                 experiments through a worker that may be lost; each finding is saved
+backend, worker                        the worker: plans, compiles and runs a job
 gpu, live, driver, machine_code, emulator   what they run on
 fleet, fleet_dask                      many machines
 merge                                  other people's findings and reports

@@ -50,6 +50,11 @@ class Device:
     compiler: str
     method: str = "live"
 
+    @property
+    def maker(self) -> dict[str, str]:
+        """What provenance says of it, in the order of `store.finding.MAKER`."""
+        return {"device": self.name, "driver": self.driver, "cuda": self.cuda, "compiler": self.compiler}
+
     def to_json(self) -> dict[str, object]:
         """Plain data."""
         return asdict(self)

@@ -1,11 +1,15 @@
 """Carries out a request to measure: on a GPU of the arch if there is one, else from the arch's machine code.
 
+    Request   what is asked            select    the experiments that it means
+    runner    each experiment in a worker (`tcprobe.run.worker`); its finding is saved when it arrives
+    Campaign  the device, the archs    Report    what was measured, kept, contradicted
+
 auto   a visible GPU of the arch, else machine code; without an arch the first visible GPU, else every arch
 live   a GPU only
 sass   machine code only
 
 Experiments are selected by names of fragments and instructions, by family, or by kind of finding. What machine code
-shows is held back in `Drafts` until it has been checked against each other; then all is saved together.
+shows is held back in `Drafts` until multiplies and moves have been checked against it; then all is saved together.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch, inventory, names
@@ -45,8 +49,33 @@ if TYPE_CHECKING:
     from tcprobe.sass.toolchain import Toolchain
 
 
-TENSOR_FAMILIES = ("tcgen05",)
+AT_ONCE = max(2, min(os.cpu_count() or 2, 8))  # archs that are read from machine code at the same time
 KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked: what to measure and how. `name` is an arch, "all" or None; `cuda` a folder with the tools."""
+
+    patterns: tuple[str, ...] = ()
+    name: str | None = None
+    index: int | None = None
+    method: str = "auto"
+    cuda: Path | None = None
+    force: bool = False
+    limit: float = 60.0
+    family: str | None = None
+
+    @property
+    def subjects(self) -> str:
+        """What a request for dialogues alone measures, in words."""
+        if self.family:
+            return f"findings of {self.family}"
+        return f"places in tensor memory of {', '.join(self.patterns)}"
+
+    def needs_gpu(self) -> UsageError:
+        """The error of method sass, of a request for dialogues alone."""
+        return UsageError(f"{self.subjects} are measured on a GPU, not read from machine code.")
 
 
 def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
@@ -62,15 +91,10 @@ def select(patterns: Sequence[str], family: str | None = None) -> list[Probe]:
         return [*tables, *in_memory]
     names.select(family=family)  # which refuses an unknown one
     of_family: list[Probe] = [e for e in tables if any(f.family == family for f in e.fragments)]
-    of_family += in_memory if family in TENSOR_FAMILIES else []
+    of_family += in_memory if family == "tcgen05" else []
     if not of_family:
         raise UsageError(f"nothing of family {family} can be measured here.", "nothing to measure")
     return of_family
-
-
-def in_words(patterns: Sequence[str], family: str | None) -> str:
-    """The subjects of a run of dialogues, in words."""
-    return f"findings of {family}" if family else f"places in tensor memory of {', '.join(patterns)}"
 
 
 def _dialogues_by_subject(kind: str, patterns: Sequence[str]) -> list[Probe]:
@@ -100,12 +124,8 @@ def _table_experiments(patterns: Sequence[str]) -> list[Experiment]:
             unprobed = inventory.instructions()[next(iter(named))]
             raise UsageError(f"{unprobed.id}: {unprobed.unprobed}.")
         ids |= named
-    return [e for id_, e in experiments().items() if id_ in ids or _representing(id_) in ids]
-
-
-def _representing(id_: str) -> str:
-    """The id under which a load or store of tensor memory is listed, without its number of repetitions."""
-    return id_.rpartition(".x")[0] if id_.startswith("tcgen05.") else id_
+    listed = {id_: id_.rpartition(".x")[0] if id_.startswith("tcgen05.") else id_ for id_ in experiments()}
+    return [e for id_, e in experiments().items() if {id_, listed[id_]} & ids]  # listed without its repetitions
 
 
 def _in_tensor_memory(patterns: Sequence[str]) -> list[Dialogue]:
@@ -116,100 +136,6 @@ def _in_tensor_memory(patterns: Sequence[str]) -> list[Dialogue]:
     ids = (form.id for pattern in patterns for form in names.resolve(pattern).instructions)
     forms = tuple(f"{id_}." for id_ in ids if id_.startswith("tcgen05."))
     return [dialogue for id_, dialogue in every.items() if id_.startswith(forms)] if forms else []
-
-
-Encodings = Mapping[str, tuple[Iterable[str], Iterable[str]]]  # bits and forms by opcode
-
-
-class Drafts(Results):
-    """A results folder whose new files stay in memory until `settle` writes them."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self._drafts: dict[tuple[str, str, str], Measurement] = {}
-        self._aside: list[Measurement] = []
-        self._opcodes: list[tuple[str, str, Mapping[str, tuple[Tables, str]]]] = []
-        self._contested: set[tuple[str, str]] = set()
-        self._encodings: list[tuple[str, str, Encodings]] = []
-
-    def write(self, measurement: Measurement) -> None:
-        """Keep a measurement; reading through this object gives it as if it were saved.
-
-        A refusal or failure does not take the place of tables, as in any results folder.
-        """
-        key = (measurement.arch, measurement.method, measurement.experiment)
-        if measurement.status != "measured" and self.has_tables(key):
-            self._aside.append(measurement)
-        else:
-            self._keep(measurement)
-
-    def _keep(self, measurement: Measurement) -> None:
-        key = (measurement.arch, measurement.method, measurement.experiment)
-        self._drafts[key] = self._read[key] = measurement
-
-    def overrule(self, measurement: Measurement) -> None:
-        """Keep a conclusion in place of the earlier one, even if the new one failed."""
-        self._keep(measurement)
-
-    def withhold(self, arch: str, method: str, why: Mapping[str, str]) -> list[Measurement]:
-        """Replace measurements, saved ones too, by failures and return these; `why` has the reasons by experiment."""
-        drafted = [m for experiment in why if (m := self.measurement(arch, method, experiment))]
-        failed = [
-            replace(m, status="failed", tables={}, numbering=None, structure=None, unread={}, words=why[m.experiment])
-            for m in drafted
-        ]
-        for measurement in failed:
-            self._keep(measurement)
-        return failed
-
-    def contest(self, arch: str, opcodes: Collection[str]) -> None:
-        """Forget the layouts of opcodes, saved ones too."""
-        self._contested |= {(arch, opcode) for opcode in opcodes}
-
-    def opcodes(self, arch: str) -> Json:
-        """The saved layouts of opcodes, without the contested ones."""
-        return {name: layout for name, layout in super().opcodes(arch).items() if (arch, name) not in self._contested}
-
-    def write_opcodes(self, arch: str, compiler: str, layouts: Mapping[str, tuple[Tables, str]]) -> list[str]:
-        """Keep the layouts of opcodes; complaints come from `settle`."""
-        self._opcodes.append((arch, compiler, layouts))
-        return []
-
-    def write_encodings(self, arch: str, compiler: str, encoded: Encodings) -> None:
-        """Keep how opcodes are encoded."""
-        self._encodings.append((arch, compiler, encoded))
-
-    def settle(self) -> list[str]:
-        """Save everything; returns complaints about existing files that could not be trusted."""
-        for measurement in self._drafts.values():
-            super().write(measurement)
-        for measurement in self._aside:
-            self.set_aside(measurement)
-        complaints: list[str] = []
-        for opcodes in self._opcodes:
-            complaints += super().write_opcodes(*opcodes)
-        for encoded in self._encodings:
-            complaints += encodings.write_document(self, *encoded)
-        for drafts in (self._encodings, self._drafts, self._aside, self._opcodes):
-            drafts.clear()
-        return complaints
-
-
-AT_ONCE = max(2, min(os.cpu_count() or 2, 8))  # archs that are read from machine code at the same time
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to measure and how. `name` is an arch, "all" or None; `cuda` a folder with ptxas and nvdisasm."""
-
-    patterns: tuple[str, ...] = ()
-    name: str | None = None
-    index: int | None = None
-    method: str = "auto"
-    cuda: Path | None = None
-    force: bool = False
-    limit: float = 60.0
-    family: str | None = None
 
 
 @dataclass
@@ -238,31 +164,22 @@ class Report:
 
     def to_json(self) -> Json:
         """Plain data: the device, each experiment with its status and words, and how many were kept."""
-        versions = {"compiler": self.device.compiler, "driver": self.device.driver, "cuda": self.device.cuda}
-        return {
+        plain: Json = {
             "device": self.device.name,
             "arch": self.device.arch,
             "method": self.device.method,
-            **versions,
+            "compiler": self.device.compiler,
+            "driver": self.device.driver,
+            "cuda": self.device.cuda,
             "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.every],
             "kept": self.kept,
             "complaints": self.complaints,
             "contradictions": self.contradictions,
             "unchecked": self.unchecked,
-            **(
-                {"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
-                if self.kind != TABLE
-                else {}
-            ),
         }
-
-
-class ArchReading(NamedTuple):
-    """The reading of an arch's machine code: the report, the tools, and the findings that are to be saved."""
-
-    report: Report
-    tools: Toolchain
-    drafts: Drafts
+        if self.kind != TABLE:
+            plain |= {"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
+        return plain
 
 
 @dataclass
@@ -298,7 +215,7 @@ class Campaign:
         """The GPU to measure on; None, after saying why, if machine code is read instead. `only` a GPU can show it."""
         arch_name, auto = self.request.name, self.request.method == "auto" and not only
         if live is None and only:
-            raise UsageError(f"{self._subjects} are measured on a GPU, not read from machine code.")
+            raise self.request.needs_gpu()
         if live is None:
             return None
         try:
@@ -308,10 +225,6 @@ class Campaign:
                 raise
             self.say(f"No GPU for this: {str(error).split('. ')[0].rstrip('.')}.")
             return None
-
-    @property
-    def _subjects(self) -> str:
-        return in_words(self.request.patterns, self.request.family)
 
     def _sass_archs(self, device: Device | None) -> list[str]:
         """Archs to read from machine code."""
@@ -361,13 +274,12 @@ class Campaign:
         drafts = Drafts(self.folder)
         with runner.Session(worker, self.early.pop(name, None)) as session:
             report = self._measure(session, session.devices[0], todo, drafts)
-        reading = ArchReading(report, tools, drafts)
         measured = [m.experiment for m in report.measurements if m.tables]
         multiplies = [e.instruction for e in following if isinstance(e, MultiplyExperiment)]
-        derived = _derive_multiplies(reading, multiplies) if multiplies else None
+        derived = _derive_multiplies(report, tools, drafts, multiplies) if multiplies else None
         checked = derived.conclusion.checked_experiments if derived else set()
         moves = [e.instruction for e in following if isinstance(e, MemoryMove | RegisterMove)]
-        _derive_moves(reading, moves)
+        _derive_moves(report, tools, drafts, moves)
         report.unchecked = [experiment for experiment in measured if experiment not in checked]
         report.measurements = self._new(report, report.measurements)
         report.complaints += drafts.settle()
@@ -406,7 +318,7 @@ class Campaign:
             probe for probe in probes if not isinstance(probe, Dialogue) or probe.target.on(arch.arch(device.arch))
         ]
         if not on_device:
-            raise UsageError(f"{device.arch} has no {self._subjects}.")
+            raise UsageError(f"{device.arch} has no {self.request.subjects}.")
         for kind in dict.fromkeys(map(kind_of, on_device)):
             with ExitStack() as stack:
                 session = live if not self.reports else stack.enter_context(runner.Session(live.worker))
@@ -435,11 +347,10 @@ class Campaign:
         return report
 
 
-def _derive_multiplies(arch_reading: ArchReading, multiplies: Sequence[Instruction]) -> Derived:
+def _derive_multiplies(report: Report, tools: Toolchain, drafts: Drafts, multiplies: Sequence[Instruction]) -> Derived:
     """Follow the code of multiplies, on the tables just read."""
     from tcprobe.sass.derive import derive
 
-    report, tools, drafts = arch_reading
     name = report.device.arch
     derived = derive(tools, arch.arch(name), multiplies, saved_tables(drafts, report.device))
     conclusion, verdict = derived.conclusion, derived.conclusion.verdict
@@ -457,11 +368,10 @@ def _derive_multiplies(arch_reading: ArchReading, multiplies: Sequence[Instructi
     return derived
 
 
-def _derive_moves(arch_reading: ArchReading, moves: Sequence[Instruction]) -> None:
+def _derive_moves(report: Report, tools: Toolchain, drafts: Drafts, moves: Sequence[Instruction]) -> None:
     """Follow the code of matrix moves, on the tables that no multiply contradicts."""
     from tcprobe.sass.moves import derive_moves
 
-    report, tools, drafts = arch_reading
     name = report.device.arch
     derived = derive_moves(tools, arch.arch(name), moves, saved_tables(drafts, report.device))
     if report.contradictions:  # what followed from loads that are withheld now follows no more
@@ -484,3 +394,77 @@ def _beside(results: Results, report: Report) -> list[Path]:
     tables = [results.beside(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"]
     others = [findings.beside(results, f.key) for f in report.findings if f.status != "measured"]
     return [place for place in (*tables, *others) if place.exists()]
+
+
+Encodings = Mapping[str, tuple[Iterable[str], Iterable[str]]]  # bits and forms by opcode
+
+
+class Drafts(Results):
+    """A results folder whose new files stay in memory until `settle` writes them."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._drafts: dict[tuple[str, str, str], Measurement] = {}
+        self._aside: list[Measurement] = []
+        self._opcodes: list[tuple[str, str, Mapping[str, tuple[Tables, str]]]] = []
+        self._contested: set[tuple[str, str]] = set()
+        self._encodings: list[tuple[str, str, Encodings]] = []
+
+    def write(self, measurement: Measurement) -> None:
+        """Keep a measurement; reading through this object gives it as if it were saved.
+
+        A refusal or failure does not take the place of tables, as in any results folder.
+        """
+        key = (measurement.arch, measurement.method, measurement.experiment)
+        if measurement.status != "measured" and self.has_tables(key):
+            self._aside.append(measurement)
+        else:
+            self.overrule(measurement)
+
+    def overrule(self, measurement: Measurement) -> None:
+        """Keep a conclusion in place of the earlier one, even if the new one failed."""
+        key = (measurement.arch, measurement.method, measurement.experiment)
+        self._drafts[key] = self._read[key] = measurement
+
+    def withhold(self, arch: str, method: str, why: Mapping[str, str]) -> list[Measurement]:
+        """Replace measurements, saved ones too, by failures and return these; `why` has the reasons by experiment."""
+        failed = [
+            replace(m, status="failed", tables={}, numbering=None, structure=None, unread={}, words=words)
+            for experiment, words in why.items()
+            if (m := self.measurement(arch, method, experiment))
+        ]
+        for measurement in failed:
+            self.overrule(measurement)
+        return failed
+
+    def contest(self, arch: str, opcodes: Collection[str]) -> None:
+        """Forget the layouts of opcodes, saved ones too."""
+        self._contested |= {(arch, opcode) for opcode in opcodes}
+
+    def opcodes(self, arch: str) -> Json:
+        """The saved layouts of opcodes, without the contested ones."""
+        return {name: layout for name, layout in super().opcodes(arch).items() if (arch, name) not in self._contested}
+
+    def write_opcodes(self, arch: str, compiler: str, layouts: Mapping[str, tuple[Tables, str]]) -> list[str]:
+        """Keep the layouts of opcodes; complaints come from `settle`."""
+        self._opcodes.append((arch, compiler, layouts))
+        return []
+
+    def write_encodings(self, arch: str, compiler: str, encoded: Encodings) -> None:
+        """Keep how opcodes are encoded."""
+        self._encodings.append((arch, compiler, encoded))
+
+    def settle(self) -> list[str]:
+        """Save everything; returns complaints about existing files that could not be trusted."""
+        for measurement in self._drafts.values():
+            super().write(measurement)
+        for measurement in self._aside:
+            self.set_aside(measurement)
+        complaints: list[str] = []
+        for opcodes in self._opcodes:
+            complaints += super().write_opcodes(*opcodes)
+        for encoded in self._encodings:
+            complaints += encodings.write_document(self, *encoded)
+        for drafts in (self._encodings, self._drafts, self._aside, self._opcodes):
+            drafts.clear()
+        return complaints

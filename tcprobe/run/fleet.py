@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -30,7 +30,7 @@ from tcprobe.isa import arch
 from tcprobe.probes.experiment import Dialogue
 from tcprobe.run import merge
 from tcprobe.run.backend import Device, live_worker
-from tcprobe.run.campaign import Request, in_words, select
+from tcprobe.run.campaign import Request, select
 from tcprobe.run.merge import MOST_BYTES, Conflict, measured_findings, take
 from tcprobe.run.runner import Session
 from tcprobe.sass import toolchain
@@ -98,7 +98,10 @@ def single_run(arguments: Sequence[str], known_report: str = "") -> str:
         with Scratch() as scratch:
             path, folder = scratch.folder / "report.json", scratch.folder / "results"
             if known_report:
-                _continue(known_report, path, Results(folder))
+                path.write_text(known_report, encoding="utf-8")
+                with merge.open_report(path) as source:
+                    findings.save_all(Results(folder), merge.own(source))
+                path.unlink()
             places = ["--results", str(folder), "--report", str(path)]
             completed = scratch.call([*PROGRAM, "run", *places, *arguments], MOST_SECONDS)
             raw = files.read(path, MOST_BYTES)
@@ -107,14 +110,6 @@ def single_run(arguments: Sequence[str], known_report: str = "") -> str:
     except Exception as error:
         answer = RunAnswer(None, 70, one_line(str(understood(error))))
     return msgspec.json.encode(answer).decode()
-
-
-def _continue(known_report: str, path: Path, results: Results) -> None:
-    """Save the findings of a report; uses the file `path` and removes it."""
-    path.write_text(known_report, encoding="utf-8")
-    with merge.open_report(path) as source:
-        findings.save_all(results, merge.own(source))
-    path.unlink()
 
 
 MOST_OFFER = 1 << 20  # characters of an offer
@@ -228,12 +223,12 @@ def known_findings(job: FleetJob, machine: str, saved_findings: Iterable[merge.A
     """The saved findings of a job's own device that are up to date: its run need not measure them again."""
     device = job.able[machine][1]
     methods = METHODS[job.key.method]
-    own = [f for f in saved_findings if (f.arch, made_by(f)) == (job.key.arch, _maker(device)) and f.method in methods]
+    own = [
+        f
+        for f in saved_findings
+        if (f.arch, made_by(f)) == (job.key.arch, tuple(device.maker.values())) and f.method in methods
+    ]
     return [finding for finding in own if merge.made_by_probe(finding)]
-
-
-def _maker(device: Device) -> tuple[str, ...]:
-    return device.name, device.driver, device.cuda, device.compiler
 
 
 def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.AnySaved]:
@@ -246,7 +241,7 @@ def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.AnySaved]:
             findings = merge.accept(path, Results(Path(folder, "none")))
         except (DataError, UsageError) as error:
             raise DataError(str(error).replace(f"{path}", "its report")) from None
-    arch_and_maker = (job.key.arch, _maker(device))
+    arch_and_maker = (job.key.arch, tuple(device.maker.values()))
     for finding in findings:
         if finding.method not in METHODS[job.key.method] or (finding.arch, made_by(finding)) != arch_and_maker:
             raise DataError(f"its report has {finding.key.subject} of a different run than the one it was asked for.")
@@ -381,7 +376,10 @@ class Fleet:
 
     def _hand_out(self, run_slots: Mapping[str, int]) -> None:
         """Ask new machines for offers; give the others as many jobs as they take."""
-        self._ask(run_slots)
+        for machine in [address for address in run_slots if address not in self._seen | self.distrusted]:
+            self._seen.add(machine)
+            ticket = self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)
+            self._tickets[ticket] = machine, None
         if self._unplanned and all(key is not None for _, key in self._tickets.values()):
             self._jobs |= jobs(self.request, self.toolkit_folders, self.offers)
             self.outcomes |= {key: JobOutcome(key) for key in self._jobs if key not in self.outcomes}
@@ -407,13 +405,6 @@ class Fleet:
                 return key
         return None
 
-    def _ask(self, run_slots: Mapping[str, int]) -> None:
-        """Ask new machines for their offers."""
-        for machine in [address for address in run_slots if address not in self._seen | self.distrusted]:
-            self._seen.add(machine)
-            ticket = self.crew.give(machine, offer, list(self.toolkit_folders), self.request.limit)
-            self._tickets[ticket] = machine, None
-
     def _take(self, ticket: str, reply: object) -> None:
         """Take the answer to a ticket."""
         machine, key = self._tickets.pop(ticket)
@@ -423,7 +414,10 @@ class Fleet:
             return
         try:
             if key is None:
-                self._take_offer(machine, decode(reply, Offer))
+                offered = self.offers[machine] = decode(reply, Offer)
+                self._unplanned = True
+                parts = [*(f"{d.name} ({d.arch})" for d in offered.devices), *(c.name for c in offered.compilers)]
+                self.say(f"{machine}: {', '.join(parts) or 'neither a GPU nor a compiler'}.")
             else:
                 self._take_report(self.outcomes[key], machine, decode(reply, RunAnswer))
         except DataError as error:
@@ -431,11 +425,6 @@ class Fleet:
             if key is not None:
                 self._complain(self.outcomes[key], machine, str(error))
             self._distrust(machine)
-
-    def _take_offer(self, machine: str, offered: Offer) -> None:
-        self.offers[machine], self._unplanned = offered, True
-        names = [f"{d.name} ({d.arch})" for d in offered.devices] + [compiler.name for compiler in offered.compilers]
-        self.say(f"{machine}: {', '.join(names) or 'neither a GPU nor a compiler'}.")
 
     def _take_report(self, job_outcome: JobOutcome, machine: str, run_answer: RunAnswer) -> None:
         if run_answer.report is None:
@@ -478,6 +467,5 @@ def _with_method(request: Request) -> Request:
     """The request, with method live if it is for dialogues alone; UsageError for these with method sass."""
     only_live = all(isinstance(experiment, Dialogue) for experiment in select(request.patterns, request.family))
     if only_live and request.method == "sass":
-        subjects = in_words(request.patterns, request.family)
-        raise UsageError(f"{subjects} are measured on a GPU, not read from machine code.")
-    return Request(**(vars(request) | {"method": "live"})) if only_live else request
+        raise request.needs_gpu()
+    return replace(request, method="live") if only_live else request

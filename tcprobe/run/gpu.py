@@ -50,7 +50,7 @@ class Gpu:
             import cupy
         except ImportError as error:
             raise EnvironmentUnfitError(f"CuPy cannot be imported ({error}). {INSTALL}") from None
-        self._cupy: Any = cupy
+        self.cupy: Any = cupy
         self._ptxas = ptxas
         self._functions: dict[str, Any] = {}
         self._compilers = Pool(COMPILERS)
@@ -62,15 +62,10 @@ class Gpu:
         self._memory: Any = None
         self._hosts: list[Any] = [None] * OUTPUTS_KEPT
 
-    @property
-    def cupy(self) -> Any:
-        """The module."""
-        return self._cupy
-
     @contextmanager
     def faults(self) -> Iterator[None]:
         """A context in which errors of the device become ProbeError."""
-        cuda = self._cupy.cuda
+        cuda = self.cupy.cuda
         try:
             yield
             cuda.runtime.deviceSynchronize()
@@ -81,7 +76,7 @@ class Gpu:
 
     def devices(self) -> list[Device]:
         """Visible GPUs in CUDA's order (CUDA_VISIBLE_DEVICES applies)."""
-        runtime = self._cupy.cuda.runtime
+        runtime = self.cupy.cuda.runtime
         try:
             count = runtime.getDeviceCount()
         except runtime.CUDARuntimeError as error:
@@ -92,7 +87,7 @@ class Gpu:
         return [self._device(index, cuda, display) for index in range(count)]
 
     def _device(self, index: int, cuda: int, display: str) -> Device:
-        properties = self._cupy.cuda.runtime.getDeviceProperties(index)
+        properties = self.cupy.cuda.runtime.getDeviceProperties(index)
         name = properties["name"].decode(errors="replace")
         number = f"sm_{properties['major'] * 10 + properties['minor']}"
         text = f"{cuda // 1000}.{cuda % 1000 // 10}"
@@ -110,14 +105,14 @@ class Gpu:
         if self._ptxas:
             self._ptxas.require(self._arch)
         try:
-            self._cupy.cuda.Device(index).use()
-            self._cupy.cuda.runtime.free(0)
-        except self._cupy.cuda.runtime.CUDARuntimeError as error:
+            self.cupy.cuda.Device(index).use()
+            self.cupy.cuda.runtime.free(0)
+        except self.cupy.cuda.runtime.CUDARuntimeError as error:
             raise EnvironmentUnfitError(f"GPU {index} ({opened.name}) cannot create a context: {error}.") from None
 
     def shared_bytes(self) -> int:
         """Bytes of shared memory that an SM of the open device has."""
-        return int(self._cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
+        return int(self.cupy.cuda.runtime.getDeviceProperties(self._index)["sharedMemPerMultiprocessor"])
 
     def timed_code(self, kernel: Kernel) -> TimedCode:
         """The opcodes that a loaded kernel times, from its cubin."""
@@ -153,14 +148,18 @@ class Gpu:
             self._timed_code.pop(name, None)
 
     def _read(self, binaries: Mapping[str, bytes]) -> None:
-        """The opcodes that kernels time, from their machine code."""
+        """The opcodes that kernels time, from their machine code, READ_TOGETHER bytes at a time."""
         from tcprobe.sass.cubin import timed_codes
 
         def read(batch: dict[str, bytes]) -> dict[str, TimedCode]:
             assert self._arch is not None
             return timed_codes(batch, self._arch)
 
-        for codes in self._readers.map(read, _batches(binaries)):
+        ends = np.cumsum([len(code) for code in binaries.values()], dtype=np.int64)
+        batches: dict[int, dict[str, bytes]] = {}
+        for (name, code), end in zip(binaries.items(), ends.tolist(), strict=True):
+            batches.setdefault(end // READ_TOGETHER, {})[name] = code
+        for codes in self._readers.map(read, list(batches.values())):
             self._timed_code |= codes
 
     def _load(self, kernels: Sequence[Kernel]) -> dict[str, str]:
@@ -184,28 +183,28 @@ class Gpu:
 
         EnvironmentUnfitError if there is no NVRTC, ProbeError with the log if it does not compile.
         """
-        self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
+        self.cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
         try:
-            module = self._for_target(text, target, flags) if target else self._cupy.RawModule(code=text, options=flags)
+            module = self._for_target(text, target, flags) if target else self.cupy.RawModule(code=text, options=flags)
             self._functions |= {name: module.get_function(name) for name in names}
-        except self._cupy.cuda.compiler.CompileException as error:
+        except self.cupy.cuda.compiler.CompileException as error:
             raise ProbeError(f"the emitted code does not compile: {error}") from None
         except (RuntimeError, ImportError, OSError) as error:
             raise EnvironmentUnfitError(f"NVRTC is needed, and CuPy cannot use it: {error}. {NVRTC}") from None
 
     def _for_target(self, text: str, target: str, flags: tuple[str, ...]) -> Any:
         """The module, compiled for a target that CuPy would not choose; CompileException with the log."""
-        nvrtc = self._cupy.cuda.nvrtc
+        nvrtc = self.cupy.cuda.nvrtc
         program = nvrtc.createProgram(text, "tcprobe.cu", (), ())
         try:
             nvrtc.compileProgram(program, (*flags, f"-arch={target}"))
             machine_code = nvrtc.getCUBIN(program)
         except nvrtc.NVRTCError:
             log = nvrtc.getProgramLog(program)
-            raise self._cupy.cuda.compiler.CompileException(log, text, "tcprobe.cu", flags, "nvrtc") from None
+            raise self.cupy.cuda.compiler.CompileException(log, text, "tcprobe.cu", flags, "nvrtc") from None
         finally:
             nvrtc.destroyProgram(program)
-        module = self._cupy.cuda.function.Module()
+        module = self.cupy.cuda.function.Module()
         module.load(machine_code)
         return module
 
@@ -213,7 +212,7 @@ class Gpu:
         """A function of CUDA C++ for a PTX target, with up to `shared` bytes when called; errors as `compile_cuda`."""
         self.compile_cuda(text, [name], target, flags)
         function = self._functions[name]
-        self._cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
+        self.cupy.cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, shared)
         return function
 
     def call(
@@ -223,21 +222,21 @@ class Gpu:
 
         BackendFaultError if the device is lost.
         """
-        runtime, (threads, shared) = self._cupy.cuda.runtime, each
+        runtime, (threads, shared) = self.cupy.cuda.runtime, each
         try:
-            arrays = [self._cupy.asarray(array) for array in inputs]
-            result = self._cupy.zeros_like(self._cupy.asarray(destination))
+            arrays = [self.cupy.asarray(array) for array in inputs]
+            result = self.cupy.zeros_like(self.cupy.asarray(destination))
             if shared > SHARED_UNASKED:
-                self._cupy.cuda.driver.funcSetAttribute(self._functions[name].ptr, MAX_DYNAMIC_SHARED, shared)
+                self.cupy.cuda.driver.funcSetAttribute(self._functions[name].ptr, MAX_DYNAMIC_SHARED, shared)
             self._functions[name]((blocks,), (threads,), (*arrays, result), shared_mem=shared)
             destination[...] = result.get()
-        except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
+        except (runtime.CUDARuntimeError, self.cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
 
     def _load_module(self, kernels: Sequence[Kernel]) -> str | None:
         """Load one module; returns "", or the compiler's log (without one the error) if the driver refuses it."""
         assert self._arch is not None
-        self._cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
+        self.cupy.cuda.Device(self._index).use()  # this may be another thread than `open`'s
         text, optimised = module(kernels, self._arch), kernels[0].optimised
         if self._ptxas:
             cubin, log = self._ptxas.assemble(self._arch, text, optimised)
@@ -245,10 +244,10 @@ class Gpu:
             cubin, log = driver.assemble(text.encode(), driver.BEST if optimised else driver.QUICK)
         if not cubin:
             return log
-        loaded = self._cupy.cuda.function.Module()
+        loaded = self.cupy.cuda.function.Module()
         try:
             loaded.load(cubin)
-        except self._cupy.cuda.driver.CUDADriverError as error:
+        except self.cupy.cuda.driver.CUDADriverError as error:
             if self._ptxas:  # which took it: no compiler refuses the kernel
                 words = f"the driver refused the code from {self._ptxas.name}: {error}."
                 raise EnvironmentUnfitError(words) from None
@@ -262,7 +261,7 @@ class Gpu:
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """Run all launches in order on one stream; their outputs are side by side in one pinned buffer."""
-        runtime = self._cupy.cuda.runtime
+        runtime = self.cupy.cuda.runtime
         ends = np.cumsum([_align(launch.output_bytes) for launch in launches])
         try:
             sizes = [(*(i.nbytes for i in x.inputs), len(x.maps) * driver.MAP_BYTES, x.output_bytes) for x in launches]
@@ -270,14 +269,14 @@ class Gpu:
             for launch, end in zip(launches, ends, strict=True):
                 self._launch(launch, host.ptr + int(end) - _align(launch.output_bytes))
             runtime.deviceSynchronize()
-        except (runtime.CUDARuntimeError, self._cupy.cuda.driver.CUDADriverError) as error:
+        except (runtime.CUDARuntimeError, self.cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
         raw = np.frombuffer(host, np.uint8, int(ends[-1]))
         return [raw[end - _align(x.output_bytes) :][: x.output_bytes] for x, end in zip(launches, ends, strict=True)]
 
     def _launch(self, launch: Launch, host: int) -> None:
         """Copy in, poison the output, launch, copy out to the pinned address `host`."""
-        runtime = self._cupy.cuda.runtime
+        runtime = self.cupy.cuda.runtime
         places, place = [], int(self._memory.ptr)
         for image in launch.inputs:
             runtime.memcpy(place, image.ctypes.data, image.nbytes, runtime.memcpyHostToDevice)
@@ -293,7 +292,7 @@ class Gpu:
         arguments = (*map(np.uint64, [*places, place]), np.uint32(launch.ldm))
         if launch.shared_bytes > SHARED_UNASKED:
             pointer, attribute = self._functions[launch.kernel.name].ptr, MAX_DYNAMIC_SHARED
-            self._cupy.cuda.driver.funcSetAttribute(pointer, attribute, launch.shared_bytes)
+            self.cupy.cuda.driver.funcSetAttribute(pointer, attribute, launch.shared_bytes)
         self._functions[launch.kernel.name](
             launch.grid, (launch.threads, 1, 1), arguments, shared_mem=launch.shared_bytes
         )
@@ -301,7 +300,7 @@ class Gpu:
 
     def _reserve(self, device_bytes: int, host_bytes: int) -> Any:
         """The oldest pinned host buffer; it and the device buffer are enlarged if they are too small."""
-        cuda = self._cupy.cuda
+        cuda = self.cupy.cuda
         if self._memory is None or self._memory.mem.size < device_bytes:
             self._memory = None
             self._memory = cuda.MemoryPointer(cuda.Memory(2 * device_bytes), 0)
@@ -310,15 +309,6 @@ class Gpu:
             host = cuda.PinnedMemoryPointer(cuda.PinnedMemory(max(host_bytes, LEAST_PINNED)), 0)
         self._hosts.append(host)
         return host
-
-
-def _batches(binaries: Mapping[str, bytes]) -> list[dict[str, bytes]]:
-    """Kernels in batches of READ_TOGETHER bytes."""
-    ends = np.cumsum([len(code) for code in binaries.values()], dtype=np.int64)
-    batches: dict[int, dict[str, bytes]] = {}
-    for (name, code), end in zip(binaries.items(), ends.tolist(), strict=True):
-        batches.setdefault(end // READ_TOGETHER, {})[name] = code
-    return list(batches.values())
 
 
 def _align(size: int) -> int:

@@ -15,7 +15,6 @@ arithmetic has the bits of D. A of a sparse multiply has the stored elements, un
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,15 +131,12 @@ def draw_floats(instruction: Instruction, rng: np.random.Generator, steps: int =
         (kinds.b, (k * steps, n), 1.0),
         (kinds.c, (m, n), (stored * steps) ** 0.5),
     )
-    a, b, c = (_normal(kind, rng, (instruction.products, *shape), scale) for kind, shape, scale in shapes)
+    a, b, c = (
+        (rng.normal(size=(instruction.products, *shape)) * scale).astype(FORMATS[kind].numpy).view(FORMATS[kind].word)
+        for kind, shape, scale in shapes
+    )
     e = instruction.metadata
     return Multiplicands(a, b, c, indices(e, rng, steps) if e else None)
-
-
-def _normal(kind: str, rng: np.random.Generator, shape: Sequence[int], scale: float) -> Bits:
-    form = FORMATS[kind]
-    values = (rng.normal(size=shape) * scale).astype(form.numpy)
-    return values.view(form.word)
 
 
 def in_slots(instruction: Instruction, random: Multiplicands) -> list[NDArray[np.uint64]]:

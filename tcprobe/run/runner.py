@@ -66,7 +66,7 @@ Probe = Experiment | Dialogue
 
 def provenance(device: Device, ptx: str) -> dict[str, str]:
     """The provenance of a measurement on `device` with the probe of hash `ptx`."""
-    return _maker(device) | {"ptx": ptx, "tcprobe": __version__}
+    return device.maker | {"ptx": ptx, "tcprobe": __version__}
 
 
 def kind_of(experiment: Probe) -> str:
@@ -81,8 +81,7 @@ def key_of(experiment: Probe, device: Device) -> Key:
 
 def same(measurement: AnyFinding, device: Device) -> bool:
     """Whether method, compiler and, on a GPU, model, driver and CUDA version are those of `device`."""
-    maker = _maker(device)
-    return measurement.method == device.method and {key: measurement.provenance[key] for key in maker} == maker
+    return measurement.method == device.method and device.maker.items() <= measurement.provenance.items()
 
 
 def up_to_date(experiment: Probe, saved: AnyFinding | None, device: Device) -> bool:
@@ -100,10 +99,6 @@ def saved_tables(results: Results, device: Device) -> KnownTable:
         return saved.tables.get(fragment.operand) if saved and same(saved, device) else None
 
     return table
-
-
-def _maker(device: Device) -> dict[str, str]:
-    return {"device": device.name, "driver": device.driver, "cuda": device.cuda, "compiler": device.compiler}
 
 
 def conclude(
@@ -313,22 +308,17 @@ class Attempt:
         self._begun: str | None = None
         self._compiled = False
 
-    @property
-    def _job(self) -> dict[str, object]:
-        """The job as a message to the worker. All its experiments are of one kind."""
-        kind, folder = kind_of(next(iter(self._left.values()))), str(self._results.root)
-        return {
-            "device": self._device.index,
-            "kind": kind,
-            "experiments": list(self._left),
-            "folder": folder,
-            "careful": self._careful,
-        }
-
     def measure(self, session: Session) -> Iterator[Measurement | Finding | JobEnd]:
         """Save and yield findings as they arrive; if the worker is lost, blame an experiment if one is certain."""
+        job = {
+            "device": self._device.index,
+            "kind": kind_of(next(iter(self._left.values()))),  # that of all
+            "experiments": list(self._left),
+            "folder": str(self._results.root),
+            "careful": self._careful,
+        }
         try:
-            for message in session.work(self._job):
+            for message in session.work(job):
                 header, _ = message
                 if header["event"] == "begin":
                     self._begun = header["experiment"]
@@ -342,7 +332,10 @@ class Attempt:
             culprit = self._culprit()
             if culprit:
                 yield self._save(({"event": error.event, "experiment": culprit, "words": str(error), "ptx": ""}, {}))
-            self.rest = self._split(culprit_known=culprit is not None)
+            remaining = list(self._left.values())
+            in_halves = self._careful and not culprit  # to find it
+            half = len(remaining) // 2 if in_halves else len(remaining)
+            self.rest = [part for part in (remaining[:half], remaining[half:]) if part]
 
     def _culprit(self) -> str | None:
         """The experiment that lost the worker; None if that is not certain.
@@ -352,12 +345,6 @@ class Attempt:
         if self._compiled and self._begun in self._left:
             return self._begun
         return next(iter(self._left)) if self._careful and len(self._left) == 1 else None
-
-    def _split(self, culprit_known: bool) -> list[list[Probe]]:
-        """The remaining experiments as one job, or in halves if a careful job was lost and the culprit is not known."""
-        remaining = list(self._left.values())
-        half = len(remaining) // 2 if self._careful and not culprit_known else len(remaining)
-        return [part for part in (remaining[:half], remaining[half:]) if part]
 
     def _save(self, message: Received) -> Measurement | Finding:
         """Conclude, save and return one finding."""
@@ -397,11 +384,10 @@ class Attempt:
         status: Status = "refused" if event == "refused" else "failed"
         if not isinstance(experiment, Dialogue):
             return Measurement(experiment.id, device.arch, device.method, status, origin, words=words)
-        body = experiment.instead(event, words) if event in EVENTS else None
-        status, finding_words = (status, words) if body is None else ("measured", None)
-        return Finding(
-            kind_of(experiment), experiment.id, device.arch, device.method, status, origin, body, finding_words
-        )
+        about = (experiment.kind, experiment.id, device.arch, device.method)
+        if event in EVENTS and (body := experiment.instead(event, words)) is not None:
+            return Finding(*about, "measured", origin, body)
+        return Finding(*about, status, origin, None, words)
 
 
 def _tabulate_references(todo: Sequence[Experiment], device: Device) -> None:

@@ -63,12 +63,11 @@ class Survey:
     @property
     def since(self) -> dict[ComparedFact, list[str]]:
         """The facts that not all versions have which know the arch, each with the versions that have it."""
-        facts = sorted(self.facts.items())
-        return {fact: list(versions) for fact, versions in facts if set(versions) != self._knowing(fact.arch)}
-
-    def _knowing(self, name: str) -> set[str]:
-        """The versions that know an arch."""
-        return {compiler for compiler, names in self.archs.items() if name in names}
+        return {
+            fact: list(versions)
+            for fact, versions in sorted(self.facts.items())
+            if set(versions) != {compiler for compiler, names in self.archs.items() if fact.arch in names}
+        }
 
     @property
     def in_words(self) -> Iterator[str]:
@@ -136,15 +135,15 @@ def _tables(request: Request, survey_archs: Sequence[Arch]) -> dict[ComparedFact
     with Scratch() as scratch:
         Campaign(request, scratch.folder).run(None)
         results = Results(scratch.folder)
-        return {fact: layout for row in survey_archs for fact, layout in _layouts(results, row)}
-
-
-def _layouts(results: Results, arch: Arch) -> Iterator[tuple[ComparedFact, str]]:
-    for method in (m for m in results.methods(arch.name) if m in SHOWN):
-        for measured in results.measurements(arch.name, method):
-            for fragment in inventory.of_experiment(measured.experiment):
-                if fragment.operand in measured.tables:
-                    yield ComparedFact("table", fragment.id, arch.name), measured.tables[fragment.operand].id
+        return {
+            ComparedFact("table", fragment.id, row.name): measured.tables[fragment.operand].id
+            for row in survey_archs
+            for method in results.methods(row.name)
+            if method in SHOWN
+            for measured in results.measurements(row.name, method)
+            for fragment in inventory.of_experiment(measured.experiment)
+            if fragment.operand in measured.tables
+        }
 
 
 def _note_lowerings(comparison: Survey, compiler: str, tools: Toolchain, survey_archs: Sequence[Arch]) -> None:
@@ -194,15 +193,13 @@ def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = 
     if len(cuda) != 2:
         raise UsageError("give two archs, two folders of results, or `cuda` twice.")
     with Scratch() as scratch:
-        sides = [_read_machine_code(scratch.folder / str(number), tools, name) for number, tools in enumerate(cuda)]
+        sides = []
+        for number, toolkit in enumerate(cuda):
+            results = Results(scratch.folder / str(number))
+            request = Request(name=name, method="sass", cuda=toolkit)
+            Campaign(request, results.root, lambda text: print(text, file=sys.stderr)).run(None)
+            sides.append(Layers([Layer(results, str(toolkit), str(toolkit))]))
         yield from arch_by_arch((sides[0], sides[1]), None, patterns)
-
-
-def _read_machine_code(root: Path, cuda: Path, name: str | None) -> Layers:
-    results = Results(root)
-    request = Request(name=name, method="sass", cuda=cuda)
-    Campaign(request, root, lambda text: print(text, file=sys.stderr)).run(None)
-    return Layers([Layer(results, str(cuda), str(cuda))])
 
 
 def read_beside(

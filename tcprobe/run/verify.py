@@ -44,7 +44,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import search, select_instructions
 from tcprobe.isa.operand import FACTORS, INPUTS, Role
-from tcprobe.layout.arrays import Array, Bits, Ints
+from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.descriptor import PERIOD, SWIZZLES, UNIT
 from tcprobe.run.multiplicands import (
     Multiplicands,
@@ -171,18 +171,16 @@ def verifiable(*patterns: str) -> list[Instruction]:
 def cases(instruction: Instruction, operands: Mapping[str, Cell]) -> Iterator[VerifyCase]:
     """All cases of a multiply: under each selector, with its factors in every possible place."""
     operands_by_selector = [{**operands, "e": e} for e in selections(operands["e"])] if "e" in operands else [operands]
-    for tables in operands_by_selector:
-        yield from (VerifyCase(instruction, tables, shared) for shared in _places(instruction))
-
-
-def _places(instruction: Instruction) -> Iterator[tuple[SharedFactor, ...]]:
-    """Every choice of factors in shared memory with their majors; empty if all are in registers."""
-    descriptors = instruction.described
+    descriptors = list(instruction.described)
     in_registers = {fragment.operand for fragment in instruction.factors}
     required = [operand for operand in descriptors if operand.held.name[0] not in in_registers]
-    for in_shared in (required, list(descriptors)) if len(required) < len(descriptors) else (required,):
-        for majors in combinations(*(operand.held.majors for operand in in_shared)):
-            yield tuple(SharedFactor(operand, major) for operand, major in zip(in_shared, majors, strict=True))
+    places = [
+        tuple(map(SharedFactor, in_shared, majors))
+        for in_shared in ([required, descriptors] if len(required) < len(descriptors) else [required])
+        for majors in combinations(*(operand.held.majors for operand in in_shared))
+    ]
+    for tables in operands_by_selector:
+        yield from (VerifyCase(instruction, tables, shared) for shared in places)
 
 
 WRONG = ("", "a", "e")  # the matrix whose map is mistaken, by the last number of a variant
@@ -525,38 +523,25 @@ def check(gpu: CudaRunner, case: VerifyCase, multiplicands: Multiplicands) -> Ve
     bits = [patterns(getattr(multiplicands, o), matrix(case.instruction, o)) for o in INPUTS]
     output = _run(gpu, case, bits, variants, multiplicands.index)
     expected, d = product(case.instruction, multiplicands), matrix(case.instruction, "d")
-    first = next(
-        (
-            words
-            for swizzle, bits in zip(case.swizzles, output[0], strict=True)
-            if (words := _difference(case, swizzle, decode(bits, d), expected))
-        ),
-        "",
-    )
+    differences = (_difference(case, *each, expected) for each in zip(case.swizzles, decode(output[0], d), strict=True))
+    first = next(filter(None, differences), "")
     same = [bool((image == output[0]).all()) for image in output[1 : 1 + len(spoilt_slots)]]
     unread = {
         o: tuple(i for (operand, i), s in zip(spoilt_slots, same, strict=True) if s and operand == o) for o in INPUTS
     }
     noticed = all((decode(bits, d) != expected).any() for image in output[1 + len(spoilt_slots) :] for bits in image)
-    return Verified(
-        case,
-        not first,
-        first,
-        {o: i for o, i in unread.items() if i},
-        _expected_unread(case),
-        noticed,
-        sources(case.operands.values()),
-    )
+    some_unread, source = {o: i for o, i in unread.items() if i}, sources(case.operands.values())
+    return Verified(case, not first, first, some_unread, _expected_unread(case), noticed, source)
 
 
-def _difference(case: VerifyCase, swizzle: int, bit_patterns: Bits, expected: Array) -> str:
+def _difference(case: VerifyCase, swizzle: int, d: Array, expected: Array) -> str:
     """How many elements differ and the first of them, in words; "" if none does."""
-    differs = np.argwhere(bit_patterns != expected)
+    differs = np.argwhere(d != expected)
     if not len(differs):
         return ""
     place = tuple(differs[0].tolist())
     where = f"swizzle {swizzle or 'none'}: " if case.shared else ""
-    first = f"first D{list(place[1:])}: {bit_patterns[place]}, NumPy {expected[place]}"
+    first = f"first D{list(place[1:])}: {d[place]}, NumPy {expected[place]}"
     return f"{where}{len(differs)} of {expected.size} elements, {first}"
 
 

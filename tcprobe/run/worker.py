@@ -108,16 +108,14 @@ class Planned:
     @cached_property
     def kernels(self) -> Mapping[str, Kernel]:
         """By name, each once."""
-        return {kernel.name: kernel for kernel in kernels_of(self.experiment, self.launches)}
+        if isinstance(self.experiment, Dialogue):
+            return {kernel.name: kernel for kernel in self.experiment.kernels()}
+        return {launch.kernel.name: launch.kernel for launch in self.launches}
 
     @cached_property
     def ptx(self) -> str:
         """The hash of all texts."""
         return ptx_hash(list(self.kernels.values()))
-
-    def prepare(self) -> str:
-        """Make all texts beforehand; returns their hash."""
-        return self.ptx
 
     @property
     def output_bytes(self) -> int:
@@ -158,11 +156,6 @@ def _plan_with_launches(id_: str) -> Planned:
     return Planned(experiments()[id_], experiments()[id_].launches())
 
 
-def kernels_of(experiment: Experiment | Dialogue, launches: Sequence[Launch]) -> Sequence[Kernel]:
-    """The kernels of an experiment whose launches are planned."""
-    return experiment.kernels() if isinstance(experiment, Dialogue) else [launch.kernel for launch in launches]
-
-
 def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
     """Chunks: first the experiments that others need (wmma fragments), then the rest, the largest first, CHUNK in each.
 
@@ -177,11 +170,6 @@ def chunks(plans: Sequence[Planned]) -> list[list[Planned]]:
 def names(chunk: Sequence[Planned]) -> set[str]:
     """The names of a chunk's kernels."""
     return {name for plan in chunk for name in plan.kernels}
-
-
-def kernels(chunk: Sequence[Planned]) -> list[Kernel]:
-    """All kernels of a chunk, each once."""
-    return list({name: kernel for plan in chunk for name, kernel in plan.kernels.items()}.values())
 
 
 _KEPT: list[Job] = []  # to take a lost device apart, as Python would at a function's end, prints a lot
@@ -259,21 +247,18 @@ class Job:
                 send(self.sink, {"event": "compiled"})
             for plan in chunk:
                 self._measure(plan, words, bench)
-            self._unload(chunk)
+            with self._counting:  # kernels of other chunks, compiled or being compiled, stay
+                self._waiting_kernels.subtract(names(chunk))
+                self.backend.unload(name for name in names(chunk) if not self._waiting_kernels[name])
         self._drain()
         send(self.sink, {"event": "done", "stages": self.stages, "peak_mb": peak_memory()})
 
     def _load(self, chunk: Sequence[Planned]) -> dict[str, str]:
         """Compile a chunk; returns the compiler's words by name of each refused kernel."""
         with self._counting:
-            self._waiting_kernels.update(names(chunk))
-        return self.backend.load(kernels(chunk))
-
-    def _unload(self, chunk: Sequence[Planned]) -> None:
-        """Forget a chunk's kernels, except those of other chunks that are compiled or being compiled."""
-        with self._counting:
-            self._waiting_kernels.subtract(names(chunk))
-            self.backend.unload(name for name in names(chunk) if not self._waiting_kernels[name])
+            kernels = {name: kernel for plan in chunk for name, kernel in plan.kernels.items()}
+            self._waiting_kernels.update(kernels.keys())
+        return self.backend.load(list(kernels.values()))
 
     def _measure(self, planned: Planned, refused: Mapping[str, str], bench: WorkerBench) -> None:
         """Run one experiment and leave its outputs to the decoders."""
@@ -369,7 +354,7 @@ def _plan(method: str, begun: threading.Event) -> None:
             if begun.is_set():
                 return
             if method in experiment.methods:
-                plan_of(TABLE, id_).prepare()
+                _ = plan_of(TABLE, id_).ptx  # which makes all texts
 
 
 def _decode(planned: Planned, decode: Callable[[], Readout]) -> Message:

@@ -124,7 +124,9 @@ class Scratch:
         self._over: Exception | None = None  # why no tool may start here
 
     def __enter__(self) -> Scratch:
-        *others, last = _places()
+        stated = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
+        # the best first, as in `tempfile`, which tries them by leaving files there
+        *others, last = (place for place in (*stated, "/tmp", "/var/tmp") if os.path.isabs(place))
         for place in others:
             with suppress(OSError):
                 return self._open(place)
@@ -223,12 +225,6 @@ def one_line(text: str) -> str:
     r"""What a tool said, on one line of at most MOST_WORDS characters; what does not print is escaped, as in \x1b."""
     line = " ".join(text[: 4 * MOST_WORDS].split())
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)[:MOST_WORDS]
-
-
-def _places() -> list[str]:
-    """Where temporary folders go, the best first: as in `tempfile`, which tries them by leaving files there."""
-    stated = [os.environ.get(name, "") for name in ("TMPDIR", "TEMP", "TMP")]
-    return [place for place in (*stated, "/tmp", "/var/tmp") if os.path.isabs(place)]
 
 
 def _text(file: IO[bytes]) -> str:

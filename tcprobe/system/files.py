@@ -75,13 +75,6 @@ def read_input(most: int = MOST_BYTES) -> bytes:
     return raw
 
 
-def _decoded(path: str | Path, raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}, line {_lines(raw[: error.start])}: not UTF-8 text; save the file as UTF-8.") from None
-
-
 def read_text(path: str | Path, most: int = MOST_BYTES) -> str:
     """The text of a file that a user names, UTF-8 with line ends of any system; `-` is standard input.
 
@@ -90,15 +83,15 @@ def read_text(path: str | Path, most: int = MOST_BYTES) -> str:
     raw = read_input(most) if str(path) == "-" else read(path, most)
     if raw is None:
         raise DataError(f"{path}: cannot be read: no such file.")
-    text = _decoded(path, raw)
+    try:
+        text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError as error:
+        line = len(re.split(b"\r\n|\r|\n", raw[: error.start]))
+        raise DataError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8.") from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
         raise DataError(f"{path}, line {line}: a zero byte, so this is not UTF-8 text; save the file as UTF-8.")
     return text
-
-
-def _lines(raw: bytes) -> int:
-    return len(re.split(b"\r\n|\r|\n", raw))
 
 
 def is_folder(path: str | Path) -> bool:
@@ -123,7 +116,9 @@ def write(path: Path, data: bytes, parents: bool = False) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
         mode = _mode(path)
         if mode is not None and (not stat.S_ISREG(mode) or _is_open(str(path))):
-            _write_through(path, data)
+            with open(path, "ab", opener=_with_reader) as file:
+                os.set_blocking(file.fileno(), True)
+                file.write(data)
         else:
             _replace(os.path.realpath(path), data, mode)
     except (OSError, ValueError) as error:
@@ -138,7 +133,10 @@ def sweep(folders: Iterable[Path]) -> None:
     for part in (part for folder in folders for part in folder.glob(".tcprobe-*.part")):
         match = re.fullmatch(_PART, part.name)
         with suppress(OSError):  # locked, not to be opened, or removed by somebody else
-            if match and _writer_is_gone(part.lstat(), int(match[1])):
+            status = part.lstat()
+            # a number that is in use may have been given to another process since
+            gone = match and (not alive(int(match[1])) or time.time() - status.st_mtime > DAY)
+            if gone and stat.S_ISREG(status.st_mode):
                 with open(part, "rb", opener=_at_once) as file:
                     _lock(file.fileno())
                     if sys.platform == "win32":  # which removes no open file
@@ -183,12 +181,6 @@ def _is_open(path: str) -> bool:
             return True
         path = os.path.join(folder, os.readlink(path))
     return False
-
-
-def _write_through(path: Path, data: bytes) -> None:
-    with open(path, "ab", opener=_with_reader) as file:
-        os.set_blocking(file.fileno(), True)
-        file.write(data)
 
 
 def _with_reader(path: str, flags: int) -> int:
@@ -250,11 +242,6 @@ def _lock(handle: int) -> None:
             raise
         except OSError:
             return
-
-
-def _writer_is_gone(status: os.stat_result, process: int) -> bool:
-    """Whether the writer of a part file is gone; a number that is in use may have been given to another since."""
-    return stat.S_ISREG(status.st_mode) and (not alive(process) or time.time() - status.st_mtime > DAY)
 
 
 def alive(process: int) -> bool:

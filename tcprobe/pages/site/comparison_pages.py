@@ -15,10 +15,10 @@ from tcprobe.pages.machine_code import VersionStatement, differences, exceptions
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Fact, Facts
-from tcprobe.pages.site.markup import Links, ListPart, View, cells, list_page
+from tcprobe.pages.site.markup import ListPart, View, cells, list_page
 from tcprobe.pages.tables import spans
 from tcprobe.store.cell import Cell
-from tcprobe.store.surveys import SavedAudit, SavedFinding, SavedSurvey, load_audits, load_survey, since
+from tcprobe.store.surveys import SavedAudit, SavedSurvey, load_audits, load_survey, since
 from tcprobe.values import Json
 
 COMPARE_PAGE = "compare.html"
@@ -32,10 +32,13 @@ def compare_page(facts: Facts) -> View:
     """The page, with two archs' tables of a fragment drawn."""
     fact, archs = _first(facts)
     sides = [fact.cells[arch] for arch in archs]
+    first, second = (cell.table.inverse for cell in sides)
+    both = set(first) & set(second)
+    different = sum(first[element] != second[element] for element in both)
     kinds, runs = _compared_kinds(facts)
     context = {
         "sides": [_side(fact, cell) for cell in sides],
-        "count": _count(sides),
+        "count": f"{different} of {len(both)} elements have different holders.",
         "csv": csv.WORDS["empty"].partition("; ")[2],
         "most": csv.rules()["most"]["bytes"],
         "longest": LONGEST,
@@ -78,13 +81,6 @@ def _side(fact: Fact, cell: Cell) -> Json:
         "matrix": markup.matrix(block, MOST_PICTURED).markup,
         "picture": picture_of(cell),
     }
-
-
-def _count(compared_cells: list[Cell]) -> str:
-    first, second = (side.table.inverse for side in compared_cells)
-    both = set(first) & set(second)
-    different = sum(first[element] != second[element] for element in both)
-    return f"{different} of {len(both)} elements have different holders."
 
 
 def _compared_kinds(facts: Facts) -> tuple[list[Json], list[list[int]]]:
@@ -142,17 +138,14 @@ def _layout_runs(facts: Facts) -> Json:
     numbers = {id_: number for number, id_ in enumerate(facts.tables)}
     groups: dict[tuple[int, ...], list[int]] = {}
     for number, fact in enumerate(facts.facts.values()):
-        groups.setdefault(tuple(_layout_number(fact, arch, numbers) for arch in facts.archs), []).append(number)
+        key = tuple(numbers[fact.cells[arch].table.id] if arch in fact.cells else -1 for arch in facts.archs)
+        groups.setdefault(key, []).append(number)
     formulas = [words.formula(table).replace("\n", ", ") for table in facts.tables.values()]
     runs = [
         [[[first, last - first + 1] for first, last in ranges(members)], list(cells)]
         for cells, members in groups.items()
     ]
     return {"kind": "diff", "archs": facts.archs, "groups": runs, "formulas": formulas}
-
-
-def _layout_number(fact: Fact, arch: str, number_of: dict[str, int]) -> int:
-    return number_of[fact.cells[arch].table.id] if arch in fact.cells else -1
 
 
 AUDIT, COMPILERS = "audit.html", "compilers.html"
@@ -186,18 +179,17 @@ def audits(facts: Facts) -> list[SavedAudit]:
 def differences_part(facts: Facts) -> ListPart:
     """What packages state otherwise than it was measured: a row a finding."""
     heads = ["Package", "Layout", "Fragment", "What is wrong", "First slots", "Evidence", "Reported"]
-    rows = [_difference(facts, audit, finding) for audit in audits(facts) for finding in audit.findings]
-    return ListPart("Packages", "packages", HOW if rows else "", heads if rows else (), rows)
-
-
-def _difference(facts: Facts, audit: SavedAudit, saved_finding: SavedFinding) -> list[Links]:
-    known_since = since(saved_finding, audit.version, audit.earlier)
-    said = (f"{saved_finding.words}, {known_since}", "; ".join(saved_finding.first))
-    return [
-        *cells(f"{audit.package} {audit.version}", saved_finding.name),
-        [_package_address(facts, saved_finding.fragment)],
-        *cells(*said, saved_finding.evidence, saved_finding.reported),
+    rows = [
+        [
+            *cells(f"{audit.package} {audit.version}", finding.name),
+            [_package_address(facts, finding.fragment)],
+            *cells(f"{finding.words}, {since(finding, audit.version, audit.earlier)}", "; ".join(finding.first)),
+            *cells(finding.evidence, finding.reported),
+        ]
+        for audit in audits(facts)
+        for finding in audit.findings
     ]
+    return ListPart("Packages", "packages", HOW if rows else "", heads if rows else (), rows)
 
 
 def _package_address(facts: Facts, id_: str) -> tuple[str, str]:

@@ -56,7 +56,14 @@ def everything(facts: Facts) -> str:
     fragments = [_in_registers(facts, fragment) for fragment in inventory.fragments().values()]
     rows, cases = inventory.instructions().values(), dict[tuple[str, str, int], Json | None]()
     shared = [{**shared_operand.entry(each), **_behind(facts, each, cases)} for row in rows for each in row.described]
-    forms = [{**form_entry(row), **_remote(facts, row)} for row in rows if not row.fragments]
+    forms = [
+        {
+            **form_entry(row),
+            **_elsewhere(facts, row, {name: _in_tensor_memory(facts, row, name) for name in facts.archs}),
+        }
+        for row in rows
+        if not row.fragments
+    ]
     return _json(
         {
             "schema": 1,
@@ -116,11 +123,6 @@ def _in_tensor_memory(facts: Facts, form: Instruction, arch: str) -> str:
     found = [answer_or_none(partial(placement, each, variant)) for each in operands(form)]
     stated = {one.status for one in found if one}
     return "documented" if "documented" in stated else "live" if stated else "unknown"
-
-
-def _remote(facts: Facts, form: Instruction) -> Json:
-    """A form that holds nothing in registers."""
-    return _elsewhere(facts, form, {name: _in_tensor_memory(facts, form, name) for name in facts.archs})
 
 
 def _elsewhere(facts: Facts, instruction: Instruction, evidence: Mapping[str, str]) -> Json:
@@ -303,13 +305,6 @@ _TITLE = re.compile(r"<title>(.*?) · tcprobe</title>")
 _TAG = re.compile(r"<[^>]*>")
 
 
-def _gpus_by_arch() -> Iterator[list[str]]:
-    """Of each arch what its GPUs are called, and a pattern of all names."""
-    for arch in ARCHS:
-        rows = [row for row in gpus() if row.arch == arch.number]
-        yield [arch.name, ", ".join(row.shown for row in rows if row.shown), "|".join(row.pattern for row in rows)]
-
-
 def search_table(facts: Facts, pages: Mapping[str, str]) -> Json:
     """Ids with the number of their layout, words, GPUs, opcodes, and all other pages.
 
@@ -317,17 +312,26 @@ def search_table(facts: Facts, pages: Mapping[str, str]) -> Json:
     """
     ordinal = {id_: number for number, id_ in enumerate(facts.tables)}
     prefixes = {id_.rpartition(".")[0] for id_ in facts.facts}
+    gpus_by_arch = []  # what they are called, and a pattern of all names
+    for arch in ARCHS:
+        rows = [row for row in gpus() if row.arch == arch.number]
+        shown = ", ".join(row.shown for row in rows if row.shown)
+        gpus_by_arch.append([arch.name, shown, "|".join(row.pattern for row in rows)])
     return {
         "schema": 1,
         "stems": sorted(STEMS),
         "meant": MEANT,
         "noise": sorted(NOISE),
         "apart": {part: sorted(also) for part, also in APART.items()},
-        "gpus": list(_gpus_by_arch()),
+        "gpus": gpus_by_arch,
         "ids": _ids(facts, ordinal),
         "instructions": [*(name for name in facts.instructions if name not in prefixes), *facts.bare],
         "opcodes": _opcodes(facts),
-        "others": _others(facts, ordinal),
+        "others": {  # by id the archs on which its layout is another one than the main one's
+            fact.id: {arch: ordinal[c.table.id] for arch, c in fact.cells.items() if c.table != fact.main.table}
+            for fact in facts.facts.values()
+            if len(fact.tables) > 1
+        },
         "layouts": [with_formula(layout) for layout in facts.tables.values()],
         "archs": facts.archs,
         "modes": {bits: width for width, bits in SWIZZLES.items()},
@@ -373,18 +377,12 @@ def _opcodes(facts: Facts) -> dict[str, list[str]]:
     return {opcode: [*ids][:MOST_FORMS] for opcode, ids in sorted(forms.items())}
 
 
-def _others(facts: Facts, ordinal: Mapping[str, int]) -> dict[str, dict[str, int]]:
-    """By id the archs on which its layout is another one than the main one's."""
-    several = [fact for fact in facts.facts.values() if len(fact.tables) > 1]
-    return {
-        fact.id: {arch: ordinal[cell.table.id] for arch, cell in fact.cells.items() if cell.table != fact.main.table}
-        for fact in several
-    }
-
-
 def _pages(facts: Facts, pages: Mapping[str, str]) -> Iterator[list[str]]:
     """[title, address, further words] of every page that is none of a fragment or an instruction, and its headings."""
-    subjects = _subjects()
+    lines = (files("tcprobe.pages.site") / "subjects.csv").read_text("utf-8").splitlines()
+    subjects = {
+        row["page"]: row["words"] for row in csv.DictReader(lines)
+    }  # what people say of a page, or of a heading
     for id_ in facts.tables:
         _, cell, _ = facts.sharing[id_][0]
         yield [f"layout {id_}: {words.layout_name(cell.fragment)}", addresses.layout(id_), ""]
@@ -393,22 +391,12 @@ def _pages(facts: Facts, pages: Mapping[str, str]) -> Iterator[list[str]]:
             continue
         title = _TITLE.search(text)
         page_title = unescape(title[1]) if title else address
-        yield [page_title, address, subjects.get(address, "") or _generation(address)]
+        name = address.removeprefix("a/").removesuffix(".html")
+        generation = arch_row(name).generation.lower() if address.startswith("a/") else ""
+        yield [page_title, address, subjects.get(address, "") or generation]
         for anchor, head in _HEAD.findall(text) if not address.startswith(ALIKE) else ():
             anchor_address = f"{address}#{anchor}"
             yield [f"{page_title}: {unescape(_TAG.sub('', head))}", anchor_address, subjects.get(anchor_address, "")]
-
-
-def _subjects() -> dict[str, str]:
-    """What people say by the page of the site that has it, or the heading on one."""
-    lines = (files("tcprobe.pages.site") / "subjects.csv").read_text("utf-8").splitlines()
-    return {row["page"]: row["words"] for row in csv.DictReader(lines)}
-
-
-def _generation(address: str) -> str:
-    """What the GPUs of an arch's page are called."""
-    name = address.removeprefix("a/").removesuffix(".html")
-    return arch_row(name).generation.lower() if address.startswith("a/") else ""
 
 
 SIDE = 32  # rows and columns that are drawn at most
@@ -434,7 +422,9 @@ def thumbnail(table: Table) -> str:
     scale = PIXELS / max(rows, cols)
     size = f'viewBox="0 0 {cols} {rows}" width="{cols * scale:g}" height="{rows * scale:g}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} shape-rendering="crispEdges">'
-    return f'{head}<style>{_style()}</style><g transform="translate(0 .5)">{parts}</g></svg>\n'
+    light, dark = ("".join(f".c{n}{{stroke:{ink}}}" for n, ink in enumerate(inks)) for inks in (LIGHT, DARK))
+    style = f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
+    return f'{head}<style>{style}</style><g transform="translate(0 .5)">{parts}</g></svg>\n'
 
 
 def _holders(table: Table) -> dict[tuple[int, int], int]:
@@ -456,11 +446,6 @@ def _runs(colours: list[int]) -> Iterator[tuple[int, int, int]]:
             if colours[first] >= 0:
                 yield first, end - first, colours[first]
             first = end
-
-
-def _style() -> str:
-    light, dark = ("".join(f".c{n}{{stroke:{ink}}}" for n, ink in enumerate(inks)) for inks in (LIGHT, DARK))
-    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
 
 
 MOST_PICTURE = 520  # cells; `tcprobe emit --to svg` draws larger ones

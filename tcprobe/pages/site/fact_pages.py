@@ -129,8 +129,10 @@ def data_page(fact: Fact) -> str:
 
 def _strip(fact: Fact) -> Iterator[Json]:
     """All archs; neighbours share an entry if they have one table on the same evidence, or none for the same reason."""
-    keys = {
-        row.name: _with_table(fact, row.name) if row.name in fact.cells else _without_table(fact, row.name)
+    keys = {  # kind, words, layout id
+        row.name: (fact.kind(row.name), words.badge(fact, row.name), fact.cells[row.name].table.id)
+        if row.name in fact.cells
+        else _without_table(fact, row.name)
         for row in ARCHS
     }
     for (kind, short, table), group in groupby(keys, key=keys.__getitem__):
@@ -142,11 +144,6 @@ def _strip(fact: Fact) -> Iterator[Json]:
             "there": names if table else [],
             "lack": spans(names),
         }
-
-
-def _with_table(fact: Fact, name: str) -> tuple[str, str, str]:
-    """(kind, words, layout id) of an arch with a table."""
-    return fact.kind(name), words.badge(fact, name), fact.cells[name].table.id
 
 
 def _without_table(fact: Fact, name: str) -> tuple[str, str, str]:

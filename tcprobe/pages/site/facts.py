@@ -123,7 +123,8 @@ class Facts:
         """Instructions whose operands in registers all have a fact."""
         rows = [*inventory.executed_by(WARP), *inventory.executed_by(WARPGROUP)]
         there = [row for row in rows if row.fragments and all(f.id in self.by_fragment for f in row.fragments)]
-        return {self.name(row): row for row in there if all(self._is_drawn(f) for f in row.fragments)}
+        drawn = {cell.fragment.id for fact in self.facts.values() for cell in fact.each[:1]}  # of every N the smallest
+        return {self.name(row): row for row in there if all(f.id in drawn for f in row.fragments)}
 
     @cached_property
     def page_names(self) -> dict[str, str]:
@@ -156,11 +157,6 @@ class Facts:
         registers = f"{len(fragments)} fragments in registers, of which {with_table} have a table"
         others = f"{shared} operands in shared memory; {bare} instructions that hold nothing in registers"
         return f"{len(fragments) + shared + bare} ids: {registers}; {others}"
-
-    def _is_drawn(self, fragment: Fragment) -> bool:
-        """Whether a fragment is drawn for every N, being that of the smallest, or stands for itself."""
-        fact = self.by_fragment[fragment.id]
-        return not fact.sizes or fact.sizes[0].fragment.id == fragment.id
 
     @cached_property
     def by_fragment(self) -> dict[str, Fact]:
@@ -224,9 +220,7 @@ class Facts:
             saved.measured for fact in self.facts.values() for saved in self.layers.tables(fact.fragment, self.archs)
         )
         live = (measured.provenance for measured in measurements if measured.method == "live")
-        return frozenset(
-            {addresses.device(f"{provenance['device']}, driver {provenance['driver']}") for provenance in live}
-        )
+        return frozenset(addresses.device(f"{p['device']}, driver {p['driver']}") for p in live)
 
     @cached_property
     def archs(self) -> list[str]:
@@ -249,11 +243,13 @@ def for_every_n(name: str, shape: Shape) -> str:
 
 
 def _facts(layers: Layers) -> Iterator[Fact]:
-    for fragment in inventory.of_a_warp().values():
-        fact = _fact(fragment, layers)
-        if fact:
-            yield fact
-    for several in _by_n().values():
+    of_a_warp = (_fact(fragment, layers) for fragment in inventory.of_a_warp().values())
+    yield from (fact for fact in of_a_warp if fact)
+    by_shape: dict[str, list[Fragment]] = {}  # of a warpgroup, by rising N
+    for row in sorted(inventory.executed_by(WARPGROUP), key=lambda row: row.shape.n):
+        for fragment in row.fragments:
+            by_shape.setdefault(for_every_n(fragment.id, fragment.shape), []).append(fragment)
+    for several in by_shape.values():
         yield from _join_facts(several, layers)
 
 
@@ -264,15 +260,6 @@ def _fact(fragment: Fragment, layers: Layers) -> Fact | None:
         return None
     opened = main.arch if main.measured else next(iter(cells))  # what is documented only: the first arch that has it
     return Fact(fragment, cells, cells[opened], layers)
-
-
-def _by_n() -> dict[str, list[Fragment]]:
-    """The fragments of a warpgroup that differ in N alone, by rising N."""
-    by_shape: dict[str, list[Fragment]] = {}
-    for row in sorted(inventory.executed_by(WARPGROUP), key=lambda row: row.shape.n):
-        for fragment in row.fragments:
-            by_shape.setdefault(for_every_n(fragment.id, fragment.shape), []).append(fragment)
-    return by_shape
 
 
 def _join_facts(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:

@@ -38,10 +38,21 @@ EXAMPLES = (
 def front_page(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
     """The page; `makers` and `beyond` lead to what is not a table."""
     families = [f for f in inventory.families() if any(fact.fragment.family == f for fact in facts.facts.values())]
+    every_n = {row.family for row in inventory.executed_by(WARPGROUP)}
     types = sorted({fact.fragment.type for fact in facts.facts.values()})
-    context: Json = {
+    shown = facts.facts.get(LIVE) or next(
+        iter(facts.facts.values())
+    )  # the matrix as it stands there without the script
+    block = blocks(shown.each[0].table, shown.each[0].fragment)[0]
+    live = {
+        "id": shown.id,
+        "arch": shown.main.arch,
+        "bits": shown.fragment.slot_bits,
+        "layout": data_files.with_formula(shown.main.table),
+    }
+    context = {
         "counted": facts.count_text,
-        "families": ", ".join(map(_family_text, families)),
+        "families": ", ".join(f"{name} (every N)" if name in every_n else name for name in families),
         "archs": facts.archs,
         "legend": [(CLASSES.get(letter, letter), letter, meaning) for letter, meaning in words.legend()],
         "rows": _rows(facts),
@@ -49,15 +60,22 @@ def front_page(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
         "filters": [("family", "Family", families), ("type", "Type", types), ("arch", "Arch", facts.archs)],
         "arch_links": [(f"{name}, {arch_row(name).generation}", addresses.arch(name)) for name in facts.archs],
         "layouts": [_layout(facts, id_) for id_ in sorted(facts.tables)],
+        "live": {
+            "id": shown.id,
+            "page": addresses.fact(shown.id),
+            "arch": shown.main.arch,
+            "formula": words.formula(shown.main.table),
+            "matrix": markup.matrix(block, most=MOST_MATRIX).markup,
+        },
+        "data": markup.data({"kind": "home", "first": live, "archs": facts.archs, "examples": EXAMPLES}),
+        "more": [
+            ("Bank conflicts: a playground", addresses.PLAYGROUND),
+            *instruction_pages.wgmma_links(facts),
+            *([("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.without_source else []),
+            *beyond,
+            *((view.title, view.page) for view in number_pages.number_pages(facts)),
+        ],
     }
-    context["data"] = markup.data(_live(facts))
-    context["live"] = _first(facts)
-    there = [("Bank conflicts: a playground", addresses.PLAYGROUND)]
-    there += instruction_pages.wgmma_links(facts)
-    there += [("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.without_source else []
-    there += beyond
-    there += [(number_view.title, number_view.page) for number_view in number_pages.number_pages(facts)]
-    context["more"] = there
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
     return View("index.html", "index", "Register layouts of tensor-core fragments", about, context)
 
@@ -66,38 +84,6 @@ def _layout(facts: Facts, id_: str) -> tuple[str, str, str]:
     """(id, page, what has it) of a layout."""
     fact, cell, _ = facts.sharing[id_][0]
     return id_, addresses.layout(id_), words.layout_name(cell.fragment, "" if fact.grows else fact.shape)
-
-
-def _first(facts: Facts) -> Json:
-    """The matrix of the first page, as it stands there without the script."""
-    fact = facts.facts.get(LIVE) or next(iter(facts.facts.values()))
-    block = blocks(fact.each[0].table, fact.each[0].fragment)[0]
-    matrix = markup.matrix(block, most=MOST_MATRIX).markup
-    return {
-        "id": fact.id,
-        "page": addresses.fact(fact.id),
-        "arch": fact.main.arch,
-        "formula": words.formula(fact.main.table),
-        "matrix": matrix,
-    }
-
-
-def _live(facts: Facts) -> Json:
-    """What the matrix of the first page begins with, and what else a click shows."""
-    fact = facts.facts.get(LIVE) or next(iter(facts.facts.values()))
-    first = {
-        "id": fact.id,
-        "arch": fact.main.arch,
-        "bits": fact.fragment.slot_bits,
-        "layout": data_files.with_formula(fact.main.table),
-    }
-    return {"kind": "home", "first": first, "archs": facts.archs, "examples": EXAMPLES}
-
-
-def _family_text(family: str) -> str:
-    """A family, and whether it has many N."""
-    row = next(row for row in inventory.instructions().values() if row.family == family)
-    return family + (" (every N)" if row.threads == WARPGROUP else "")
 
 
 def shape_address(family: str, shape: str) -> str:
@@ -127,8 +113,7 @@ def shape_pages(facts: Facts) -> Iterator[View]:
 def _rows(facts: Facts) -> list[Json]:
     merged: dict[tuple[object, ...], list[Fact]] = {}
     for fact in facts.facts.values():
-        key = (fact.fragment.family, fact.shape, *_cells(facts, fact))
-        merged.setdefault(key, []).append(fact)
+        merged.setdefault((fact.fragment.family, fact.shape, *_cells(facts, fact)), []).append(fact)
     return [_row(facts, members) for members in merged.values()]
 
 
@@ -168,9 +153,7 @@ NAMED_FACTS = 3  # fragments of a line that are named
 def arch_page(facts: Facts, name: str) -> View:
     """What is known on an arch: by kind of evidence, fragments of one layout on a line."""
     row, present = arch_row(name), [fact for fact in facts.facts.values() if name in fact.cells]
-    kinds: Counter[str] = Counter()
-    for fact in present:
-        kinds[words.SHORT[fact.kind(name)]] += len(fact.each)
+    kinds = Counter(words.SHORT[fact.kind(name)] for fact in present for _ in fact.each)
     absent = [fact for fact in facts.facts.values() if name not in fact.cells]
     heads = ["Evidence", "Fragments", "Layout", "Formula"]
     parts = [

@@ -30,7 +30,9 @@ def instruction_page(facts: Facts, name: str) -> View:
     row = facts.instructions[name]
     by_operand = {f.operand: facts.by_fragment[f.id] for f in row.fragments}
     arch = next(reversed(by_operand.values())).main.arch
-    cells = {operand: _cell(fact, arch) for operand, fact in by_operand.items()}
+    cells = {  # that are drawn; of every N that of the smallest
+        operand: fact.sizes[0] if fact.sizes else fact.cells.get(arch) for operand, fact in by_operand.items()
+    }
     composed = [o for o in by_operand if not row.multiplies or o != "c"]
     remote = {o.name.removesuffix("_smem"): o for o in row.elsewhere if o.role is Role.FACTOR}
     remote = {name: o for name, o in remote.items() if name not in by_operand}
@@ -45,7 +47,10 @@ def instruction_page(facts: Facts, name: str) -> View:
         "targets": words.targets(row),
         "strip": [name for name in facts.archs if all(name in fact.cells for fact in by_operand.values())],
         "operands": [_operand(by_operand[o], cell, arch) for o, cell in cells.items()],
-        "drawn": [_picture(o, cells.get(o)) for o in [*composed, *remote]],
+        "drawn": [
+            {"key": o, "name": words.name_of(o), "picture": picture_of(cell) if (cell := cells.get(o)) else ""}
+            for o in [*composed, *remote]
+        ],
         "multiplies": row.multiplies,
         "products": range(row.products),
         "stated": words.variants(row),
@@ -56,11 +61,6 @@ def instruction_page(facts: Facts, name: str) -> View:
     }
     title = name if every_n else row.name
     return View(addresses.instruction(name), "instruction", title, "", context)
-
-
-def _cell(fact: Fact, arch: str) -> Cell | None:
-    """What is drawn of a fact on an arch: of one for every N that of the smallest."""
-    return fact.sizes[0] if fact.sizes else fact.cells.get(arch)
 
 
 def _operand(fact: Fact, cell: Cell | None, arch: str) -> Json:
@@ -75,10 +75,6 @@ def _operand(fact: Fact, cell: Cell | None, arch: str) -> Json:
         "held": words.lane_contents(fragment),
         "evidence": words.SHORT[fact.kind(arch)] if there else f"no table on {arch}",
     }
-
-
-def _picture(operand: str, cell: Cell | None) -> dict[str, str]:
-    return {"key": operand, "name": words.name_of(operand), "picture": picture_of(cell) if cell else ""}
 
 
 def _data(fact: Fact) -> Json:

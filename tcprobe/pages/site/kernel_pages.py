@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial, reduce
+from functools import reduce
 from itertools import product
 from operator import xor
 from typing import NamedTuple
@@ -121,38 +121,34 @@ def _way_steps(kernel: GemmKernel, number: int, corner: RowColK) -> list[list[Wa
     axes = AXES[MULTIPLIED[number]]
     sides = [side if axis in axes else 1 for axis, side in zip("rck", corner, strict=True)]
     points = sorted({(row % sides[0], col % sides[1], k % sides[2]) for row, col, k in SAMPLED})
-    return [_way_step(partial(_nth, step_texts, step), sides, points) for step in range(len(step_texts((0, 0, 0))))]
-
-
-def _nth(words_at: Callable[[RowColK], list[str]], number: int, row_col_k: RowColK) -> str:
-    return words_at(row_col_k)[number]
+    return [_way_step(step_texts, step, sides, points) for step in range(len(step_texts((0, 0, 0))))]
 
 
 def _way_step(
-    words_of: Callable[[RowColK], str], tile_sides: Sequence[int], places_seen: Sequence[RowColK]
+    step_texts: Callable[[RowColK], list[str]], step: int, tile_sides: Sequence[int], places_seen: Sequence[RowColK]
 ) -> list[WayPart]:
-    if words_of((0, 0, 0)).startswith("global: "):
-        return [{"global": words_of((0, 0, 0))[len("global: ")]}]
-    texts = _NUMBER.split(_outside(words_of((0, 0, 0))))
-    texts_seen = [_outside(words_of(element)) for element in places_seen]
+    if step_texts((0, 0, 0))[step].startswith("global: "):
+        return [{"global": step_texts((0, 0, 0))[step][len("global: ")]}]
+
+    def words_of(row_col_k: RowColK) -> str:
+        """The step without the numbers that the tile's own place gives."""
+        return _FIRST_K.sub("at k {k}", _STAGE.sub("stage {stage}", step_texts(row_col_k)[step]))
+
+    texts = _NUMBER.split(words_of((0, 0, 0)))
+    texts_seen = [words_of(element) for element in places_seen]
     if any(_NUMBER.split(words) != texts for words in texts_seen):
         raise ValueError(f"elements whose ways differ in more than numbers: {texts_seen[0]}")
     numbers = [_numbers(words) for words in texts_seen]
     images = [
-        [_numbers(_outside(words_of(_unit_element(axis, bit)))) for bit in range(side.bit_length() - 1)]
+        [_numbers(words_of(_unit_element(axis, bit))) for bit in range(side.bit_length() - 1)]
         for axis, side in enumerate(tile_sides)
     ]
-    zero = _numbers(_outside(words_of((0, 0, 0))))
+    zero = _numbers(words_of((0, 0, 0)))
     parts: list[WayPart] = [texts[0]]
     for place, after in enumerate(texts[1:]):
         column = [[image[place] for image in axis_images] for axis_images in images]
         parts += [_number(zero[place], column, places_seen, [text_numbers[place] for text_numbers in numbers]), after]
     return _join(parts)
-
-
-def _outside(words: str) -> str:
-    """Words without the numbers that the tile's own place gives."""
-    return _FIRST_K.sub("at k {k}", _STAGE.sub("stage {stage}", words))
 
 
 def _numbers(words: str) -> list[int]:
@@ -224,7 +220,7 @@ def _paths_index(kernels: Sequence[KernelPages]) -> View:
     rows = [
         [
             [(kernel_pages.head, kernel_pages.way)],
-            *([(" · ".join(map(_kind, way["steps"])), "")] for way in explain(kernel_pages.kernel, SHOWN)),
+            *([(" · ".join(map(_first_word, way["steps"])), "")] for way in explain(kernel_pages.kernel, SHOWN)),
         ]
         for kernel_pages in kernels
     ]
@@ -232,8 +228,7 @@ def _paths_index(kernels: Sequence[KernelPages]) -> View:
     return list_page(PATHS_PAGE, "One element's path", about, [about], parts)
 
 
-def _kind(step_name: str) -> str:
-    """What a step is: its first word."""
+def _first_word(step_name: str) -> str:
     return re.split(r"[: ,]", step_name, maxsplit=1)[0].replace("read", "read by wgmma")
 
 

@@ -11,19 +11,16 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from tcprobe import __version__
 from tcprobe.isa.fragment import Fragment
-from tcprobe.layout.grid import Block, Stretch, lane_registers
+from tcprobe.layout.grid import Block, lane_registers
 from tcprobe.text import escaped
 from tcprobe.values import Json
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 
 MOST_MATRIX, MOST_REGISTERS = 40_000, 18_000  # characters that a page has of a table; the script draws the rest
 _MARKS = re.compile("<|&(?! )")  # that are not text between tags
@@ -46,14 +43,12 @@ def matrix(block: Block, most: int = MOST_MATRIX) -> Drawn:
     columns = sum(piece.span for piece in block.pieces[0])
     step = max((piece.span for piece in block.pieces[0]), default=1)
     heads = "".join(f"<th{_span(step)}>{col}</th>" for col in range(0, columns, step))
-    rows = (f"<tr><th>{row}</th>{''.join(map(_cell, pieces))}</tr>" for row, pieces in enumerate(block.pieces))
-    return _table(heads, rows, most)
+    cells = ("".join(f"<td{_span(piece.span)}>{piece.text}</td>" for piece in pieces) for pieces in block.pieces)
+    return _table(heads, (f"<tr><th>{row}</th>{text}</tr>" for row, text in enumerate(cells)), most)
 
 
 def _table(heads: str, row_texts: Iterable[str], most: int) -> Drawn:
     """Heads, and as many rows as have `most` characters together; numbers only, so that nothing is to be escaped."""
-    from markupsafe import Markup
-
     sizes, kept = 0, list[str]()
     for row in row_texts:
         sizes += len(row)
@@ -63,10 +58,6 @@ def _table(heads: str, row_texts: Iterable[str], most: int) -> Drawn:
     return Drawn(Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{''.join(kept)}</tbody>"), len(kept))
 
 
-def _cell(piece: Stretch) -> str:
-    return f"<td{_span(piece.span)}>{piece.text}</td>"
-
-
 def _span(count: int) -> str:
     return f" colspan={count}" if count > 1 else ""
 
@@ -74,26 +65,21 @@ def _span(count: int) -> str:
 def registers(block: Block, fragment: Fragment, most: int = MOST_REGISTERS) -> Drawn:
     """A row for each thread that holds anything: its registers with their elements."""
     heads = "".join(f"<th>r{number}</th>" for number in range(fragment.registers))
-    rows = (f"<tr><th>{lane.number}</th>{_texts(lane.registers)}</tr>" for lane in lane_registers(block, fragment))
-    return _table(heads, rows, most)
-
-
-def _texts(texts: Sequence[str]) -> str:
-    return "".join(f"<td>{text}</td>" for text in texts)
+    lanes = (
+        (lane.number, "".join(f"<td>{text}</td>" for text in lane.registers))
+        for lane in lane_registers(block, fragment)
+    )
+    return _table(heads, (f"<tr><th>{number}</th>{cells}</tr>" for number, cells in lanes), most)
 
 
 def text(words: str) -> Markup:
     """Text between tags, where > and quotes stand for themselves, and & before a blank too."""
-    from markupsafe import Markup
-
     escaped_text = "\n".join(map(escaped, words.split("\n")))
     return Markup(_MARKS.sub(lambda mark: "&lt;" if mark[0] == "<" else "&amp;", escaped_text))  # nothing begins a tag
 
 
 def data(value: object) -> Markup:
     """JSON for a script element, in which nothing ends the element."""
-    from markupsafe import Markup
-
     return Markup(plain(value))  # <, > and & are escaped
 
 

@@ -64,20 +64,14 @@ def _costs(facts: Facts, instruction: Instruction) -> Iterator[Json]:
         if cost:
             lines = [line.strip() for line in list(costs_of.words(cost))[1:]]
             by_n = _by_n(facts, instruction, arch) if instruction.threads == WARPGROUP else []
+            page = addresses.device(cost.evidence.removeprefix("live on ").partition(", CUDA")[0])  # that was timed
             yield {
                 "arch": arch,
                 "lines": [line for line in lines if not by_n or "one every" not in line],
                 "by_n": by_n,
                 "curve": _curve(cost.body.curve),
-                "maker": _maker(facts, cost),
+                "maker": page if page in facts.made_by else "",
             }
-
-
-def _maker(facts: Facts, cost: InstructionCost) -> str:
-    """The page of the device that was timed, where it has one."""
-    words = cost.evidence.removeprefix("live on ").partition(", CUDA")[0]
-    address = addresses.device(words)
-    return address if address in facts.made_by else ""
 
 
 def _by_n(facts: Facts, instruction: Instruction, arch: str) -> list[list[str]]:
@@ -141,7 +135,11 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
         multiplies = [_multiply(facts, cost) for cost in plain]
         on_moves = (cost for cost in measured.values() if not isinstance(cost.body.latency, dict))
         moves = [_move(facts, cost) for cost in on_moves if isinstance(cost.body.interval, Point)]
-        copies = [_copy(cost) for cost in measured.values() if cost.body.interval is None and cost.body.round_trip]
+        copies = [
+            cells(cost.id, ", ".join(f"{trip.bytes} bytes {trip.cycles:g}" for trip in cost.body.round_trip))
+            for cost in measured.values()
+            if cost.body.interval is None and cost.body.round_trip
+        ]
         by_n = ["Instruction", "A", *(f"N = {n}" for n in SHOWN_N)]
         move_heads, copy_heads = ["Instruction", "Latency", "One warp", "SM"], ["Instruction", "Cycles by bytes"]
         evidence = next(iter(measured.values())).evidence
@@ -216,10 +214,6 @@ def _move(facts: Facts, cost: InstructionCost) -> list[Links]:
     cycles = body.interval.cycles if isinstance(body.interval, Point) else None
     latency = body.latency if isinstance(body.latency, float) else None
     return [_instruction_link(facts, cost.id), _number(latency), _number(body.one_warp), _number(cycles)]
-
-
-def _copy(cost: InstructionCost) -> list[Links]:
-    return [[(cost.id, "")], [(", ".join(f"{trip.bytes} bytes {trip.cycles:g}" for trip in cost.body.round_trip), "")]]
 
 
 def _numeric_parts(facts: Facts) -> list[ListPart]:

@@ -83,10 +83,8 @@ def _conversion_answer(pair: tuple[str, str], arch: str, permuted: bool, layers:
     source, target = (_cell(name, arch, layers) for name in pair)
     conversion = plan_conversion(with_register_type(source, None), target, permute_k=permuted)
     tiles = conversion.tiling
-    lines = [
-        f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
-    ]
-    return RecipeAnswer([*lines, *conversion.moves, *_origins(tiles.source, tiles.target)], header([conversion]))
+    line = f"{tiles.source_tiles} of {tiles.source.fragment.id} to {tiles.target_tiles} of {tiles.target.fragment.id}"
+    return RecipeAnswer([line, *conversion.moves, *_origins(tiles.source, tiles.target)], header([conversion]))
 
 
 def _origins(*cells: Cell) -> list[str]:

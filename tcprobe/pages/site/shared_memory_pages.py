@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+from markupsafe import Markup
 
 from tcprobe.ask.banks.accesses import (
     TMA,
@@ -26,10 +28,6 @@ from tcprobe.pages.site import addresses, markup
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.markup import ListPart, View, colour, list_page
 from tcprobe.values import Json
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
 
 LINES, PIECE, LINE = 8, 16, 128  # lines that are drawn; bytes
 
@@ -115,16 +113,13 @@ def _swizzle(mode_name: str) -> View:
 
 
 def _banks(offset_lines: list[list[int]]) -> Markup:
-    from markupsafe import Markup
-
     heads = "".join(f"<th>{piece * PIECE}</th>" for piece in range(len(offset_lines[0])))
-    rows = "".join(f"<tr><th>{number}</th>{''.join(map(_bank, row))}</tr>" for number, row in enumerate(offset_lines))
+    cells = (
+        "".join(f"<td class=c{o // PIECE % 8}>{o // 4 % 32}-{o // 4 % 32 + 3}</td>" for o in row)
+        for row in offset_lines
+    )
+    rows = "".join(f"<tr><th>{number}</th>{text}</tr>" for number, text in enumerate(cells))
     return Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
-
-
-def _bank(offset: int) -> str:
-    first = offset // 4 % 32
-    return f"<td class=c{offset // PIECE % 8}>{first}-{first + 3}</td>"
 
 
 def _access(facts: Facts, shown_access: Access, rules: BankRules) -> View:
@@ -153,17 +148,14 @@ def _case(cost: TileCost, how: str) -> Json:
 
 
 def _phase(phase: Phase) -> Json:
-    lanes = f"lanes {phase.lanes[0]} to {phase.lanes[-1]}"
+    lanes = f"Lanes {phase.lanes[0]} to {phase.lanes[-1]}"
     passes = f"{phase.passes} pass{'es' if phase.passes != 1 else ''}"
-    meetings = [str(collision) for collision in phase.collisions]
-    met = meetings[0] if meetings else "no two lanes meet in a bank"
-    return {"words": f"{lanes[:1].upper()}{lanes[1:]}: {passes}; {met}.", "grid": _meetings(phase)}
+    met = str(phase.collisions[0]) if phase.collisions else "no two lanes meet in a bank"
+    return {"words": f"{lanes}: {passes}; {met}.", "grid": _meetings(phase)}
 
 
 def _meetings(phase: Phase) -> Markup:
     """Passes by set of banks that several parties need, or the lanes, which are served together."""
-    from markupsafe import Markup
-
     if not phase.collisions:
         cells = "".join(f"<td class=c{colour(lane)}>{lane}</td>" for lane in phase.lanes)
         return Markup(f"<tbody><tr><th>pass 0</th>{cells}</tr></tbody>")
@@ -174,13 +166,10 @@ def _meetings(phase: Phase) -> Markup:
 
 
 def _pass(number: int, by_banks: Sequence[Sequence[tuple[int, ...]]]) -> str:
-    cells = "".join(_party(parties[number] if number < len(parties) else ()) for parties in by_banks)
+    served = [parties[number] if number < len(parties) else () for parties in by_banks]
+    classes = [f" class=c{colour(lanes[0])}" if lanes else "" for lanes in served]
+    cells = "".join(f"<td{c}>{' '.join(map(str, lanes))}</td>" for c, lanes in zip(classes, served, strict=True))
     return f"<tr><th>pass {number}</th>{cells}</tr>"
-
-
-def _party(party_lanes: tuple[int, ...]) -> str:
-    css_class = f" class=c{colour(party_lanes[0])}" if party_lanes else ""
-    return f"<td{css_class}>{' '.join(map(str, party_lanes))}</td>"
 
 
 PLAYED_SWIZZLES = ("1,4,3", "2,4,3", "3,4,3", "5,2,5", "32B", "64B", "128B")

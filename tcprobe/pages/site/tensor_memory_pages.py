@@ -7,11 +7,12 @@ without registers and fragments that no source describes have a page each that s
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import product
 from typing import NamedTuple
 
 from tcprobe.ask.absent import reason
-from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, extent, operands, placement
+from tcprobe.ask.tensor_memory import OperandVariant, Placement, extent, operands, placement
 from tcprobe.errors import answer_or_none
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
@@ -66,16 +67,17 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
     drawn, start = list[Json](), 0
     ctas = 1
     for operand in operands(instruction):
-        scales = vector if operand.name.startswith("scale") else 0
-        placement = _place(operand, OperandVariant(m, n, 0, scales, layers=layers))
-        if placement is None:
+        variant = OperandVariant(m, n, 0, vector if operand.name.startswith("scale") else 0, layers=layers)
+        has_m = answer_or_none(partial(extent, operand.form, "m", m)) is not None
+        placed = answer_or_none(partial(placement, operand, variant)) if has_m else None
+        if placed is None:  # nobody states it for this M and N
             continue
-        regions = list(_regions(placement))
+        regions = list(_regions(placed))
         width = 1 + max(region.column + region.columns - 1 for region in regions)
         ctas = max(ctas, 1 + max(region.cta for region in regions))
         drawn += [_rectangle(operand.name, region, start) for region in regions]
         drawn[-1]["key"] = (
-            f"{words.name_of(operand.name)}: columns {start} to {start + width - 1}, {_placement_text(placement)}"
+            f"{words.name_of(operand.name)}: columns {start} to {start + width - 1}, {_placement_text(placed)}"
         )
         start += -(-width // 4) * 4
     high = ctas * LANES * Y + (ctas - 1) * GAP
@@ -91,12 +93,6 @@ def _figure(instruction: Instruction, m: int, vector: int, layers: Layers) -> Js
         "warps": [(cta * (LANES * Y + GAP) + warp * 32 * Y, cta, warp) for cta in range(ctas) for warp in range(4)],
         "command": f"tcprobe show {instruction.id} --m {m} --n {n}",
     }
-
-
-def _place(in_memory: MemoryOperand, wanted_sizes: OperandVariant) -> Placement | None:
-    """Where an operand is; None where nobody states it for this M and N."""
-    has = answer_or_none(lambda: extent(in_memory.form, "m", wanted_sizes.m)) is not None
-    return answer_or_none(lambda: placement(in_memory, wanted_sizes)) if has else None
 
 
 def _placement_text(placement: Placement) -> str:

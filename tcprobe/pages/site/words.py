@@ -57,9 +57,8 @@ def size(fragment: Fragment, any_n: bool = False) -> str:
 
 def lane_contents(fragment: Fragment) -> str:
     """What a lane holds: 8 elements in 4 registers."""
-    return (
-        f"{_count(fragment.elements, UNITS.get(fragment.role, 'element'))} in {_count(fragment.registers, 'register')}"
-    )
+    elements = _count(fragment.elements, UNITS.get(fragment.role, "element"))
+    return f"{elements} in {_count(fragment.registers, 'register')}"
 
 
 def _count(number: int, what: str) -> str:
