@@ -82,15 +82,12 @@ def why_forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
     """Why `device` does not have a fragment or an instruction, in words; None where the PTX ISA allows it."""
     if subject.target.on(device):
         return None
-    needs = " or ".join(_version_words(subject.target, *option) for option in subject.target.options)
+    needs = []
+    for target, ptx in subject.target.options:
+        stated = subject.target.stated_for(target, ptx)  # by PTX ISA, where ptxas takes another version
+        needs.append(f"{target} (PTX ISA {ptx}{f' by ptxas, {stated} by its text' if stated else ''})")
     name = subject.name if isinstance(subject, Instruction) else subject.instruction
-    return f"{name} needs target {needs}, which {device.name} ({device.generation}) does not run."
-
-
-def _version_words(allowing: Target, name: str, ptx: str) -> str:
-    """A target and its PTX version, with the one that PTX ISA states where ptxas takes another."""
-    stated = allowing.stated_for(name, ptx)
-    return f"{name} (PTX ISA {ptx}{f' by ptxas, {stated} by its text' if stated else ''})"
+    return f"{name} needs target {' or '.join(needs)}, which {device.name} ({device.generation}) does not run."
 
 
 LATEST = ("tcgen05", "wgmma", "mma", "wmma")

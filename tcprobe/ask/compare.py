@@ -19,6 +19,7 @@ import click
 
 from tcprobe.ask.diagnosis import FIRST, WORDS
 from tcprobe.errors import DataError, UsageError
+from tcprobe.fit.formula import Formula, manual_names
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
@@ -31,7 +32,7 @@ from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell
-from tcprobe.question.wrapping import BAD, DOUBT, Styled, bold
+from tcprobe.question.wrapping import BAD, DOUBT, GOOD, LESS, Style, Styled, bold
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, Layers, archs_of, layers
@@ -63,6 +64,29 @@ class Verdict(NamedTuple):
         """Plain data."""
         plain = {"name": self.reference, "verdict": self.verdict, "detail": self.detail}
         return plain | ({"erratum": self.erratum} if self.erratum else {})
+
+
+STYLE: dict[str, Style] = {
+    CONFIRMED: GOOD,
+    DIFFERS: BAD,
+    NOT_COVERED: LESS,
+    "measured": GOOD,
+    "refused": DOUBT,
+    "failed": BAD,
+}
+
+
+def named_parts(formulas: Iterable[Formula | None]) -> list[str]:
+    """What the PTX manual calls the parts of a lane's number that formulas have: a line, or none."""
+    return [f"  {names}"] if (names := manual_names(formulas)) else []
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """What a reference says of a table, and why it is known to be wrong where it is."""
+    words = f"{verdict.verdict} ({verdict.detail})"
+    yield Styled(f"{verdict.reference}: {words}", verdict.verdict, **STYLE[verdict.verdict])
+    if verdict.erratum:
+        yield f"  stated erratum: {verdict.erratum}"
 
 
 class _Subject(NamedTuple):
@@ -336,8 +360,6 @@ class ArchComparison(NamedTuple):
 
         `others` are errors that show in no layout: (reference, where, fragments, words).
         """
-        from tcprobe.ask.verdicts import verdict_lines
-
         yield from self._counts()
         sources = Counter({fragment.id: saved.source for fragment, saved, _ in self.judged}.values())
         yield "tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items())

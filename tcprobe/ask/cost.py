@@ -197,7 +197,9 @@ def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
         if partner:
             cost.overlap(partner)  # which says why there is none
         yield f"{cost.id} on {cost.arch}: {'not measured' if cost.sourced is None else 'contradicted, so no numbers'}"
-        yield from (f"  stated{_of_arch(row, cost)}: {row.words}" for row in cost.stated)
+        yield from (
+            f"  stated{f' for {cost.arch}' if row.arch == cost.arch else ''}: {row.words}" for row in cost.stated
+        )
         yield f"  {cost.evidence}"
         return
     opcodes = ", ".join(f"{opcode} x {n:g}" if n != 1 else opcode for opcode, n in body.opcodes.items())
@@ -213,10 +215,6 @@ def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
     if cost.sourced and cost.sourced.otherwise:
         yield f"  {cost.sourced.contradiction}"
     yield f"  {cost.evidence}; the median of the runs and the nearest run differ by at most {body.spread:.1%}"
-
-
-def _of_arch(row: Row, cost: InstructionCost) -> str:
-    return f" for {cost.arch}" if row.arch == cost.arch else ""
 
 
 def _latency(body: Body) -> Iterator[str]:

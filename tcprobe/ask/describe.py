@@ -240,22 +240,18 @@ def _find_undocumented(cell: Cell) -> Undocumented | None:
     return beyond(cell.fragment, cell.arch, cell.layers)
 
 
-def _slot_words(fragment: Fragment, selector: int) -> str:
-    """What the slots of an operand are from which a selector selects."""
-    if fragment.role is Role.METADATA:
-        return f"index fields of {fragment.slot_bits} bits"
-    return ", ".join(f"{name.replace('_', '-')} {value}" for name, value in fragment.picked(selector).items())
-
-
 def selected_words(cell: Cell) -> str:
     """What a selector selects, and from which lanes a table of metadata or scales is read."""
     assert cell.selector is not None
-    return f"selector {cell.selector}: {_slot_words(cell.fragment, cell.selector)}; {_read(cell.table)}"
-
-
-def _read(table: Table) -> str:
+    fragment, table = cell.fragment, cell.table
+    if fragment.role is Role.METADATA:
+        slots = f"index fields of {fragment.slot_bits} bits"
+    else:
+        picked = fragment.picked(cell.selector)
+        slots = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in picked.items())
     read = [lane for lane in range(table.threads) if any(table.cells[lane * table.elements :][: table.elements])]
-    return "read from " + ("every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}")
+    lanes = "every lane" if len(read) == table.threads else f"lanes {', '.join(map(str, read))}"
+    return f"selector {cell.selector}: {slots}; read from {lanes}"
 
 
 def indices(fragment: Fragment) -> str:

@@ -84,7 +84,9 @@ def lower_multiplies(
         if device in tools.archs:
             answers = _assemble(tools, device, instructions)
             if save:
-                _save(Results(save), answers)
+                assembled = {lowered.instruction.id: lowered.lowering.to_json() for lowered in answers}
+                for complaint in Results(save).write_lowering(answers[0].arch, answers[0].compiler, assembled):
+                    print(escaped(f"written again, because it cannot be trusted: {complaint}"), file=sys.stderr)
             yield from answers
         elif machine_code:
             raise _unknown_arch(tools, device)
@@ -104,13 +106,6 @@ def _assemble(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction])
 def _cost(instruction: Instruction, arch: Arch, layers: Layers) -> str | None:
     measured = cost.find_cost(instruction.id, arch.name, layers)
     return cost.short(measured) if measured else None
-
-
-def _save(results: Results, answers: Sequence[Lowered]) -> None:
-    """Save what was assembled; what was there and cannot be trusted is complained of."""
-    assembled = {lowered.instruction.id: lowered.lowering.to_json() for lowered in answers}
-    for complaint in results.write_lowering(answers[0].arch, answers[0].compiler, assembled):
-        print(escaped(f"written again, because it cannot be trusted: {complaint}"), file=sys.stderr)
 
 
 def _find_saved(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], needed: bool) -> list[Lowered]:

@@ -50,16 +50,13 @@ def parse_case(instruction: Instruction, a_text: str, b_text: str, c_text: str) 
     """Lists of numbers, or of bits as 0x...; UsageError for what a type does not have."""
     kinds = types_of(instruction)
     first, second, own = (
-        _parse_numbers(kinds, name, text) for name, text in zip(INPUTS, (a_text, b_text, c_text), strict=True)
+        np.array([_bits(kinds, name, part.strip()) for part in text.split(",")])
+        for name, text in zip(INPUTS, (a_text, b_text, c_text), strict=True)
     )
     numerics.check_length(instruction, len(first), len(second))
     if len(own) != 1:
         raise UsageError(f"C is one number, not {len(own)}.")
     return DotProduct(first, second, own[0])
-
-
-def _parse_numbers(kinds: ElementTypes, name: str, text: str) -> Bits:
-    return np.array([_bits(kinds, name, part.strip()) for part in text.split(",")])
 
 
 def _bits(kinds: ElementTypes, name: str, text: str) -> np.uint64 | np.uint32:
@@ -150,12 +147,8 @@ def _separate(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> I
             sum_ = separate(whole, part, (dot.a[None], dot.b[None], c))
             yield f"k {k}: sum {dtype(wide).hexadecimal(sum_[0])} = {values_of(FORMATS[wide], sum_)[0]!s}"
     if apart:
-        yield f"C plus the sum of k {_ends(arithmetic)}, to nearest even"
-
-
-def _ends(arithmetic: Arithmetic) -> str:
-    """The products of each group."""
-    return ", plus that of k ".join(f"{group[0]} to {group[-1]}" for group in arithmetic.groups)
+        ends = ", plus that of k ".join(f"{group[0]} to {group[-1]}" for group in arithmetic.groups)
+        yield f"C plus the sum of k {ends}, to nearest even"
 
 
 def _sums(kinds: ElementTypes, arithmetic: Arithmetic, dot: DotProduct) -> Iterator[str]:

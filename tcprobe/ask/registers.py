@@ -186,13 +186,13 @@ class Trace(Described):
             "confidence": least(self.operands.values()).to_json(),
             "c": self._json("c", self.c),
             "d": self._json("d", self.d),
-            "meetings": [self._meeting(meeting) for meeting in self.meetings],
+            "meetings": [
+                {o: self._json(o, getattr(meeting, o)) for o in MULTIPLIED}
+                | ({"e": self._json("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
+                for meeting in self.meetings
+            ],
             **({"selector": self.operands["e"].selector} if "e" in self.operands else {}),
         }
-
-    def _meeting(self, meeting: Meeting) -> Json:
-        elements: Json = {o: self._json(o, getattr(meeting, o)) for o in MULTIPLIED}
-        return elements | ({"e": self._json("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
 
     def _json(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
         return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]

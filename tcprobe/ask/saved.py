@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,20 +29,14 @@ class Saved(NamedTuple):
 
 def tables(paths: Sequence[Path]) -> list[Saved]:
     """Every layout under `paths`; without one those measured into `./results`, and below them the published ones."""
-    named = (saved for path in paths for saved in _of(path))
-    return list(
-        named
-        if paths
-        else _nearest(saved for layer in default().layers if layer.name == layer.group for saved in _of_folder(layer))
-    )
-
-
-def _nearest(saved_layouts: Iterable[Saved]) -> Iterable[Saved]:
-    """Each layout once, from the first folder that has it."""
-    once: dict[str, Saved] = {}
-    for saved in saved_layouts:
-        once.setdefault(saved.layout, saved)
-    return once.values()
+    if paths:
+        return [saved for path in paths for saved in _of(path)]
+    nearest: dict[str, Saved] = {}  # each layout once, from the first folder that has it
+    for layer in default().layers:
+        if layer.name == layer.group:
+            for saved in _of_folder(layer):
+                nearest.setdefault(saved.layout, saved)
+    return list(nearest.values())
 
 
 def _of(path: Path) -> Iterator[Saved]:

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 import click
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, Verdict, verdicts
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, STYLE, Verdict, named_parts, verdict_lines, verdicts
 from tcprobe.ask.describe import cell_entry, notes, selected_words
 from tcprobe.ask.operand import (
     OF_DESCRIPTORS,
@@ -30,7 +30,6 @@ from tcprobe.ask.operand import (
     in_place,
     require_no_tensor_memory,
 )
-from tcprobe.ask.verdicts import STYLE, named_parts, verdict_lines
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa.arch import WARP
@@ -231,7 +230,12 @@ class ShownTables(NamedTuple):
         """Formulas, pictures, evidence and verdicts, as far as they are asked for."""
         cells, view = self.cells, self.view
         if view.why:
-            yield from self._reasons()
+            from tcprobe.ask.confidence import why
+
+            for cell in cells:
+                name = cell.fragment.id
+                yield Styled(f"{name} on {cell.arch}, {cell.known}", name, folds=False, bold=True)
+                yield from (f"  {link}" for link in why(cell).lines)
         elif view.draws:
             for cell in cells:
                 yield from _whole(cell) if view.full else _drawn(cell, view)
@@ -241,15 +245,6 @@ class ShownTables(NamedTuple):
         else:
             yield from _others(cells, MOST)
             yield Whole("`tcprobe show` of one of them draws it; --full shows all, whole")
-
-    def _reasons(self) -> Iterator[str]:
-        """What each table rests on, a link a line."""
-        from tcprobe.ask.confidence import why
-
-        for cell in self.cells:
-            name = cell.fragment.id
-            yield Styled(f"{name} on {cell.arch}, {cell.known}", name, folds=False, bold=True)
-            yield from (f"  {link}" for link in why(cell).lines)
 
     @property
     def entries(self) -> Iterator[Json]:

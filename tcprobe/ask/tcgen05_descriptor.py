@@ -160,7 +160,10 @@ def zero_mask_json(bits: int, m: int, n: int) -> Json:
         "m": m,
         "n": n,
         **_word_json(reading),
-        "masks": [f"{_number(mask[first : first + size]):#x}" for first in range(0, n, size)],
+        "masks": [
+            f"{sum(bit << place for place, bit in enumerate(mask[first : first + size])):#x}"
+            for first in range(0, n, size)
+        ],
         "zero": _runs(mask),
         "b_columns": None if shift is None else [shift, shift + n - 1],
         "differs": differs,
@@ -168,10 +171,6 @@ def zero_mask_json(bits: int, m: int, n: int) -> Json:
         "status": STATUS,
         "source": bit_fields.EXAMPLES,
     }
-
-
-def _number(zero: Sequence[int]) -> int:
-    return sum(bit << place for place, bit in enumerate(zero))
 
 
 def _runs(zero: Sequence[int]) -> list[list[int]]:

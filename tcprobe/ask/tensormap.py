@@ -239,12 +239,8 @@ def fitting_box(sides: DimNumbers, bits: int, span: int) -> DimNumbers:
     box: list[int] = []
     for side in sides:
         most = 8 * MOST_BYTES // (bits * prod(box)) if box else 8 * (span or MOST_BYTES) // bits
-        box.append(_divisor(side, min(MOST_BOX, most)) or 1)
+        box.append(next((n for n in range(min(side, MOST_BOX, most), 0, -1) if side % n == 0), 1))
     return tuple(box)
-
-
-def _divisor(count: int, most: int) -> int:
-    return next((n for n in range(min(count, most), 0, -1) if count % n == 0), 0)
 
 
 def _same_rank(dims: DimNumbers, **others: DimNumbers) -> None:

@@ -60,6 +60,12 @@ class TraceRequest(NamedTuple):
     b_major: MajorName | None
     ld: str | None
 
+    @property
+    def asked(self) -> set[str]:
+        """What is given of an element, a slot and a byte."""
+        names = ("row", "col", "operand", "lane", "element", "byte")
+        return {name for name in names if getattr(self, name) is not None}
+
 
 def trace(
     name: Annotated[str, NameWords("INSTRUCTION")],
@@ -136,7 +142,7 @@ def _in_registers(
     smem = [f"`operand` {traced.operand}"] if traced.operand in ("a_smem", "b_smem") else []
     if wrong := smem + given(("byte", "a_in", *OF_DESCRIPTORS), options, traced):
         raise UsageError(f"{instruction.id} has no operand in shared memory (wgmma has): remove {', '.join(wrong)}.")
-    asked, operand = _asked(traced), traced.operand
+    asked, operand = traced.asked, traced.operand
     if asked == {"operand", "lane", "element"}:
         pairs = list(product(traced.lane or (), traced.element or ()))
     elif asked == {"row", "col"}:
@@ -155,12 +161,6 @@ def _in_registers(
             yield registers.trace(instruction, cells, first, second, traced.product)
 
 
-def _asked(traced: TraceRequest) -> set[str]:
-    """What is given of an element, a slot and a byte."""
-    names = ("row", "col", "operand", "lane", "element", "byte")
-    return {name for name in names if getattr(traced, name) is not None}
-
-
 def _in_shared_memory(
     instruction: Instruction, tables: Mapping[str, Cell], options: OperandOptions, traced: TraceRequest
 ) -> Iterator[OperandAnswer]:
@@ -172,7 +172,7 @@ def _in_shared_memory(
     a, b = (behind_options(one, options) for one in instruction.described)
     in_shared = traced.a_in == "shared" or traced.operand == "a_smem"
     memory = SharedMultiply(instruction, tables, b, a if in_shared else None)
-    asked = {name for name in ("row", "col", "operand", "lane", "element", "byte") if getattr(traced, name) is not None}
+    asked = traced.asked
     if asked == {"row", "col"}:
         yield from (trace_element(memory, *at) for at in product(traced.row or (), traced.col or ()))
     elif asked == {"operand", "byte"} and traced.operand in ("a_smem", "b_smem"):

@@ -41,12 +41,11 @@ class Undocumented:
     @property
     def lines(self) -> list[str]:
         """In words: what illegal values and undocumented selectors do."""
-        return [*self.values_said, *self.selectors_said, *([self._how] if self.selectors or self.nibbles else [])]
-
-    @property
-    def _how(self) -> str:
-        device, driver = self.provenance["device"], self.provenance["driver"]
-        return f"(beyond what is documented: found live on {device}, driver {driver}, {whence(self.source)})"
+        said = [*self.values_said, *self.selectors_said]
+        if self.selectors or self.nibbles:
+            live = f"{self.provenance['device']}, driver {self.provenance['driver']}, {whence(self.source)}"
+            said.append(f"(beyond what is documented: found live on {live})")
+        return said
 
     @property
     def values_said(self) -> list[str]:
@@ -105,12 +104,10 @@ def _hex(values: Sequence[int]) -> str:
 
 
 def _read(fields: list[list[int] | None]) -> str:
-    said = ["no single product" if one is None else _index(one) for one in fields]
+    said = [
+        "no single product" if one is None else f"index {one[0]}" if one else "multiplies nothing" for one in fields
+    ]
     return ", ".join(said) if len(set(said)) > 1 else said[0]
-
-
-def _index(positions: list[int]) -> str:
-    return f"index {positions[0]}" if positions else "multiplies nothing"
 
 
 def _outcome(outcome: Json) -> str:

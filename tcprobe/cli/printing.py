@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.ask.verdicts import STYLE, named_parts
+from tcprobe.ask.compare import STYLE, named_parts
 from tcprobe.fit import Fit
 from tcprobe.question.wrapping import BAD, NAME, bold, line, lines
 from tcprobe.store.choose import some

@@ -38,7 +38,7 @@ All accesses of a tile together: what they cost where it lies, and what would co
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -141,8 +141,14 @@ class Proposal(Described):
 
     def to_json(self) -> dict[str, object]:
         """Plain data."""
+        if self.kind == "swizzle":
+            names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
+            others = [other.swizzle for other in self.others]
+            kind: Json = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
+        else:
+            kind = {"bytes": self.best.padding}
         return {
-            **self._kind_json(),
+            **kind,
             "wavefronts": self.wavefronts,
             "extra_bytes": self.extra,
             "alignment": self.alignment,
@@ -150,13 +156,6 @@ class Proposal(Described):
             "tried": self.tried,
             "code": offset_code(self),
         }
-
-    def _kind_json(self) -> dict[str, object]:
-        if self.kind != "swizzle":
-            return {"bytes": self.best.padding}
-        names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
-        others = [other.swizzle for other in self.others]
-        return {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
 
 
 class Kinds(NamedTuple):
@@ -235,7 +234,10 @@ def offset_code(proposal: Proposal) -> str:
 
 def _best(kind: str, tile: Tile, placements: Sequence[Shared], kinds: Sequence[Kinds]) -> Proposal:
     """The option of the least total, then of the smallest size: B, or bytes of padding."""
-    wavefronts = [_wavefronts(tile, option, kinds) for option in placements]
+    wavefronts = []
+    for option in placements:
+        offsets = [(k, np.where(k.line == IDLE, IDLE, option.offset(tile, k.line, k.byte))) for k in kinds]
+        wavefronts.append([int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in offsets])
     ranks = [(sum(each), max(o.swizzle[0], o.padding)) for each, o in zip(wavefronts, placements, strict=True)]
     least = min(ranks)
     index = ranks.index(least)
@@ -244,12 +246,6 @@ def _best(kind: str, tile: Tile, placements: Sequence[Shared], kinds: Sequence[K
     smaller = {size: min(total for total, other in ranks if other == size) for size in sizes}
     mode = same_mode(tile, placements[index])
     return Proposal(kind, tile, placements[index], wavefronts[index], others, smaller, len(placements), mode)
-
-
-def _wavefronts(tile: Tile, shared: Shared, kinds: Iterable[Kinds]) -> list[int]:
-    """Wavefronts of each access."""
-    offsets = [(k, np.where(k.line == IDLE, IDLE, shared.offset(tile, k.line, k.byte))) for k in kinds]
-    return [int(k.judge.cycles(addresses_) @ k.times) for k, addresses_ in offsets]
 
 
 def _kinds(judge: Judge, line_and_byte: tuple[Ints, Ints], active: Ints) -> Kinds:
@@ -299,7 +295,9 @@ class TileAnswer(Described):
         cut = f"{shared.blocks(tile)} blocks of " if shared.blocks(tile) > 1 else ""
         place = f"{shared}, {cut}{shared.pitch(tile)} bytes per line, {shared.bytes(tile)} bytes"
         yield f"{tile.rows} x {tile.cols} of {tile.type}, {tile.contiguous}s contiguous; {place}"
-        yield from columns(self._counts(), 1)
+        rows = [(c.access, str(c.instructions), str(c.wavefronts), str(c.ideal)) for c in self.costs]
+        total = ("together", "", str(sum(c.wavefronts for c in self.costs)), str(sum(c.ideal for c in self.costs)))
+        yield from columns([("access", "instructions", "wavefronts", "ideal"), *rows, total], 1)
         yield from (f"cycles, {line}" for line in cycle_lines(self.cycles))
         for access in self.costs:
             if access.wavefronts > access.ideal:
@@ -309,12 +307,6 @@ class TileAnswer(Described):
             yield from proposal.in_words
         yield f"rule: {self.rules.evidence}"
         yield f"confidence: {self.rules.confidence}"
-
-    def _counts(self) -> list[tuple[str, ...]]:
-        """What each access and all of them cost, under headings."""
-        rows = [(c.access, str(c.instructions), str(c.wavefronts), str(c.ideal)) for c in self.costs]
-        total = ("together", "", str(sum(c.wavefronts for c in self.costs)), str(sum(c.ideal for c in self.costs)))
-        return [("access", "instructions", "wavefronts", "ideal"), *rows, total]
 
     def to_json(self, explains: bool = False) -> Json:
         """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""
