@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import zlib
+from collections import Counter
 from pathlib import Path
 
 import jsonschema
@@ -115,3 +116,12 @@ def test_a_report_that_unpacks_to_too_much_is_refused(tmp_path):
         with pytest.raises(DataError, match=r"damaged|MiB|not"):
             merge.merge([path], Results(tmp_path / "target"))
     assert not (tmp_path / "target").exists()
+
+
+def test_what_is_published_itself_agrees_whatever_it_is_of(tmp_path):
+    """A multiply of wmma has no fragment of its own; a table, an arithmetic, a cost."""
+    multiply = published().measurement("sm_90", "live", "wmma.mma.row.col.m16n16k16.f32.f32")
+    known = [multiply, *some(), *list(findings.every(published(), "numerics", "sm_90"))[:1]]
+    merge.write_report(tmp_path / "r", known)
+    made = contributing._compared(tmp_path / "r", [], Counter(left=2))
+    assert made[2:9] == (len(known), len(known), 0, 0, 0, 0, 2)

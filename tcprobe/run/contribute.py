@@ -19,7 +19,7 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import BY_NAME, arch
 from tcprobe.probes import dialogues, experiments
 from tcprobe.run.backend import Device, live_worker
-from tcprobe.run.merge import Conflict, accept, conflicts_with, facts, measured_findings, own, write_report
+from tcprobe.run.merge import Conflict, accept, conflicts_with, measured_findings, own, write_report
 from tcprobe.run.runner import JobEnd, Probe, Session, kind_of, measure, missing
 from tcprobe.store import kinds
 from tcprobe.store.measurement import TABLE
@@ -162,8 +162,8 @@ def _compared(file: Path, devices: list[Device], outcomes: Counter[str]) -> Cont
     before = list(measured_findings(published(), {finding.arch for finding in findings}))
     conflicts = list(conflicts_with(before, findings))
     contradicting = {id(conflict.other) for conflict in conflicts}
-    known = {fact for finding in before for fact in facts(finding)}
-    agreeing = [f for f in findings if id(f) not in contradicting and not known.isdisjoint(facts(f))]
+    known = {finding.key._replace(method="") for finding in before}
+    agreeing = [f for f in findings if id(f) not in contradicting and f.key._replace(method="") in known]
     return Contribution(
         file,
         devices,

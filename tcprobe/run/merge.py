@@ -298,10 +298,10 @@ def conflicts_with(before: Iterable[AnySaved], merged_findings: Iterable[AnySave
     """Each merged finding that differs from an earlier one of its subject."""
     seen: dict[FactKey, list[AnySaved]] = {}
     for finding in before:
-        for fact in facts(finding):
+        for fact in _facts(finding):
             seen.setdefault(fact, []).append(finding)
     for finding in merged_findings:
-        for fact in facts(finding):
+        for fact in _facts(finding):
             words = ((earlier, _differ(fact, earlier, finding)) for earlier in seen.get(fact, ()))
             first, what = next(((one, what) for one, what in words if what), (None, None))
             if first and what:
@@ -309,7 +309,7 @@ def conflicts_with(before: Iterable[AnySaved], merged_findings: Iterable[AnySave
             seen.setdefault(fact, []).append(finding)
 
 
-def facts(finding: AnySaved) -> Iterator[FactKey]:
+def _facts(finding: AnySaved) -> Iterator[FactKey]:
     """What a finding says something of."""
     if isinstance(finding, Measurement):
         for fragment in inventory.of_experiment(finding.experiment):
