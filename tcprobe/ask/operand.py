@@ -14,6 +14,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.names import resolve
 from tcprobe.layout.swizzle import SwizzleName
+from tcprobe.notation import is_written
 from tcprobe.question.declare import Option
 from tcprobe.question.options import Given, Number, Numbers, SwizzleType
 from tcprobe.question.shared import find_cell
@@ -137,6 +138,8 @@ class OperandAnswer(Protocol):
 
 def in_place(name: str, forms: bool = False) -> "InRegisters | InSharedMemory | InTensorMemory":
     """The operand that a name means, in its place; with `forms` also an instruction with tensor memory alone."""
+    if is_written(name):
+        return InRegisters(name)
     if "tcgen05" in name.lower():
         from tcprobe.ask.tensor_memory import InTensorMemory, operand, tensor_form
 
@@ -201,7 +204,10 @@ class Located(NamedTuple):
         if by_lane and sought.products:
             raise UsageError("`products` needs `rows` and `cols`; a slot belongs to one product only.")
         if by_lane:
-            holders = elements_held(cell, range(cell.table.threads) if lanes is None else lanes, elements or ())
+            asked = range(cell.table.threads) if lanes is None else lanes
+            if sought.warp is not None and cell.in_cta(0):
+                asked = [sought.warp * WARP + lane for lane in asked if lane < WARP]
+            holders = elements_held(cell, asked, elements or ())
         else:
             at_rows = range(cell.fragment.rows) if rows is None else rows
             at_cols = range(cell.fragment.cols) if cols is None else cols
@@ -244,10 +250,13 @@ class Located(NamedTuple):
             "source": cell.source,
             "evidence": cell.evidence,
             "confidence": confidence(cell).to_json(),
-            "status": "measured" if cell.measured else "documented",
+            "status": "measured" if cell.measured else cell.how,
             **({} if cell.selector is None else {"selector": cell.selector}),
             **(self.cells[0] if len(self.cells) == 1 else {}),
-            "holders": [holder.to_json() | at for holder, at in zip(self.holders, self.cells, strict=True)],
+            "holders": [
+                {**holder.to_json(), **cell.in_cta(holder.lane), **at}
+                for holder, at in zip(self.holders, self.cells, strict=True)
+            ],
         }
 
 
@@ -262,6 +271,8 @@ def reached_cells(cell: Cell, holders: Sequence[Holder], warp: int | None) -> li
 
     UsageError for a warp of anything else, and for one that a warpgroup does not have.
     """
+    if cell.in_cta(0):
+        return [{} for _ in holders]
     check_warp(cell.fragment.family, warp)
     if cell.fragment.family != "tcgen05":
         return [{} for _ in holders]

@@ -146,7 +146,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
 def _multiply_claim(fragment: Fragment) -> Claim | str:
     """What the traits state of a fragment of a warp's multiply, or why nothing."""
     instruction = inventory.instructions()[fragment.experiment]
-    atom = _atom(_name(instruction))
+    atom = _atom(name_of(instruction))
     if atom is None:
         return f"CuTe has no atom for {instruction.name}"
     layout = atom.layout(fragment.operand)
@@ -167,7 +167,7 @@ def _atom(name: str) -> Atom | None:
     return next(named, None)
 
 
-def _name(instruction: Instruction) -> str:
+def name_of(instruction: Instruction) -> str:
     """As atoms are called, without the arch: 16x8x256_S32U1U1S32_TN_XORPOPC.
 
     There are no types in it if one atom stands for all types of a kind.

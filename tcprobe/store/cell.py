@@ -67,6 +67,24 @@ class Cell:
         drawn = addresses(self.table, 120) if self.fragment.role is Role.ADDRESS else matrix(self.table, 120)
         return f"{title}<pre>{escape(chr(10).join(drawn))}</pre>"
 
+    def in_cta(self, thread: int) -> dict[str, int]:
+        """What is said of a thread beside its number in a warp or warpgroup, of a table of a whole CTA: nothing here."""
+        del thread
+        return {}
+
+    @property
+    def judged(self) -> Fragment:
+        """The fragment that references speak of: the cell's own."""
+        return self.fragment
+
+    @property
+    def alike(self) -> list[str]:
+        """Ids of the other fragments of the arch that have the very same table, in the inventory's order."""
+        if self.measured is None:
+            return []
+        layout = self.measured.tables[self.fragment.operand].id
+        return [id_ for id_ in self.layers.sharing(layout, self.arch, self.fragment) if id_ != self.fragment.id]
+
     @property
     def how(self) -> str:
         """The method of its measurement, or DOCUMENTED."""
@@ -129,6 +147,9 @@ def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     if name == "all":
         raise UsageError("one arch is needed here, not all.")
     layers = layers_of(results)
+    if make := getattr(fragment, "make", None):  # what a text describes
+        made: Cell = make(name, layers)
+        return made
     chosen = layers.choose(fragment, choose.archs_of(name, layers) if name else layers.meant(fragment))
     if chosen:
         return of(fragment, chosen, layers)
@@ -335,8 +356,8 @@ def on_archs(fragment: Fragment, names: Sequence[str | None], layers: Layers) ->
 
 def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
     """As `find`, but for "all" on every arch that has a measurement."""
-    if name != "all":
-        return [one] if (one := find(fragment, name, layers)) else []
+    if name != "all" or hasattr(fragment, "make"):
+        return [one] if (one := find(fragment, None if name == "all" else name, layers)) else []
     return list(by_arch(fragment, layers.archs(), layers, documented=False).values())
 
 

@@ -17,6 +17,7 @@ from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import Meaning
+from tcprobe.notation import is_written
 from tcprobe.store import choose
 from tcprobe.store.cell import Cell, find, find_operands, no_table, operands
 from tcprobe.store.choose import Layers
@@ -55,6 +56,10 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> Meant:
 
     Of those that an arch lacks, where it is named, none counts. UsageError where there is no table, or several.
     """
+    if is_written(name):
+        from tcprobe.store import written
+
+        return Meant(*written.find_cell(name, arch_name, layers))
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
@@ -86,6 +91,10 @@ def choose_fragments(
 
 
 def _choose(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[Fragment], str | None]:
+    if is_written(name):
+        from tcprobe.store import written
+
+        return written.choose(name, arch_name, layers)
     meaning = resolve(name, layers)
     candidates = meaning.some_fragments
     if len(candidates) == 1 or any(c in name for c in "*?[") or len(meaning.instructions) == 1:
