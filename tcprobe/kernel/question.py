@@ -10,13 +10,14 @@ from tcprobe.question import wrapping
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
 from tcprobe.question.options import ElementType, Given, Number, Sides
-from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption
+from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption, print_answer
 from tcprobe.store.choose import layers
 from tcprobe.system import files
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
+    from tcprobe.kernel.plan import Budget
     from tcprobe.kernel.products import ProductRun
 
 GROUP = group(
@@ -171,3 +172,54 @@ def _say_outcome(made: "GemmKernel", outcome: "ProductRun") -> None:
     else:
         differ = f"; {outcome.apart} elements differ from cuBLAS's" if outcome.apart else ""
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
+
+
+@checked
+def plan(
+    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", Given())],
+    tile: Annotated[Sizes, Option("--tile", "Tile of a block.", reads=Sides(3, "MxNxK"))],
+    kind: Annotated[TypeName, Option("--type", "Type of A and B: bf16, f16, tf32, e4m3, s8.", "TYPE", ElementType())],
+    stages: Annotated[int, Option("--stages", "Tiles in shared memory.", "N", Number(1, 64), shown=True)] = 2,
+    *,
+    warps: Annotated[
+        Sizes | None,
+        Option("--warps", "Warps along m and n. Default: 2x2; of wgmma by the tile.", reads=Sides(2, "MxN")),
+    ] = None,
+    multiply: Annotated[
+        Literal["mma"] | None, Option("--multiply", "mma: mma.sync where the arch has wgmma or tcgen05.")
+    ] = None,
+    accumulators: Annotated[
+        int, Option("--accumulators", "Tiles of D in tensor memory.", "N", Number(1, 64), shown=True)
+    ] = 1,
+    columns: Annotated[
+        int, Option("--columns", "Other columns of tensor memory that are in use.", "N", Number(0, 4096), shown=True)
+    ] = 0,
+    scale_block: Annotated[
+        int | None, Option("--scale-block", "In tensor memory a scale for each 16 or 32 elements along k.", "K", Number(1))
+    ] = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> "Budget":
+    """Say what a block's tile takes of an SM: registers, shared memory, tensor memory, how many blocks fit, and the
+    wavefronts and cycles of its parts as far as they are measured. What would not launch is refused with the number.
+    \f
+    `tile` is a block's m, n and k, `kind` the type of A and B, `stages` the tiles in shared memory.
+
+    >>> import tcprobe
+    >>> tcprobe.plan("sm_80", (128, 128, 64), "f16", 3).blocks
+    1
+    """
+    from tcprobe.kernel.plan import Request, budget
+
+    block: Any = sizes("tile", tile, 3)
+    grid: Any = None if warps is None else sizes("warps", warps, 2)
+    asked = Request(
+        str(arch_name(arch)), str(kind), block, stages, grid, accumulators, columns, scale_block, multiply
+    )
+    return budget(asked, layers(results, only))
+
+
+@command(plan, short="What a tile takes: registers, shared and tensor memory.")
+def print_plan(found: "Budget", *, as_json: JsonOption = False) -> None:
+    """Words or JSON."""
+    print_answer(found, as_json)

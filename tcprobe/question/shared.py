@@ -145,6 +145,27 @@ def tiled_name(
     return with_options(name, over=text, of=kind, warps=warps, permute=permute)
 
 
+def tiled_cell(
+    name: str | Cell,
+    tile: Sizes | None,
+    warps: str | None,
+    permute: str | None,
+    arch: ArchName | None,
+    folders: Layers,
+    kind: str | None = None,
+) -> tuple[Cell, Sizes | None]:
+    """The table that a name means, and the tile in its rows and columns, where `tile` is one of memory.
+
+    With warps the tile is MxNxK of the CTA, and the operand's part of it is left; a layout's text without a tile of its
+    own is over this one.
+    """
+    named = tiled_name(name, tile, warps, permute, kind, needs_tile=False)
+    cell = find_cell(named, arch, folders)
+    if warps is not None:
+        return cell, (cell.fragment.rows, cell.fragment.cols)
+    return cell, tile
+
+
 def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
     """The table that a name means on an arch, or the table itself; what the name was taken for is noted."""
     from tcprobe.store import names

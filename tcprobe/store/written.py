@@ -89,6 +89,17 @@ class WrittenCell(Cell):
         return {"lane": thread % fragment.lanes, "thread": thread, "warp": thread // WARP}
 
     @property
+    def untyped(self) -> bool:
+        """Whether nobody says of what type the elements are."""
+        return self.fragment.type == UNTYPED and not self.fragment.experiment
+
+    def retyped(self, like: Fragment) -> WrittenCell:
+        """The same places of elements of another fragment's type."""
+        own, bits = self.fragment, like.slot_bits
+        registers = -(-self.table.elements * bits // max(WARP, bits))
+        return replace(self, fragment=replace(own, type=like.type, slot_bits=bits, registers=registers))
+
+    @property
     def judged(self) -> Fragment:
         """The fragment that references speak of: the multiply's operand, of a tile."""
         assert isinstance(self.fragment, WrittenFragment)

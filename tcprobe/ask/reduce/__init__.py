@@ -20,9 +20,11 @@ from tcprobe.question.shared import (
     NameOption,
     NamespaceOption,
     OnlyOption,
+    PermuteOption,
     ResultsOption,
-    find_cell,
+    WarpsOption,
     tile_text,
+    tiled_cell,
 )
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import layers
@@ -50,6 +52,8 @@ def reduce(
     tile: Annotated[
         Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", Given())
     ] = None,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     mask: Annotated[
         str | None, Option("--mask", "Keep only where this holds, for example 'row >= col'.", "CONDITION")
     ] = None,
@@ -85,9 +89,9 @@ def reduce(
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give `over` row or `over` col, or `mask` and `fill`.")
     needing = [f"`{parameter}`" for parameter, value in (("op", op), ("tile", tile)) if value is not None]
-    if over is None and needing:
+    if over is None and needing and warps is None:
         raise UsageError(f"{', '.join(needing)} needs `over`.")
-    cell = find_cell(name, arch, folders)
+    cell, size = tiled_cell(name, tile, warps, permute, arch, folders)
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment
 
@@ -96,7 +100,7 @@ def reduce(
     from tcprobe.ask.reduce.reduction import reduce_fragment
 
     default = "softmax" if op == "softmax" else "reduce"
-    return reduce_fragment(cell, over, op or "sum", function or default, None if tile is None else tile_text(tile))
+    return reduce_fragment(cell, over, op or "sum", function or default, None if size is None else tile_text(size))
 
 
 @command(reduce, short="Combine by row or column, mask, fill: exchanges and code.")
