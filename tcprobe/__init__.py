@@ -16,20 +16,24 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
 if TYPE_CHECKING:
-    from .api.functions import arch, compare, fragment, instruction, read, repack
+    from .api.functions import arch, compare, fragment, instruction, layout, read, repack
+    from .ask.agree import agree
     from .ask.banks import banks
     from .ask.convert import convert
     from .ask.cost import cost
     from .ask.descriptor import descriptor
+    from .ask.layouts import layouts
     from .ask.lower import lower
     from .ask.path import path
     from .ask.reduce import reduce
     from .ask.scales import scales
     from .ask.swizzle import swizzle
     from .ask.tensormap import tensormap
+    from .kernel.question import plan
 
 __version__ = "0.1.0"
 __all__ = [
+    "agree",
     "arch",
     "banks",
     "compare",
@@ -39,9 +43,12 @@ __all__ = [
     "fragment",
     "instruction",
     "kernel",
+    "layout",
+    "layouts",
     "lower",
     "numerics",
     "path",
+    "plan",
     "read",
     "reduce",
     "repack",

@@ -165,7 +165,7 @@ class InRegisters(NamedTuple):
         require_no_tensor_memory(options, sought)
         if beyond := given(("byte", *OF_DESCRIPTORS), options, sought):
             raise UsageError(f"{beyond[0]} needs an operand in shared memory: a_smem, b_smem.")
-        whole = find_cell(self.name, options.arch, options.layers)
+        whole = find_cell(self.name, options.arch, options.layers, memory=True)
         for cell in selections(whole, options.selector):
             yield Located.find(cell, sought)
 
@@ -223,7 +223,9 @@ class Located(NamedTuple):
     def in_words(self) -> Iterator[str]:
         """A line an element, or a line a slot; what it rests on; cells of tensor memory."""
         cell, name = self.cell, self.cell.fragment.operand.upper()
-        if self.by_lane:
+        if cell.in_memory:
+            yield from (Whole(f"[{holder.row}][{holder.col}]: element offset {holder.i}") for holder in self.holders)
+        elif self.by_lane:
             yield from (Whole(f"{holder}: {name}{holder.element}") for holder in self.holders)
         else:
             by_element: dict[str, list[str]] = {}

@@ -300,6 +300,8 @@ def _brief(cell: Cell) -> Iterator[str]:
     yield from notes(cell, MOST_NAMED)
     if cell.fragment.role is Role.ADDRESS:
         yield from _pictures(_drawings(cell))
+    elif cell.in_memory:
+        yield from _pictures([("element (row, col) -> element offset", grid.matrix(cell.table, width()))])
     elif cell.in_cta(0) and cell.table.threads > WARP:
         from tcprobe.ask.written import warp_picture
 
@@ -340,6 +342,10 @@ def _head(cell: Cell, folds: bool = True) -> Iterator[str]:
     layout = f" .{fragment.layout}" if fragment.layout else ""
     yield Styled(f"{fragment.id} on {cell.arch}, {cell.known}", fragment.id, folds, bold=True)
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
+    if cell.in_memory:
+        yield f"memory of {fragment.rows} x {fragment.cols} elements; i is the element offset, 0 to {cell.table.points - 1}"
+        yield from _formulas(cell, folds)
+        return
     yield Styled(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
         f"{fragment.elements} elements per lane in {fragment.registers} registers of {fragment.register_bits} bits",

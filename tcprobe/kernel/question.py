@@ -13,7 +13,7 @@ from tcprobe.question.options import ElementType, Given, Number, Sides
 from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption, print_answer
 from tcprobe.store.choose import layers
 from tcprobe.system import files
-from tcprobe.text import escaped
+from tcprobe.text import Whole, escaped
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
@@ -94,7 +94,30 @@ def kernel(
     return gemm(options, layers(results, only))
 
 
-@command(kernel, of=GROUP, name="gemm", short="D = A B for an arch and a type.")
+def _budget(made: "GemmKernel") -> "Budget":
+    """What the kernel's tile takes."""
+    from tcprobe.kernel.mma_sync import Gemm
+    from tcprobe.kernel.plan import Request
+    from tcprobe.kernel.plan import budget as of
+
+    gemm = made.gemm
+    by_warps = isinstance(gemm, Gemm)
+    warps = gemm.warps if isinstance(gemm, Gemm) else (4 * gemm.consumers, 1)
+    return of(
+        Request(gemm.arch.name, gemm.type, gemm.tile, gemm.stages, warps, multiply="mma" if by_warps else None), gemm.layers
+    )
+
+
+class Explaining(click.Command):
+    """A command whose --explain without numbers means --budget."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An --explain that no number follows is --budget."""
+        numbered = [not (arg == "--explain" and not "".join(args[place + 1 : place + 2]).isdigit()) for place, arg in enumerate(args)]
+        return super().parse_args(ctx, [arg if kept else "--budget" for arg, kept in zip(args, numbered, strict=True)])
+
+
+@command(kernel, of=GROUP, name="gemm", short="D = A B for an arch and a type.", cls=Explaining)
 def print_kernel(
     made: "GemmKernel",
     *,
@@ -116,6 +139,12 @@ def print_kernel(
             values=3,
         ),
     ] = None,
+    budget: Annotated[
+        bool,
+        Option(
+            "--budget", "What a tile takes of an SM, and who has which part of it; so --explain without numbers too."
+        ),
+    ] = False,
     run: Annotated[
         bool, Option("--run", "Run it on a GPU: compare its products with NumPy's, and time it beside cuBLAS.")
     ] = False,
@@ -126,6 +155,7 @@ def print_kernel(
     mnk = _three(size)
     note(made.warning and f"warning: {made.warning}")
     ways = made.explain(*explain) if explain else []
+    taken = _budget(made) if budget else None
     if output:
         files.write(output, made.source.encode())
     outcome = None
@@ -134,8 +164,15 @@ def print_kernel(
 
         outcome = product(made, mnk)
     if as_json:
-        click.echo(json.dumps({**made.to_json(mnk), "explain": ways, "run": outcome.to_json() if outcome else None}))
-    elif ways or outcome:
+        click.echo(json.dumps({
+            **made.to_json(mnk),
+            "explain": ways,
+            "budget": taken.to_json() if taken else None,
+            "run": outcome.to_json() if outcome else None,
+        }))
+    elif ways or outcome or taken:
+        if taken:
+            wrapping.lines([*taken.in_words, Whole(f"who has what of D: {made.where_words} --row 0 --col 0")])
         for line in (line for way in ways for line in (f"{way['element']}:", *(f"  {step}" for step in way["steps"]))):
             click.echo(escaped(line))
         if outcome:

@@ -166,8 +166,11 @@ def tiled_cell(
     return cell, tile
 
 
-def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
-    """The table that a name means on an arch, or the table itself; what the name was taken for is noted."""
+def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers, memory: bool = False) -> Cell:
+    """The table that a name means on an arch, or the table itself; what the name was taken for is noted.
+
+    UsageError for a layout of memory, unless one is allowed.
+    """
     from tcprobe.store import names
 
     if isinstance(name, Cell):
@@ -176,6 +179,8 @@ def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
         return name
     cell, remark = names.find_cell(word("name", name), arch_name(arch), folders)
     note(remark)
+    if cell.in_memory and not memory:
+        raise UsageError(f"{cell.fragment.id} is a layout of memory: here one of registers is needed.")
     return cell
 
 

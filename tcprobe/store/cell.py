@@ -73,6 +73,11 @@ class Cell:
         return {}
 
     @property
+    def in_memory(self) -> bool:
+        """Whether it is a layout of memory, whose slots are element offsets."""
+        return False
+
+    @property
     def judged(self) -> Fragment:
         """The fragment that references speak of: the cell's own."""
         return self.fragment

@@ -89,6 +89,12 @@ class WrittenCell(Cell):
         return {"lane": thread % fragment.lanes, "thread": thread, "warp": thread // WARP}
 
     @property
+    def in_memory(self) -> bool:
+        """Whether it is a layout of memory, whose slots are element offsets."""
+        assert isinstance(self.fragment, WrittenFragment)
+        return self.fragment.memory
+
+    @property
     def untyped(self) -> bool:
         """Whether nobody says of what type the elements are."""
         return self.fragment.type == UNTYPED and not self.fragment.experiment
