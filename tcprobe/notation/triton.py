@@ -110,6 +110,7 @@ KINDS: dict[str, Kind] = {
         frozenset({"CGALayout", "version", "versionMajor", "versionMinor"}),
     ),
     "dot_op": Kind("DotOperandLayout", {"operand_index": "opIdx", "parent": "parent", "k_width": "kWidth"}, frozenset({"kWidth"})),
+    "slice": Kind("SliceLayout", {"dim": "dim", "parent": "parent"}, frozenset()),
     "linear": Kind(
         "DistributedLinearLayout",
         {
@@ -441,6 +442,22 @@ def _dot_of_blocked(attribute: Attribute, parent: Attribute, k: int, shape: Shap
     return _over(made, parent, shape, k)
 
 
+def _slice(attribute: Attribute, shape: Shape) -> Linear:
+    """What is left of a parent without one dimension, whose side is 1."""
+    parent, dim = attribute.values.get("parent"), attribute.number("dim")
+    if not isinstance(parent, Attribute) or parent.kind in SHARED or dim not in (0, 1):
+        raise attribute.fail("a slice has dim 0 or 1 and a parent in registers")
+    if shape is not None and shape[dim] != 1:
+        raise attribute.fail(f"a slice along dimension {dim} is over {'1 x N' if dim == 0 else 'N x 1'}, not {shape[0]} x {shape[1]}")
+    if shape is None:
+        whole = list(_MAKERS[parent.kind](parent, None).sizes)
+        whole[dim] = 1
+        shape = (whole[0], whole[1])
+    made = _MAKERS[parent.kind](parent, shape)
+    made.bases["register"] = [basis for basis in made.bases.get("register", []) if basis != (0, 0)]
+    return made
+
+
 def _linear(attribute: Attribute, shape: Shape) -> Linear:
     made = Linear({name: attribute.bases(name) for name in REGISTERS if attribute.values.get(name)})
     rows, cols = least_shape(attribute)
@@ -557,6 +574,7 @@ _MAKERS: dict[str, Callable[[Attribute, Any], Linear]] = {
     "blocked": _blocked,
     "nvidia_mma": _nvidia_mma,
     "dot_op": _dot_op,
+    "slice": _slice,
     "linear": _linear,
     "nvmma_shared": _nvmma_shared,
     "swizzled_shared": _swizzled_shared,

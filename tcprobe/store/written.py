@@ -560,6 +560,11 @@ def _tv_of_mma(mma: cute.TiledMma, operand: str, atom: Cell) -> tuple[Any, tuple
     """Threads and values of an operand of a tiled multiply over its own tile, B as N x K; and that tile."""
     sides = [atom.fragment.shape.m, atom.fragment.shape.n, atom.fragment.shape.k]
     warps = Warps(mma.warps)
+    if operand == "d" and warps.sides[2] > 1:
+        raise UsageError(
+            f"column {mma.token.column} of the layout: {warps.sides[2]} atoms along k: CuTe's make_tiled_copy_C then leads "
+            "threads beyond the tile."
+        )
     tile = []
     for dim in range(3):
         tiler = mma.permutation[dim]
