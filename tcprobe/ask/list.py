@@ -15,7 +15,7 @@ from tcprobe.isa.names import filter_allowed, resolve
 from tcprobe.question import wrapping
 from tcprobe.question.arguments import arch_name, words
 from tcprobe.question.declare import NameWords, Option, command, note
-from tcprobe.question.options import Given
+from tcprobe.question.options import NonEmptyText
 from tcprobe.question.shared import ArchOption, JsonOption
 from tcprobe.question.terminal import pager
 from tcprobe.question.wrapping import Styled, stated_width
@@ -89,7 +89,7 @@ def list_(
     *,
     family: Annotated[
         str | None,
-        Option("--family", "Only this family of instructions: wmma, mma, ldmatrix, ...", "NAME", Given()),
+        Option("--family", "Only this family of instructions: wmma, mma, ldmatrix, ...", "NAME", NonEmptyText()),
     ] = None,
     arch: ArchOption = None,
 ) -> Listed:

@@ -19,7 +19,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.question import terminal, wrapping
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import Given, Named
+from tcprobe.question.options import Named, NonEmptyText
 from tcprobe.question.shared import CudaOption, JsonOption
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.lowering import Lowering
@@ -105,7 +105,7 @@ def _assemble(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction])
 
 def _cost(instruction: Instruction, arch: Arch, layers: Layers) -> str | None:
     measured = cost.find_cost(instruction.id, arch.name, layers)
-    return cost.short(measured) if measured else None
+    return cost.in_brief(measured) if measured else None
 
 
 def _find_saved(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], needed: bool) -> list[Lowered]:
@@ -138,7 +138,9 @@ def lower(
     name: Annotated[str | Sequence[str] | None, NameWords("[INSTRUCTION]...", "many", required=False)] = None,
     arch: Annotated[
         ArchName | None,
-        Option("--arch", "Default: all; with --cuda or --save all that ptxas knows.", "sm_XX[,...]|all", Given()),
+        Option(
+            "--arch", "Default: all; with --cuda or --save all that ptxas knows.", "sm_XX[,...]|all", NonEmptyText()
+        ),
     ] = None,
     cuda: CudaOption = None,
     *,

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 import click
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, STYLE, Verdict, named_parts, verdict_lines, verdicts
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, STYLE, Verdict, verdict_lines, verdicts
 from tcprobe.ask.describe import cell_entry, notes, selected_words
 from tcprobe.ask.operand import (
     OF_DESCRIPTORS,
@@ -32,6 +32,7 @@ from tcprobe.ask.operand import (
 )
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
+from tcprobe.fit.formula import manual_names
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import Role
 from tcprobe.layout import grid
@@ -334,7 +335,8 @@ def _formulas(cell: Cell, folds: bool = True) -> Iterator[str]:
     for name in cell.table.outputs:
         formula, head = fit.formulas[name], f"  {name} = "
         yield Styled(head + (str(formula) if formula else "no closed form"), head, folds, **NAME)
-    yield from named_parts(fit.formulas.values())
+    if names := manual_names(fit.formulas.values()):
+        yield f"  {names}"
     if fit.contradiction:
         yield Styled(f"  not linear: {fit.contradiction}", folds=folds)
 

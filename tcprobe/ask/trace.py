@@ -165,11 +165,11 @@ def _in_shared_memory(
     instruction: Instruction, tables: Mapping[str, Cell], options: OperandOptions, traced: TraceRequest
 ) -> Iterator[OperandAnswer]:
     """Of a multiply with factors behind descriptors: of an element of D, a byte, or a slot of A."""
-    from tcprobe.ask.shared_operand import SharedMultiply, behind_options, fed_by_byte, fed_by_slot, trace_element
+    from tcprobe.ask.shared_operand import SharedMultiply, fed_by_byte, fed_by_slot, shared_map_by, trace_element
 
     _check_shared(instruction, options.selector, traced)
     options = options._replace(layers=tables["d"].layers)
-    a, b = (behind_options(one, options) for one in instruction.described)
+    a, b = (shared_map_by(one, options) for one in instruction.described)
     in_shared = traced.a_in == "shared" or traced.operand == "a_smem"
     memory = SharedMultiply(instruction, tables, b, a if in_shared else None)
     asked = traced.asked

@@ -12,7 +12,7 @@ import click
 
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.question.naming import named
-from tcprobe.question.options import JSON, WRITTEN, Given, Named, Number, Output, Seconds
+from tcprobe.question.options import JSON, WRITTEN, Named, NonEmptyText, Number, Output, Seconds
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@click.option("--arch", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
+@click.option("--arch", type=NonEmptyText(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
 @click.option(
     "--method",
     type=click.Choice(["auto", "live", "sass"]),
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.option("--device", "index", type=Number(), metavar="N", help="GPU number N, in CUDA's order.")
 @click.option(
     "--family",
-    type=Given(),
+    type=NonEmptyText(),
     metavar="NAME",
     help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, cost, numerics, tma, ...",
 )
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--scheduler",
-    type=Given(),
+    type=NonEmptyText(),
     metavar="ADDRESS",
     help="Have the workers of a Dask scheduler at tcp://HOST:PORT do it: each kind of GPU once, each compiler and arch "
     "once. What they find is merged, as by `tcprobe merge`.",

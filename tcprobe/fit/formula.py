@@ -194,7 +194,9 @@ def manual_names(formulas: Iterable[Formula | None]) -> str:
     Bits 0 and 1 of a lane alone are not threadID_in_group: there the manual has other groups (m8n8k4 with f16).
     """
     some = [formula for formula in formulas if formula]
-    masks = {term.mask for formula in some for term in formula.terms if isinstance(term, Term) and _of_lane(term)}
+    masks = {
+        term.mask for formula in some for term in formula.terms if isinstance(term, Term) and term.variable == "lane"
+    }
     if _GROUP.mask not in masks:
         return ""
     bits = max(formula.bits.get("lane", 0) for formula in some) or None
@@ -208,7 +210,3 @@ def in_manual(formulas: Iterable[Formula | None]) -> str:
     """As `manual_names`, as a sentence."""
     names = manual_names(formulas)
     return f"In the PTX manual's words: {names}." if names else ""
-
-
-def _of_lane(term: Term) -> bool:
-    return term.variable == "lane"

@@ -113,7 +113,7 @@ def one_by_one(forms: Callable[[], Iterable[tuple[str, Callable[[], Instruction]
     return lambda: {name.replace(EVERYWHERE, ""): maker for name, maker in forms()}
 
 
-def together(make_rows: Callable[[], Iterable[Instruction]]) -> Callable[[], Makers]:
+def all_at_once(make_rows: Callable[[], Iterable[Instruction]]) -> Callable[[], Makers]:
     """Makers of forms that are all made when the first of them is asked for."""
     return lambda: {row.id: lambda row=row: row for row in make_rows()}  # type: ignore[misc]
 

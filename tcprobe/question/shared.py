@@ -12,15 +12,18 @@ from tcprobe.isa.arch import arch as named
 from tcprobe.question import options, wrapping
 from tcprobe.question.arguments import ArchName, PlaceName, Sizes, arch_name, place, sizes, word
 from tcprobe.question.declare import Option, note
-from tcprobe.question.options import Given, Named
+from tcprobe.question.options import Named, NonEmptyText
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.text import escaped
 
 ArchOption = Annotated[
-    ArchName | None, Option("--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", Given())
+    ArchName | None,
+    Option("--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", NonEmptyText()),
 ]
-OneArch = Annotated[ArchName | None, Option("--arch", "Compute capability, for example sm_90.", "sm_XX", Given())]
+OneArch = Annotated[
+    ArchName | None, Option("--arch", "Compute capability, for example sm_90.", "sm_XX", NonEmptyText())
+]
 ResultsOption = Annotated[
     Path | None,
     Option(
@@ -57,7 +60,7 @@ SharedOption = Annotated[
         "Layout of lines: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
         "the boxes of that mode, or sw:B,M,S of byte offsets.",
         "PLACE",
-        Given(),
+        NonEmptyText(),
     ),
 ]
 SwizzleOption = Annotated[

@@ -22,7 +22,7 @@ from tcprobe.question import terminal, wrapping
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import NameWords, Option, PlainArgument, command, note
 from tcprobe.question.naming import split_names
-from tcprobe.question.options import Given, Named, Number, Output, Seconds
+from tcprobe.question.options import Named, NonEmptyText, Number, Output, Seconds
 from tcprobe.question.shared import CudaOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
 from tcprobe.text import escaped
@@ -54,7 +54,7 @@ def diff(
     ] = False,
     arch: Annotated[
         ArchName | None,
-        Option("--arch", "With --cuda: which arch. Default: all that ptxas knows.", "sm_XX|all", Given()),
+        Option("--arch", "With --cuda: which arch. Default: all that ptxas knows.", "sm_XX|all", NonEmptyText()),
     ] = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
@@ -113,7 +113,7 @@ def compilers(
     ] = (),
     arch: Annotated[
         ArchName | None,
-        Option("--arch", "Only this arch. Default: all that the compilers know.", "sm_XX|all", Given()),
+        Option("--arch", "Only this arch. Default: all that the compilers know.", "sm_XX|all", NonEmptyText()),
     ] = None,
 ) -> "Survey":
     """Compare what the toolkits of several folders make of the probes: tables and matrix instructions, arch by arch.

@@ -25,7 +25,7 @@ from tcprobe.references import claims
 from tcprobe.references.claim import Claim
 from tcprobe.store import choose
 from tcprobe.store.choose import Found, Layers, alone, layers_of
-from tcprobe.store.finding import PUBLISHED, how, whence
+from tcprobe.store.finding import PUBLISHED, how, source_words
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
@@ -83,7 +83,7 @@ class Cell:
         """What the table rests on and where it comes from, in words."""
         if self.measured:
             by = f"tcprobe {self.measured.provenance['tcprobe']}"
-            return f"measured: {how(self.measured)}, {by}, {whence(self.source)}{self._contradiction}"
+            return f"measured: {how(self.measured)}, {by}, {source_words(self.source)}{self._contradiction}"
         assert self.stated is not None
         name, claim = self.stated
         return f"documented only, by {name}, {claim.where}; not measured on {self.arch} in {self.layers.words}"

@@ -29,7 +29,7 @@ T = TypeVar("T", Fragment, Instruction)
 OperandCells = dict[str, Cell]
 
 
-class Meant(NamedTuple):
+class NamedCell(NamedTuple):
     """The table that a name means; `note` says so where several fragments share it."""
 
     cell: Cell
@@ -50,7 +50,7 @@ def resolve(name: str, layers: Layers) -> Meaning:
     return meaning
 
 
-def find_cell(name: str, arch_name: str | None, layers: Layers) -> Meant:
+def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
     """The table that all fragments which `name` may mean share on an arch, which is named or the one that counts most.
 
     Of those that an arch lacks, where it is named, none counts. UsageError where there is no table, or several.
@@ -60,7 +60,7 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> Meant:
     if tables:
         first = _common_candidate(name, "fragments", tables)
         note = _note(name, "fragments", tables) if len(candidates) > 1 else None
-        return Meant(next(iter(tables[first].values())), note)
+        return NamedCell(next(iter(tables[first].values())), note)
     raise no_table(candidates[0], arch_name, layers)
 
 

@@ -17,7 +17,7 @@ from tcprobe.errors import UsageError
 from tcprobe.question import wrapping
 from tcprobe.question.arguments import TypeName, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import ElementType, Given, Output, is_redirected
+from tcprobe.question.options import ElementType, NonEmptyText, Output, is_redirected
 from tcprobe.question.shared import (
     JsonOption,
     OneArch,
@@ -52,7 +52,7 @@ def convert(
     ] = False,
     function: Annotated[
         str | None,
-        Option("--name", "Name of the function; give it once for each FROM TO.", "NAME", Given(), multiple=True),
+        Option("--name", "Name of the function; give it once for each FROM TO.", "NAME", NonEmptyText(), multiple=True),
     ] = None,
     kind: Annotated[
         TypeName | None,

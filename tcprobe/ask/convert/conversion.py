@@ -36,7 +36,7 @@ from tcprobe.ask.convert.moves import (
     route,
     tiling,
 )
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, cycle_lines, moves_cost, together
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, cycle_lines, moves_cost, sum_cycles
 from tcprobe.code.cuda import origin
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
@@ -146,7 +146,7 @@ class Conversion(Described):
         """What its moves between lanes cost; conversions, prmt and selects are not measured."""
         costs_on = MeasuredCosts(self.tiling.source.arch, self.tiling.source.layers)
         moved = [moves_cost(TIMED[name], n, costs_on) for name, n in self.costs.items() if name in TIMED]
-        return together(moved).lacking(*(name for name in self.costs if name not in TIMED))
+        return sum_cycles(moved).lacking(*(name for name in self.costs if name not in TIMED))
 
     @property
     def fills(self) -> str:

@@ -43,7 +43,7 @@ from tcprobe.ask.path.plan import (
     step_words,
 )
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, Memory, PathStep
-from tcprobe.ask.shared_operand import behind
+from tcprobe.ask.shared_operand import shared_map
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
@@ -363,7 +363,7 @@ def _reads(operand_request: OperandRequest, layers: Layers) -> DescriptorRead:
     line, place = (corners[:, 1], corners[:, 0]) if tile.contiguous == "col" else (corners[:, 0], corners[:, 1])
     starts = operand_request.shared.linear(tile, line, place * tile.bits // 8)
     fields = {"lbo": smem_tile.descriptor.lbo, "sbo": smem_tile.descriptor.sbo}
-    lying = behind(operand, layers, smem_tile.major, smem_tile.descriptor.swizzle, **fields)
+    lying = shared_map(operand, layers, smem_tile.major, smem_tile.descriptor.swizzle, **fields)
     return DescriptorRead(
         operand_request, corners, tuple(int(start) for start in starts), (f"{operand.id}: {lying.evidence}",)
     )

@@ -13,7 +13,7 @@ from tcprobe.errors import UsageError
 from tcprobe.question import wrapping
 from tcprobe.question.arguments import Sizes, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import Given, Output, is_redirected
+from tcprobe.question.options import NonEmptyText, Output, is_redirected
 from tcprobe.question.shared import (
     ArchOption,
     JsonOption,
@@ -48,7 +48,7 @@ def reduce(
     ] = None,
     *,
     tile: Annotated[
-        Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", Given())
+        Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", NonEmptyText())
     ] = None,
     mask: Annotated[
         str | None, Option("--mask", "Keep only where this holds, for example 'row >= col'.", "CONDITION")
@@ -59,7 +59,7 @@ def reduce(
             "--fill",
             "Value for the elements that --mask leaves out, or without --mask for all: a number, 'row * 16 + col'.",
             "VALUE",
-            Given(),
+            NonEmptyText(),
         ),
     ] = None,
     function: NameOption = None,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tcprobe import facts
 from tcprobe.isa.arch import WARP, Target, read_target
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.forms import Forms, together
+from tcprobe.isa.forms import Forms, all_at_once
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
@@ -224,5 +224,5 @@ class RepeatedForms(Forms):
 
 
 INSTRUCTIONS = RepeatedForms(
-    ("tcgen05",), ("tcgen05.",), together(lambda: [*map(_multiply, multiplies()), *map(_move, moves())])
+    ("tcgen05",), ("tcgen05.",), all_at_once(lambda: [*map(_multiply, multiplies()), *map(_move, moves())])
 )
