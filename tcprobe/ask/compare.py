@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 
-from tcprobe.ask.diagnosis import FIRST, WORDS
+from tcprobe.ask.diagnose import FIRST, WORDS
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
@@ -26,12 +26,12 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell
-from tcprobe.question.wrapping import BAD, DOUBT, GOOD, LESS, Style, Styled, bold
+from tcprobe.question.terminal import BAD, DOUBT, GOOD, LESS, Style, Styled, bold
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, Layers, archs_of, layers
@@ -581,5 +581,5 @@ def print_compare(found: ReferenceComparison | FileComparison | CostComparison, 
         for plain in found.to_json():
             click.echo(json.dumps(plain))
     else:
-        wrapping.lines(found.in_words)
+        terminal.lines(found.in_words)
     sys.exit(0 if found.agrees else 1)

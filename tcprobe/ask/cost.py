@@ -29,7 +29,7 @@ from tcprobe.isa.instruction import IMPLIED, Instruction
 from tcprobe.isa.names import search
 from tcprobe.isa.names.words import read
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption
@@ -511,9 +511,9 @@ def print_cost(
     """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
     if as_table:
         lines = table(found)
-        columns = wrapping.stated_width()
+        columns = terminal.stated_width()
         if lines and not as_json:
-            wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
+            terminal.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
         for line in lines:
             if as_json:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
@@ -525,6 +525,6 @@ def print_cost(
         if as_json:
             click.echo(json.dumps(one.to_json(partner)))
         else:
-            wrapping.lines(words(one, partner))
+            terminal.lines(words(one, partner))
     if any(one.status == "contradicted" for one in found):
         sys.exit(NoMajorityError.exit_code)

@@ -26,7 +26,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, decode, linear_formula, offsets
 from tcprobe.layout.swizzle import swizzle_named
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, checked, element_type, place, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import ElementType, Sides, SwizzleText
@@ -543,11 +543,11 @@ def print_descriptor(
         if as_json:
             click.echo(json.dumps({"descriptor": text, **fields(found)}))
         else:
-            wrapping.lines([text, *(f"  {line}" for line in field_lines(found))], text)
+            terminal.lines([text, *(f"  {line}" for line in field_lines(found))], text)
     elif as_json:
         click.echo(json.dumps(to_json(found) if isinstance(found, SharedTile) else found.to_json()))
     else:
-        wrapping.lines(found.in_words, _word_of(found))
+        terminal.lines(found.in_words, _word_of(found))
 
 
 def _word_of(found: "SharedTile | Tcgen05Tile | WordAnswer") -> str:

@@ -38,12 +38,11 @@ from tcprobe.isa.operand import Role
 from tcprobe.layout import grid
 from tcprobe.layout.grid import glance
 from tcprobe.layout.table import Table
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, words
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
-from tcprobe.question.terminal import pager
-from tcprobe.question.wrapping import NAME, Styled, width
+from tcprobe.question.terminal import NAME, Styled, pager, width
 from tcprobe.store import names as meanings
 from tcprobe.store.cell import Cell, on_archs, tables_of
 from tcprobe.store.choose import layers
@@ -184,7 +183,7 @@ def print_show(shown: Iterator[Shown], *, full: bool, elements: bool, lanes: boo
                 for entry in each.entries:
                     click.echo(json.dumps(entry))
             else:
-                wrapping.lines(each.in_words, each.about)
+                terminal.lines(each.in_words, each.about)
 
 
 class SideBySide(NamedTuple):

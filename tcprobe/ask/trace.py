@@ -32,7 +32,7 @@ from tcprobe.ask.operand import (
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Number
@@ -242,4 +242,4 @@ def print_trace(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
-            wrapping.lines(answer.in_words, answer.about)
+            terminal.lines(answer.in_words, answer.about)

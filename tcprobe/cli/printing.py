@@ -11,7 +11,7 @@ import click
 from tcprobe.ask.compare import STYLE
 from tcprobe.fit import Fit
 from tcprobe.fit.formula import manual_names
-from tcprobe.question.wrapping import BAD, NAME, bold, line
+from tcprobe.question.terminal import BAD, NAME, bold, line
 from tcprobe.store.choose import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results

@@ -20,7 +20,7 @@ import click
 
 from tcprobe import question
 from tcprobe.errors import InternalError, NoMajorityError, UsageError, debugging, understood
-from tcprobe.question.grouping import Suggesting
+from tcprobe.question.naming import Suggesting
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
 from tcprobe.question.options import ElementType, NonEmptyText, Number, Sides
@@ -142,7 +142,7 @@ def print_kernel(
     elif not output:
         click.echo(made.source, nl=False)
     else:
-        wrapping.lines(made.launch_words)
+        terminal.lines(made.launch_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
 

@@ -31,7 +31,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import click
 
 from tcprobe.question import naming
-from tcprobe.question.grouping import Suggesting
+from tcprobe.question.naming import Suggesting
 from tcprobe.question.options import NonEmptyText, Number, Seconds, fragment_names
 from tcprobe.text import message
 

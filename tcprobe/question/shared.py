@@ -9,7 +9,7 @@ import click
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as named
-from tcprobe.question import options, wrapping
+from tcprobe.question import options, terminal
 from tcprobe.question.arguments import ArchName, PlaceName, Sizes, arch_name, place, sizes, word
 from tcprobe.question.declare import Option, note
 from tcprobe.question.options import Named, NonEmptyText
@@ -122,7 +122,7 @@ def print_answer(
     elif as_json:
         click.echo(json.dumps(answer.to_json()))
     else:
-        wrapping.lines(answer.in_words)
+        terminal.lines(answer.in_words)
 
 
 def print_code(text: str, output: Path | None, function: str | None = None, namespace: str | None = None) -> None:
@@ -136,4 +136,4 @@ def print_code(text: str, output: Path | None, function: str | None = None, name
         click.echo(text, nl=False)
     else:
         files.write(output, text.encode())
-        wrapping.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
+        terminal.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)

@@ -20,7 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN, Role
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.references.claim import Claim, Erratum
+from tcprobe.references import Claim, Erratum
 
 NAME = "CuTe"
 PER_ARCH = False

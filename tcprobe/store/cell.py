@@ -21,8 +21,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
-from tcprobe.references import claims
-from tcprobe.references.claim import Claim
+from tcprobe.references import Claim, claims
 from tcprobe.store import choose
 from tcprobe.store.choose import Found, Layers, alone, layers_of
 from tcprobe.store.finding import PUBLISHED, how, source_words

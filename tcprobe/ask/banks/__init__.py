@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, SupportsIndex
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import Sizes, TypeName, addresses, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, Named, NonEmptyText
@@ -228,7 +228,7 @@ def print_banks(
             lines += dict.fromkeys(f"confidence: {each.rules.confidence}" for each in found)
         click.echo("\n".join(lines), nl=bool(lines))
     elif not as_json:
-        wrapping.lines(found.in_words if isinstance(found, TileAnswer) else found.answer_words)
+        terminal.lines(found.in_words if isinstance(found, TileAnswer) else found.answer_words)
     elif isinstance(found, TileAnswer):
         click.echo(json.dumps({"fragment": found.fragment, **found.to_json(explain)}))
     else:
@@ -247,6 +247,6 @@ def _print_rules(by: "BankRules", as_json: bool) -> None:
     for name, rule in rows.items():
         joins = f"; {rule.joined} where neighbouring phases agree" if rule.joined > rule.phase else ""
         idle = "; an idle phase costs a beat" if rule.idle else ""
-        wrapping.line(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
-    wrapping.line(f"rule: {by.evidence}")
-    wrapping.line(f"confidence: {by.confidence}")
+        terminal.line(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
+    terminal.line(f"rule: {by.evidence}")
+    terminal.line(f"confidence: {by.confidence}")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import Sizes, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import NonEmptyText, Output, is_redirected
@@ -127,7 +127,7 @@ def print_reduction(
         click.echo(json.dumps({**found.to_json(), "code": code}))
         return
     aside = output is not None or is_redirected()
-    wrapping.lines(found.in_words, found.cell.fragment.id, aside)
+    terminal.lines(found.in_words, found.cell.fragment.id, aside)
     header = "\n".join([*once(code.splitlines()), ""])
     if output is not None:
         files.write(output, header.encode())

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.forms import Forms
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
+from tcprobe.isa.inventory import Forms
 from tcprobe.isa.names import words
 from tcprobe.isa.names.words import Reading
 from tcprobe.isa.operand import Place

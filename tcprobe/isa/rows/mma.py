@@ -29,9 +29,9 @@ from tcprobe import facts
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import WARP, Target, read_target
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.inventory import Forms, one_by_one
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 
 ROLES = {"d": Role.RESULT, "a": Role.FACTOR, "b": Role.FACTOR, "c": Role.ACCUMULATOR}  # in PTX's order
