@@ -510,7 +510,16 @@ def print_cost(
 ) -> None:
     """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
     if as_table:
-        _print_table(table(found), as_json)
+        lines = table(found)
+        columns = wrapping.stated_width()
+        if lines and not as_json:
+            wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
+        for line in lines:
+            if as_json:
+                click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
+            else:
+                name, _, rest = str(line).partition(" ")
+                click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))
         found = [one for one in found if one.status != "measured"]
     for one in found:
         if as_json:
@@ -519,16 +528,3 @@ def print_cost(
             wrapping.lines(words(one, partner))
     if any(one.status == "contradicted" for one in found):
         sys.exit(NoMajorityError.exit_code)
-
-
-def _print_table(lines: Sequence[Line], as_json: bool) -> None:
-    """Multiplies that were measured, by rate."""
-    columns = wrapping.stated_width()
-    if lines and not as_json:
-        wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
-    for line in lines:
-        if as_json:
-            click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
-        else:
-            name, _, rest = str(line).partition(" ")
-            click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))

@@ -171,7 +171,11 @@ def tile(
 
     UsageError says why where no descriptor can describe it.
     """
-    _check_type(kind, major)
+    if kind not in TYPES:
+        raise UsageError(f"wgmma takes no A or B of {kind!r}; it takes {', '.join(TYPES)}.")
+    check_choice("major", major, ("k", "mn"))
+    if major == "mn" and dtype(kind).bits != 16:
+        raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
     return lay_tile(size, kind, major, swizzle, multiply_size)
 
 
@@ -222,14 +226,6 @@ def lay_tile(size: tuple[int, int], kind: str, major: str, swizzle: int, multipl
                 f"{name} {getattr(descriptor, name)} does not fit 14 bits of 16 bytes: the tile is too large."
             )
     return SharedTile(lines, k, kind, major, descriptor, reasons, block, k_bytes)
-
-
-def _check_type(kind: str, major: str) -> None:
-    if kind not in TYPES:
-        raise UsageError(f"wgmma takes no A or B of {kind!r}; it takes {', '.join(TYPES)}.")
-    check_choice("major", major, ("k", "mn"))
-    if major == "mn" and dtype(kind).bits != 16:
-        raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
 
 
 def _check_size(size: tuple[int, int], bits: int, k_bytes: int) -> None:

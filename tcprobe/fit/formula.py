@@ -160,12 +160,8 @@ class Formula:
         parts = [t.text(widths.get(t.variable)) if isinstance(t, Term) else str(t) for t in self.terms]
         parts += [str(self.constant)] if self.constant or not self.terms else []
         if len(parts) == 1:
-            return _bare(parts[0])
+            return parts[0][1:-1] if parts[0].startswith("(") else parts[0]
         return (" ^ " if self.overlapping else " + ").join(parts)
-
-
-def _bare(text: str) -> str:
-    return text[1:-1] if text.startswith("(") else text
 
 
 def linear_formula(

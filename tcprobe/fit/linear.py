@@ -62,18 +62,6 @@ def solve_gf2(points: Iterable[tuple[int, int]], bits: int) -> tuple[int, ...] |
             pivots[vector.bit_length() - 1] = (vector, image)
         elif image:
             return None
-    return _back_substitute(pivots, bits)
-
-
-def _reduce(pivots: dict[int, tuple[int, int]], vector: int, image: int) -> tuple[int, int]:
-    for bit in range(vector.bit_length() - 1, -1, -1):
-        if vector >> bit & 1 and bit in pivots:
-            vector ^= pivots[bit][0]
-            image ^= pivots[bit][1]
-    return vector, image
-
-
-def _back_substitute(pivots: dict[int, tuple[int, int]], bits: int) -> tuple[int, ...]:
     images = [0] * bits
     for bit in range(bits):
         if bit in pivots:
@@ -83,6 +71,14 @@ def _back_substitute(pivots: dict[int, tuple[int, int]], bits: int) -> tuple[int
                     image ^= images[lower]
             images[bit] = image
     return tuple(images)
+
+
+def _reduce(pivots: dict[int, tuple[int, int]], vector: int, image: int) -> tuple[int, int]:
+    for bit in range(vector.bit_length() - 1, -1, -1):
+        if vector >> bit & 1 and bit in pivots:
+            vector ^= pivots[bit][0]
+            image ^= pivots[bit][1]
+    return vector, image
 
 
 def span_gf2(images: Sequence[int]) -> list[int]:

@@ -212,17 +212,14 @@ def _parts(table: Table) -> Iterator[tuple[dict[str, int], Mapping[LaneAndElemen
     products = range(table.extent["product"]) if "product" in table.outputs else (None,)
     for number, values in enumerate(product(*(range(axis.size) for axis in lead))):
         selection = {axis.name: value for axis, value in zip(lead, values, strict=True)}
-        cells = _cells(table, number * size, size)
+        first = number * size
+        # (slot, row, col, product) of its used slots; 0 for outputs that the table lacks
+        columns = [table.values.get(name, (0,) * table.points) for name in ("row", "col", "product")]
+        parts = zip(range(size), *(column[first : first + size] for column in columns), strict=True)
+        cells = [(n, r, c or 0, p or 0) for n, r, c, p in parts if r is not None]
         for which in products:
             slots = {divmod(n, i.size): (r, c) for n, r, c, p in cells if which in (None, p)}
             yield selection | ({} if which is None else {"product": which}), slots
-
-
-def _cells(table: Table, first: int, size: int) -> list[tuple[int, int, int, int]]:
-    """(slot, row, col, product) of the used slots of a block; 0 for outputs that the table lacks."""
-    columns = [table.values.get(name, (0,) * table.points) for name in ("row", "col", "product")]
-    parts = zip(range(size), *(column[first : first + size] for column in columns), strict=True)
-    return [(n, r, c or 0, p or 0) for n, r, c, p in parts if r is not None]
 
 
 def _block(

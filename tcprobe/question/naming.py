@@ -27,7 +27,12 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
         @functools.wraps(command)
         def called(*context: click.Context, **params: Any) -> None:
             words, gpus = _split_gpus(params[parameter]) if "arch" in params else (params[parameter], "")
-            _check_typed(parameter, params[parameter], words)
+            ctx = click.get_current_context()
+            argument = next(p for p in ctx.command.params if p.name == parameter)
+            if not all(token.strip() for token in params[parameter]):
+                raise UsageError(f"{argument.make_metavar(ctx)}: a name is empty.")
+            if argument.required and not words:
+                raise click.MissingParameter(ctx=ctx, param=argument)
             if gpus and params["arch"] is not None:
                 raise UsageError(f"the name has {gpus}, and --arch is {params['arch']}: give the arch once.")
             params |= {"arch": gpus} if gpus else {}
@@ -44,16 +49,6 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
         return called
 
     return with_names
-
-
-def _check_typed(parameter: str, typed: Sequence[str], name_words: Sequence[str]) -> None:
-    """Raise unless each name that was typed has words, and there is one where the command needs it: a GPU is none."""
-    ctx = click.get_current_context()
-    argument = next(p for p in ctx.command.params if p.name == parameter)
-    if not all(token.strip() for token in typed):
-        raise UsageError(f"{argument.make_metavar(ctx)}: a name is empty.")
-    if argument.required and not name_words:
-        raise click.MissingParameter(ctx=ctx, param=argument)
 
 
 def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:

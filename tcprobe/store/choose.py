@@ -170,19 +170,15 @@ class Layers:
     def sharing(self, layout: str, arch: str, fragment: Fragment) -> list[str]:
         """Ids of the fragments whose table that counts on an arch has a layout, as that of `fragment` has."""
         if (layout, arch) not in self._sharing:
-            experiments = self._mentioning(layout, arch, fragment)
+            found: set[str] = set()
+            for layer, name, method in self._places([arch]):
+                listed = self._experiments(layer, name, method)
+                likely = inventory.may_hold(fragment, listed)
+                found.update(e for e in likely if layer.results.mentions(layout, name, method, e))
+            experiments = found
             operands = {e: [o for o, id_ in self._named(e, arch).items() if id_ == layout] for e in experiments}
             self._sharing[layout, arch] = inventory.ids_of(operands)
         return self._sharing[layout, arch]
-
-    def _mentioning(self, layout: str, arch: str, fragment: Fragment) -> set[str]:
-        """The experiments on an arch whose files name a layout: one that has it of a fragment is among them."""
-        found: set[str] = set()
-        for layer, name, method in self._places([arch]):
-            listed = self._experiments(layer, name, method)
-            likely = inventory.may_hold(fragment, listed)
-            found.update(e for e in likely if layer.results.mentions(layout, name, method, e))
-        return found
 
     def _named(self, experiment: str, arch: str) -> Mapping[str, str]:
         """Layout ids by operand of the tables of an experiment that count on an arch."""

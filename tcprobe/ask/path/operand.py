@@ -275,27 +275,22 @@ def _nearest(options: PathOptions, has_path: Callable[[PathOptions], bool]) -> l
     def makes(changed: Json) -> bool:
         return bool(answer_or_none(lambda: has_path(options._replace(**changed))))
 
-    kinds = _changes(options)
-    ones = (next((words for words, changed in kind if makes(changed)), None) for kind in kinds)
-    two = (
-        f"{words} {more}"
-        for kind, other in combinations(kinds, 2)
-        for (words, a), (more, b) in product(kind, other)
-        if makes(a | b)
-    )
-    return [words for words in ones if words][:MOST] or list(islice(two, 1))
-
-
-def _changes(options: PathOptions) -> tuple[list[tuple[str, Json]], ...]:
-    """Other values of each option, in words and as a change."""
     other = "col" if options.contiguous == "row" else "row"
-    return (
+    kinds: tuple[list[tuple[str, Json]], ...] = (
         [(f"`access` {READ}", {"access": None})] if options.access else [],
         [(f"`placed` {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
         [("no `ld`", {"ld": None})] if options.ld else [],
         [(f"`fill` {fill}", {"fill": fill}) for fill in FILLS],
         [(f"`contiguous` {other}", {"contiguous": other, "ld": None})],
     )
+    ones = (next((words for words, changed in kind if makes(changed)), None) for kind in kinds)
+    two = (
+        f"{words} {more}"
+        for first, second in combinations(kinds, 2)
+        for (words, a), (more, b) in product(first, second)
+        if makes(a | b)
+    )
+    return [words for words in ones if words][:MOST] or list(islice(two, 1))
 
 
 class _PathFinder(NamedTuple):

@@ -330,7 +330,14 @@ def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
     """What one step costs; nothing for what a multiply reads by itself, since its own cost includes that."""
     costs_on = MeasuredCosts.of(request.rules)
     if isinstance(step, BoxCopy):
-        return _boxes(step, costs_on)
+        # the cost of one box whose lines are as long as the timed ones; several boxes, or other lines, were not timed
+        inner, rows = step.box
+        name = f"{step.instruction}.{'shared.global' if step.kind == GLOBAL_TO_SHARED else 'global.shared'}"
+        line = inner * step.bits // 8
+        if len(step.corners) > 1 or line != MEASURED_LINE:
+            return PlanCycles(missing=(f"{len(step.corners)} x {name}, {rows} lines of {line} bytes",))
+        cycles = copy_cost(name, line * rows, costs_on)
+        return cycles if step.mode.span is None else cycles.lacking(f"what {step.swizzle} adds")
     if not isinstance(step, LaneCopy | RegisterCopy):
         return PlanCycles()
     cycles = accesses_cost(step.instruction, len(step.shared), step.wavefronts, costs_on)
@@ -341,17 +348,6 @@ def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
 def path_cycles(request: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
     """What every step costs by its kind, in order."""
     return {step.kind: step_cycles(request, step) for step in steps}
-
-
-def _boxes(box_copy: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:
-    """The cost of one box whose lines are as long as the timed ones; several boxes, or other lines, were not timed."""
-    inner, rows = box_copy.box
-    name = f"{box_copy.instruction}.{'shared.global' if box_copy.kind == GLOBAL_TO_SHARED else 'global.shared'}"
-    line = inner * box_copy.bits // 8
-    if len(box_copy.corners) > 1 or line != MEASURED_LINE:
-        return PlanCycles(missing=(f"{len(box_copy.corners)} x {name}, {rows} lines of {line} bytes",))
-    cycles = copy_cost(name, line * rows, costs_on)
-    return cycles if box_copy.mode.span is None else cycles.lacking(f"what {box_copy.swizzle} adds")
 
 
 FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
@@ -554,21 +550,6 @@ def prove(request: PathRequest) -> PathPlan:
     registers = ENDS[request.move](request)
     transfer = FILLERS[request.fill_kind](request)
     steps: tuple[PathStep, ...] = (transfer, registers) if request.loads else (registers, transfer)
-    _run_steps(request, steps)
-    return PathPlan(request, steps)
-
-
-def _exists(request: PathRequest) -> bool:
-    return answer_or_none(lambda: prove(request)) is not None
-
-
-def _reaches(request: PathRequest) -> bool:
-    """Whether its access can move the registers, so that what is in the way is something else."""
-    return answer_or_none(lambda: ENDS[request.move](request)) is not None
-
-
-def _run_steps(request: PathRequest, steps: Sequence[PathStep]) -> None:
-    """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
     slots, tile = request.slots, request.tile
     starts = origins(slots, tile)
     memory = Memory(
@@ -587,6 +568,16 @@ def _run_steps(request: PathRequest, steps: Sequence[PathStep]) -> None:
     if memory.strays or not np.array_equal(memory.registers if request.loads else memory.back, expected):
         tables = "the tables of the fragment and of the instructions contradict each other"
         raise UsageError(f"{request.words}: elements would land elsewhere; {tables}.")
+    return PathPlan(request, steps)
+
+
+def _exists(request: PathRequest) -> bool:
+    return answer_or_none(lambda: prove(request)) is not None
+
+
+def _reaches(request: PathRequest) -> bool:
+    """Whether its access can move the registers, so that what is in the way is something else."""
+    return answer_or_none(lambda: ENDS[request.move](request)) is not None
 
 
 def step_json(request: TileRequest, step: PathStep) -> Json:
