@@ -5,6 +5,7 @@ import re
 
 import click
 import fatbins
+import fleet_gpu
 import pytest
 from click.testing import CliRunner
 from crafted import MMA, filled
@@ -164,6 +165,7 @@ def test_products_where_there_are_several():
 def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch, sample):
     """So it is the option that is refused above, not what stands beside it."""
     monkeypatch.chdir(tmp_path)
+    fleet_gpu.shows(monkeypatch, "sm_75", fleet_gpu.FORMS[:1])
     filled(tmp_path / "no")
     (tmp_path / "no.ptx").write_text(fatbins.ptx())
     (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")
