@@ -18,7 +18,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import of, stated
+from tcprobe.store.cell import measured_cell, stated
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.finding import source_words
 from tcprobe.values import Json
@@ -158,7 +158,11 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
         words += _instead_words(inventory.instructions().get(fragment.experiment), arch)
     else:
         allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment.target, arch)}"
-        basis = of(fragment, measured_table, layers).evidence if measured_table else reason(fragment, arch.name, layers)
+        basis = (
+            measured_cell(fragment, measured_table, layers).evidence
+            if measured_table
+            else reason(fragment, arch.name, layers)
+        )
         words = f"{allowed}; {basis}"
         words += "" if saved else f"; {_remedy(fragment, arch)}"
         measured = cost.find_cost(fragment.experiment, arch.name, layers)

@@ -85,7 +85,6 @@ class Layers:
         self.layers = tuple(layers)
         self._say = say or (lambda text: print(text, file=sys.stderr))
         self._distrusted: dict[LayoutPlace, DataError] = {}
-        self._methods: dict[tuple[str, str], list[str]] = {}
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
         self._findings: dict[tuple[str, str], dict[str, Sourced]] = {}  # by kind and arch
@@ -206,14 +205,8 @@ class Layers:
         for method in methods:
             for layer in self.layers:
                 for name in reversed(archs):
-                    if method in self._methods_of(layer, name):
+                    if method in layer.results.methods(name):
                         yield layer, name, method
-
-    def _methods_of(self, layer: Layer, arch: str) -> list[str]:
-        key = (layer.name, arch)
-        if key not in self._methods:
-            self._methods[key] = layer.results.methods(arch)
-        return self._methods[key]
 
     def lowerings(self, arch: str) -> Iterator[tuple[Json, str]]:
         """What the multiplies of an arch become, as in `Results.lowering`, and whose layer says so, nearest first."""
@@ -297,7 +290,7 @@ class Layers:
             measurement = self._read(layer, (name, method, fragment.experiment))
             return measurement is not None and fragment.operand in measurement.tables
 
-        return [name for name in self.archs() if any(has(name, method) for method in self._methods_of(layer, name))]
+        return [name for name in self.archs() if any(has(name, method) for method in layer.results.methods(name))]
 
     def _read(self, layer: Layer, key: tuple[str, str, str]) -> Measurement | None:
         if not self._may_have(layer, key):
