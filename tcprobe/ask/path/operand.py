@@ -18,9 +18,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -32,19 +31,19 @@ from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path.plan import (
     FILLERS,
     FILLS,
-    MOST,
     Advance,
+    OptionChange,
     PathOptions,
     TileRequest,
     counts_table,
     global_words,
-    hint,
+    nearest,
     step_json,
     step_words,
 )
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, Memory, PathStep
 from tcprobe.ask.shared_operand import shared_map
-from tcprobe.errors import UsageError, answer_or_none
+from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.arrays import Ints
@@ -265,32 +264,16 @@ def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, n
     try:
         return finder.prove(options)
     except UsageError as error:
-        near = _nearest(options, lambda other: bool(finder.prove(other)))
-        raise UsageError(f"no such path. {error} {hint(near)}") from None
-
-
-def _nearest(options: PathOptions, has_path: Callable[[PathOptions], bool]) -> list[str]:
-    """Up to MOST ways to change one option, the first of each kind, else one way to change two."""
-
-    def makes(changed: Json) -> bool:
-        return bool(answer_or_none(lambda: has_path(options._replace(**changed))))
-
-    other = "col" if options.contiguous == "row" else "row"
-    kinds: tuple[list[tuple[str, Json]], ...] = (
-        [(f"`access` {READ}", {"access": None})] if options.access else [],
-        [(f"`placed` {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
-        [("no `ld`", {"ld": None})] if options.ld else [],
-        [(f"`fill` {fill}", {"fill": fill}) for fill in FILLS],
-        [(f"`contiguous` {other}", {"contiguous": other, "ld": None})],
-    )
-    ones = (next((words for words, changed in kind if makes(changed)), None) for kind in kinds)
-    two = (
-        f"{words} {more}"
-        for first, second in combinations(kinds, 2)
-        for (words, a), (more, b) in product(first, second)
-        if makes(a | b)
-    )
-    return [words for words in ones if words][:MOST] or list(islice(two, 1))
+        other = "col" if options.contiguous == "row" else "row"
+        kinds: list[list[OptionChange]] = [
+            [(f"`access` {READ}", {"access": None})] if options.access else [],
+            [(f"`placed` {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
+            [("no `ld`", {"ld": None})] if options.ld else [],
+            [(f"`fill` {fill}", {"fill": fill}) for fill in FILLS],
+            [(f"`contiguous` {other}", {"contiguous": other, "ld": None})],
+        ]
+        hint = nearest(kinds, lambda changed: finder.prove(options._replace(**changed)))  # type: ignore[arg-type]
+        raise UsageError(f"no such path. {error} {hint}") from None
 
 
 class _PathFinder(NamedTuple):

@@ -19,7 +19,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, product
+from functools import partial
+from itertools import combinations, islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -193,27 +194,21 @@ OptionChange = tuple[str, dict[str, object]]  # as an option, and as a change of
 MOST = 3
 
 
-def nearest(request: PathRequest, exists: Callable[[PathRequest], bool]) -> list[list[str]]:
-    """Up to MOST ways to change one option, else one way to change two, each with what exists then."""
-    kinds = [list(kind(request)) for kind in (_accesses, _places, _leadings, _fills, _majors)]
-    ways = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(request, c, exists)), None))]
-    if ways:
-        return ways[:MOST]
-    for kind, other_kind in combinations(kinds, 2):
-        for (first, a), (second, b) in product(kind, other_kind):
-            if _holds(request, a | b, exists):
-                return [[first, second]]
-    return []
+def nearest(kinds: Sequence[Sequence[OptionChange]], makes: Callable[[dict[str, object]], object]) -> str:
+    """Up to MOST ways to change one option, the first of each kind that `makes` a path, else one to change two."""
 
+    def exists(changed: dict[str, object]) -> bool:
+        return answer_or_none(lambda: makes(changed)) is not None
 
-def hint(near: list[str]) -> str:
-    """What exists near, as a sentence."""
+    ones = (next((words for words, changed in kind if exists(changed)), "") for kind in kinds)
+    pairs = (
+        f"{words} {more}"
+        for first, second in combinations(kinds, 2)
+        for (words, a), (more, b) in product(first, second)
+        if exists(a | b)
+    )
+    near = list(filter(None, ones))[:MOST] or list(islice(pairs, 1))
     return f"Nearest that exists: {', or '.join(near)}." if near else "No change of one or two options gives a path."
-
-
-def _holds(request: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
-    changed = answer_or_none(lambda: request.having(**changes))  # type: ignore[arg-type]
-    return changed is not None and exists(changed)
 
 
 def _accesses(request: PathRequest) -> Iterator[OptionChange]:
@@ -532,7 +527,9 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
         )
         for name in names
     ]
-    able = (path_request for fits in (_exists, _reaches) for path_request in requests if fits(path_request))
+    # one with a path, or whose access can at least move the registers, so that something else is in the way
+    ways: tuple[Callable[[PathRequest], object], ...] = (prove, lambda one: ENDS[one.move](one))
+    able = (one for way in ways for one in requests if answer_or_none(partial(way, one)) is not None)
     return requests[0] if len(requests) == 1 else next(able, requests[0])
 
 
@@ -541,8 +538,9 @@ def plan_path(request: PathRequest) -> PathPlan:
     try:
         return prove(request)
     except UsageError as error:
-        near = [" ".join(changes) for changes in nearest(request, _exists)]
-        raise UsageError(f"no such path. {error} {hint(near)}") from None
+        kinds = [list(kind(request)) for kind in (_accesses, _places, _leadings, _fills, _majors)]
+        hint = nearest(kinds, lambda changed: prove(request.having(**changed)))  # type: ignore[arg-type]
+        raise UsageError(f"no such path. {error} {hint}") from None
 
 
 def prove(request: PathRequest) -> PathPlan:
@@ -569,15 +567,6 @@ def prove(request: PathRequest) -> PathPlan:
         tables = "the tables of the fragment and of the instructions contradict each other"
         raise UsageError(f"{request.words}: elements would land elsewhere; {tables}.")
     return PathPlan(request, steps)
-
-
-def _exists(request: PathRequest) -> bool:
-    return answer_or_none(lambda: prove(request)) is not None
-
-
-def _reaches(request: PathRequest) -> bool:
-    """Whether its access can move the registers, so that what is in the way is something else."""
-    return answer_or_none(lambda: ENDS[request.move](request)) is not None
 
 
 def step_json(request: TileRequest, step: PathStep) -> Json:
