@@ -17,8 +17,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from string import Template
+from pathlib import Path
 
+from tcprobe import __version__
 from tcprobe.ask.convert.code import CASTS, OLDER, Cast
 from tcprobe.code.cuda import holder, of_holder, origin, register_and_letter
 from tcprobe.emit.common import formulas
@@ -87,6 +88,7 @@ class StagedGemm(ABC):
     b: str = "col"
     stored: str | None = None
     layers: Layers | None = None
+    cluster = 1  # blocks that share tiles of B
 
     @cached_property
     def arch(self) -> Arch:
@@ -170,17 +172,23 @@ def check_memory(gemm: StagedGemm) -> None:
         )
 
 
-RASTER = Template("""\
-// Which tile a block makes: blocks that run side by side share rows of A and columns of B in the L2 cache, so tiles are
-// taken in bands of 8 rows of tiles, a band column by column; blocks of a cluster lie below each other.
-__device__ inline void place(unsigned& row, unsigned& col) {
-  constexpr unsigned CLUSTER = $cluster, BAND = 8 / CLUSTER;
-  const unsigned block = blockIdx.y / CLUSTER * gridDim.x + blockIdx.x, first = block / (BAND * gridDim.x) * BAND;
-  const unsigned below = gridDim.y / CLUSTER - first, rows = below < BAND ? below : BAND;
-  row = (first + block % (BAND * gridDim.x) % rows) * CLUSTER + blockIdx.y % CLUSTER;
-  col = block % (BAND * gridDim.x) / rows;
-}
-""")
+def render(file: str, **words: object) -> str:
+    """The text of a kernel from its file: C++ with ${expressions}, and with lines `$ if`, `$ for`, `$ set`."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        variable_start_string="${",
+        variable_end_string="}",
+        block_start_string="$[",
+        block_end_string="]$",
+        comment_start_string="$#",
+        comment_end_string="#$",
+        line_statement_prefix="$ ",
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(file).render(words, version=__version__, dtype=dtype)
 
 
 def conversion(source: str, target: str, device: Arch) -> Cast:
