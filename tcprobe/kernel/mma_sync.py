@@ -16,15 +16,18 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from tcprobe import __version__
 from tcprobe.ask.path.code import name as struct_name
 from tcprobe.ask.path.code import source as path_code
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.plan import LOADS, PathOptions, PathPlan, advance, plan_path, prove, request
 from tcprobe.ask.path.steps import LaneCopy
+from tcprobe.code import templates
 from tcprobe.code.cuda import multiply_function, register_and_letter
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import WARP
@@ -354,8 +357,10 @@ def _by(lengths: tuple[int, ...]) -> str:
 def source(gemm: Gemm, called: str) -> str:
     """The whole file."""
     d = gemm.cell("d")
-    return staged.render(
-        "mma_sync.cu",
+    return templates.fill(
+        Path(__file__).with_suffix(".cu"),
+        version=__version__,
+        dtype=dtype,
         gemm=gemm,
         called=called,
         path_code=path_code,

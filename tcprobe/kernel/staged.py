@@ -17,9 +17,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
-from tcprobe import __version__
 from tcprobe.ask.convert.code import CASTS, OLDER, Cast
 from tcprobe.code.cuda import holder, of_holder, origin, register_and_letter
 from tcprobe.emit.common import formulas
@@ -170,25 +168,6 @@ def check_memory(gemm: StagedGemm) -> None:
             f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
             f"memory; a block on {gemm.arch.name} has at most {most}: {near}."
         )
-
-
-def render(file: str, **words: object) -> str:
-    """The text of a kernel from its file: C++ with ${expressions}, and with lines `$ if`, `$ for`, `$ set`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        variable_start_string="${",
-        variable_end_string="}",
-        block_start_string="$[",
-        block_end_string="]$",
-        comment_start_string="$#",
-        comment_end_string="#$",
-        line_statement_prefix="$ ",
-        keep_trailing_newline=True,
-    )
-    return environment.get_template(file).render(words, version=__version__, dtype=dtype)
 
 
 def conversion(source: str, target: str, device: Arch) -> Cast:

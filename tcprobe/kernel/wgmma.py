@@ -13,10 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
+from tcprobe import __version__
 from tcprobe.ask import descriptor
 from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
 from tcprobe.ask.descriptor import SharedTile
+from tcprobe.code import templates
 from tcprobe.code.cuda import multiply_described, register_and_letter
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARPGROUP
@@ -179,8 +182,10 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
     """The whole file."""
     row, d, tiles = gemm.instruction, gemm.cell("d"), gemm.tiles
     word, letter = register_and_letter(d.fragment)
-    return staged.render(
-        "wgmma.cu",
+    return templates.fill(
+        Path(__file__).with_suffix(".cu"),
+        version=__version__,
+        dtype=dtype,
         gemm=gemm,
         called=called,
         d=d,
