@@ -51,7 +51,7 @@ def _environment(folder: Path, suffix: str) -> Environment:
         line_statement_prefix="$ ",
         line_comment_prefix="//" if suffix == ".ptx" else None,
         keep_trailing_newline=True,
-        finalize=lambda value: "\n".join(value) if isinstance(value, list) else value,
+        finalize=lambda value: "\n".join(value) if isinstance(value, (list, tuple)) else value,
     )
     environment.globals |= {"hex": hex, "zip": zip}
     return environment

@@ -32,7 +32,7 @@ from tcprobe.layout.descriptor import encode_tcgen05, offsets, packed_descriptor
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
-from tcprobe.probes.wgmma_kernels import copy_to_shared
+from tcprobe.probes.wgmma_kernels import PTX as WARPGROUP_PTX
 from tcprobe.references.tensor_memory import BYTE, CELL, LANES, WIDTHS
 from tcprobe.values import Json
 
@@ -360,7 +360,7 @@ SLOT, ARRIVED = ROOM_A + ROOM_B, ROOM_A + ROOM_B + 8  # offsets of the allocated
 SHARED_BYTES = 120 << 10  # more than half of an SM's: one block allocates its tensor memory at a time
 FEW_SCALES = 3  # most scales of a row with blocks of 32 elements; with more, blocks have 16
 POINTERS = ("plan", "a", "b", "t", "out")
-PTX = Macros(globals(), POISON=ptx.POISON, WARPGROUP=WARPGROUP, copy_to_shared=copy_to_shared)
+PTX = Macros(globals(), POISON=ptx.POISON, WARPGROUP=WARPGROUP, wgmma=WARPGROUP_PTX)
 
 
 @cache
