@@ -39,6 +39,7 @@ FORMS = ("wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.b.col.f16", "wmma.m16n16k16
 def shows(monkeypatch, name, forms=FORMS):
     """Have `contribute` find this GPU, and ask it for a few tables."""
     monkeypatch.setattr(backend, "COMMAND", (sys.executable, str(Path(__file__)), "worker", name))
+    monkeypatch.setattr(contribute, "VERIFY", (sys.executable, "-S", "-c", ""))
     monkeypatch.setattr(contribute, "batches", lambda device: [[experiments()[id_] for id_ in forms]])
 
 

@@ -72,14 +72,22 @@ class Number(click.IntRange):
 class Seconds(click.FloatRange):
     """A time of at least a second and at most a day."""
 
+    unit, most = "seconds", 86400
+
     def __init__(self) -> None:
-        super().__init__(1, 86400)
+        super().__init__(1, self.most)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number of seconds."""
+        """The number of units."""
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?", str(value)):
-            self.fail(f"{quoted(str(value))} is not a number of seconds such as 60 or 2.5.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a number of {self.unit} such as 60 or 2.5.", param, ctx)
         return super().convert(float(str(value)), param, ctx)
+
+
+class Minutes(Seconds):
+    """A time of at least a minute and at most a day."""
+
+    unit, most = "minutes", 1440
 
 
 WRITTEN = click.option(

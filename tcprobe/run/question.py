@@ -22,7 +22,7 @@ from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import NameWords, Option, PlainArgument, command, note
 from tcprobe.question.naming import split_names
-from tcprobe.question.options import Named, NonEmptyText, Number, Output, Seconds
+from tcprobe.question.options import Minutes, Named, NonEmptyText, Output, Seconds
 from tcprobe.question.shared import CudaOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
 from tcprobe.text import escaped
@@ -259,8 +259,8 @@ def contribute(
     ] = Path("contribution.json.gz"),
     *,
     minutes: Annotated[
-        int, Option("--minutes", "Minutes that measuring may take.", "N", Number(1, 1440), shown=True)
-    ] = 5,
+        float, Option("--minutes", "Minutes that all of it may take.", "MINUTES", Minutes(), shown=True)
+    ] = 5.0,
     results: Annotated[
         Path,
         Option(
@@ -284,8 +284,9 @@ def contribute(
     """Measure the GPUs of this machine for tcprobe's tables: one file, for you to send.
 
     It has everything that they show in the time given: tables, arithmetic, descriptors, bank conflicts, costs. What is
-    only documented of your GPU's arch comes first. Each finding names the GPU, driver, CUDA version and compiler, and
-    nothing else of the machine. Nothing is sent. `tcprobe merge FILE --check` shows what the file adds.
+    only documented of your GPU's arch comes first. In the end multiplies are verified with these tables. Each finding
+    names the GPU, driver, CUDA version and compiler, and nothing else of the machine. Nothing is sent. Stopped by
+    Ctrl-C, the same command goes on. `tcprobe merge FILE --check` shows what the file adds.
     """
     from tcprobe.run.contribute import Request
     from tcprobe.run.contribute import contribute as measure
