@@ -266,11 +266,7 @@ def _whose(stated: Table, fragment: Fragment, layers: Layers) -> list[str]:
 
 def same_but_renumbered(stated: Table, measured: Table) -> bool:
     """Whether the tables differ only by a renumbering of rows and of columns."""
-    if (stated.threads, stated.elements, stated.outputs) != (
-        measured.threads,
-        measured.elements,
-        measured.outputs,
-    ):
+    if (stated.threads, stated.elements, stated.outputs) != (measured.threads, measured.elements, measured.outputs):
         return False
     for name in stated.outputs:
         pairs = set(zip(stated.values[name], measured.values[name], strict=True))

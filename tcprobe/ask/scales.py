@@ -317,8 +317,7 @@ def print_scales(
         Option("--line", "Row of A, or column of B, or a range: where its scales are.", reads=Numbers()),
     ] = None,
     scaled: Annotated[
-        list[int] | None,
-        Option("--block", "With --line: which block of k, or a range. Default: all.", reads=Numbers()),
+        list[int] | None, Option("--block", "With --line: which block of k, or a range. Default: all.", reads=Numbers())
     ] = None,
     blocks: Annotated[
         int | None, Option("--blocks", "Blocks in a line of the whole matrix. Default: 4.", reads=Number(1))

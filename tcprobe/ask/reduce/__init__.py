@@ -41,11 +41,7 @@ def reduce(
     ] = None,
     op: Annotated[
         Literal["max", "sum", "softmax"] | None,
-        Option(
-            "--op",
-            "The operation; softmax is a step of online softmax and the total of its sums.",
-            default="sum",
-        ),
+        Option("--op", "The operation; softmax is a step of online softmax and the total of its sums.", default="sum"),
     ] = None,
     *,
     tile: Annotated[
