@@ -156,9 +156,9 @@ def require_fit(fragment: Fragment, table: Table) -> None:
         raise UsageError(f"this cannot be a table of {fragment.id}: {words}.")
 
 
-def opcodes(body: Json, name: str) -> None:
-    """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of arch `name`."""
-    row = arch.arch(name)
+def opcodes(body: Json, arch_name: str) -> None:
+    """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of an arch."""
+    row = arch.arch(arch_name)
     if set(body) != {"opcodes"}:
         raise DataError("its keys are not those of opcodes.")
     for opcode, saved in body["opcodes"].items():
@@ -169,7 +169,7 @@ def opcodes(body: Json, name: str) -> None:
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
         source = inventory.instructions().get(saved["source"])
         if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(saved["compiler"], str):
-            raise DataError(f"{opcode}: source is not a wmma.mma of {name}, or compiler is not a text.")
+            raise DataError(f"{opcode}: source is not a wmma.mma of {arch_name}, or compiler is not a text.")
 
 
 def product(opcode: str, tables: Tables) -> None:

@@ -397,9 +397,9 @@ def side_by_side(folders: Sequence[Path]) -> Layers:
     return Layers([layer for folder in folders for layer in alone(Results(folder)).layers]) if folders else default()
 
 
-def archs_of(name: str | None, layers: Layers) -> list[str]:
+def archs_of(arch: str | None, layers: Layers) -> list[str]:
     """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
-    return layers.archs() if name in (None, "all") else [find_arch(at).name for at in (name or "").split(",")]
+    return layers.archs() if arch in (None, "all") else [find_arch(at).name for at in (arch or "").split(",")]
 
 
 def some(names: Sequence[str], most: int = 4) -> str:
