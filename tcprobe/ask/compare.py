@@ -35,8 +35,7 @@ from tcprobe.question.terminal import BAD, DOUBT, GOOD, LESS, Style, Styled, bol
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, Layers, archs_of, layers
-from tcprobe.store.finding import source_words
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement, source_words
 from tcprobe.text import Whole, escaped
 from tcprobe.values import Json
 

@@ -18,8 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS, MULTIPLIED, Role
 from tcprobe.layout.table import Axis, Space, Table, Tables
 from tcprobe.layout.table import slots as lanes_and_slots
-from tcprobe.store.finding import METHODS, STATUSES, provenance_in
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import METHODS, STATUSES, Measurement, provenance_in
 from tcprobe.values import Json
 
 MOST_OPCODES = 1 << 20  # of the code of one instruction

@@ -25,8 +25,7 @@ from tcprobe.layout.table import Table
 from tcprobe.references import Claim, claims
 from tcprobe.store import choose
 from tcprobe.store.choose import Found, Layers, alone, layers_of
-from tcprobe.store.finding import PUBLISHED, how, source_words
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import PUBLISHED, Measurement, how, source_words
 from tcprobe.store.results import Results, published
 
 if TYPE_CHECKING:

@@ -32,8 +32,7 @@ from tcprobe.isa.arch import arch as find_arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
-from tcprobe.store.finding import METHODS, PUBLISHED, witness
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import METHODS, PUBLISHED, Measurement, witness
 from tcprobe.store.results import Results, published
 from tcprobe.system.files import is_folder
 from tcprobe.values import Json

@@ -20,9 +20,8 @@ from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store import documents, kinds
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES, Finding, Key, provenance_in
+from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES, TABLE, Finding, Key, Measurement, provenance_in
 from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
-from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results, file_name, published, subject_of
 from tcprobe.system import files
 from tcprobe.values import Json

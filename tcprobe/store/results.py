@@ -27,10 +27,8 @@ from tcprobe.isa.arch import ARCHS, WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Axis, Space, Table, Tables, slots
 from tcprobe.store import acceptance, documents
-from tcprobe.store import measurement as measurements
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import METHODS
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import METHODS, Measurement
 from tcprobe.system import files
 from tcprobe.text import one_line
 from tcprobe.values import Json
@@ -192,7 +190,7 @@ class Results:
             self.set_aside(measurement)
             return
         self._write_layouts(measurement.tables)
-        _save(self.path(*key), "measurement", measurements.to_json(measurement))
+        _save(self.path(*key), "measurement", measurement.to_json())
         self._read[key] = measurement
         self._methods.pop(measurement.arch, None)
         self.beside(*key).unlink(missing_ok=True)
@@ -200,7 +198,7 @@ class Results:
     def set_aside(self, measurement: Measurement) -> None:
         """Record a refusal or failure beside the tables that were measured before."""
         path = self.beside(measurement.arch, measurement.method, measurement.experiment)
-        _save(path, "measurement", measurements.to_json(measurement))
+        _save(path, "measurement", measurement.to_json())
 
     def has_tables(self, key: tuple[str, str, str]) -> bool:
         """Whether tables are saved there; NewerSchemaError where a later tcprobe wrote the file."""
@@ -309,7 +307,7 @@ class Results:
             acceptance.measurement(body)
         tables = {operand: self.layout(layout) for operand, layout in body.pop("fragments").items()}
         with naming(path):
-            measurement = measurements.read(body, tables)
+            measurement = Measurement.from_json(body, tables)
             arch, method, experiment = measurement.arch, measurement.method, measurement.experiment
             if (arch, method, experiment) != key:
                 raise DataError(f"holds {experiment} of {arch}, {method}; it was renamed or copied.")
