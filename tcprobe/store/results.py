@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+T = TypeVar("T")
 AnchoredTables = tuple[Tables, str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
 _NAMED_LAYOUT = re.compile(r'"([a-z_]+)": "([0-9a-f]{12})"')
@@ -202,12 +203,7 @@ class Results:
 
     def has_tables(self, key: tuple[str, str, str]) -> bool:
         """Whether tables are saved there; NewerSchemaError where a later tcprobe wrote the file."""
-        try:
-            measurement = self.measurement(*key)
-        except NewerSchemaError:
-            raise
-        except DataError:
-            return False
+        measurement, _ = read_trusted(lambda: self.measurement(*key), None)
         return measurement is not None and measurement.status == "measured"
 
     def lowering_path(self, arch: str) -> Path:
@@ -237,9 +233,10 @@ class Results:
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError where a later tcprobe wrote
         the file: it stays.
         """
-        compiler, nothing = one_line(compiler), {"compiler": None}
+        compiler = one_line(compiler)
+        nothing: Json = {"compiler": None}
         with files.locked(self.root / arch):
-            before, complaints = _read_trusted(lambda: self._lowering(arch) or nothing, nothing)
+            before, complaints = read_trusted(lambda: self._lowering(arch) or nothing, nothing)
             kept = before["instructions"] if before["compiler"] == compiler else {}
             body = {"compiler": compiler, "instructions": {**kept, **instructions}}
             _save(self.lowering_path(arch), "lowering", body)
@@ -272,7 +269,8 @@ class Results:
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError as `write_lowering`.
         """
         with files.locked(self.root / arch):
-            saved, complaints = _read_trusted(lambda: self.opcodes(arch), {})
+            nothing: Json = {}
+            saved, complaints = read_trusted(lambda: self.opcodes(arch), nothing)
             for opcode, (tables, source) in opcodes.items():
                 self._write_layouts(tables)
                 layouts = {operand: table.id for operand, table in tables.items()}
@@ -333,8 +331,8 @@ def published() -> Results:
     return Results(inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "results"))
 
 
-def _read_trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[str]]:
-    """What is read, or `nothing` and a complaint where it cannot be trusted."""
+def read_trusted(read: Callable[[], T], nothing: T) -> tuple[T, list[str]]:
+    """What is read, or `nothing` and a complaint where it cannot be trusted; NewerSchemaError of a later tcprobe."""
     try:
         return read(), []
     except NewerSchemaError:
