@@ -27,7 +27,7 @@ class Macros:
     """
 
     def __init__(self, names: dict[str, Any], **imported: object) -> None:
-        self._names, self._path = ChainMap(names, imported), Path(names["__file__"]).with_suffix(".ptx")
+        self._names, self._path = ChainMap(imported, names), Path(names["__file__"]).with_suffix(".ptx")
 
     def __getattr__(self, macro: str) -> Callable[..., list[str]]:
         template = _environment(self._path.parent, ".ptx").get_template(self._path.name, globals=self._names)
