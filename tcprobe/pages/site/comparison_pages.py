@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tcprobe.ask import diagnosis
+from tcprobe.ask import diagnose
 from tcprobe.ask.compare import conventional
 from tcprobe.layout import csv
 from tcprobe.layout.grid import blocks
@@ -47,7 +47,7 @@ def compare_page(facts: Facts) -> View:
                 "kind": "compare",
                 "first": [[fact.id, arch] for arch in archs],
                 "archs": facts.archs,
-                "rules": diagnosis.to_json(),
+                "rules": diagnose.to_json(),
                 "csv": csv.rules(),
                 "kinds": kinds,
                 "runs": runs,
