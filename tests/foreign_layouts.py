@@ -39,13 +39,33 @@ def operations():
     from cutlass.cute.nvgpu import warp, warpgroup
 
     in_registers = (warpgroup.OperandSource.RMEM, warpgroup.OperandMajorMode.K, warpgroup.OperandMajorMode.K)
-    yield "SM80_16x8x16_F32F16F16F32_TN", (16, 8, 16), lambda: warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16))
-    yield "SM80_16x8x8_F32F16F16F32_TN", (16, 8, 8), lambda: warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 8))
-    yield "SM80_16x8x16_F16F16F16F16_TN", (16, 8, 16), lambda: warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float16, (16, 8, 16))
-    yield "SM80_16x8x16_F32BF16BF16F32_TN", (16, 8, 16), lambda: warp.MmaF16BF16Op(cutlass.BFloat16, cutlass.Float32, (16, 8, 16))
+    yield (
+        "SM80_16x8x16_F32F16F16F32_TN",
+        (16, 8, 16),
+        lambda: warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 16)),
+    )
+    yield (
+        "SM80_16x8x8_F32F16F16F32_TN",
+        (16, 8, 8),
+        lambda: warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float32, (16, 8, 8)),
+    )
+    yield (
+        "SM80_16x8x16_F16F16F16F16_TN",
+        (16, 8, 16),
+        lambda: warp.MmaF16BF16Op(cutlass.Float16, cutlass.Float16, (16, 8, 16)),
+    )
+    yield (
+        "SM80_16x8x16_F32BF16BF16F32_TN",
+        (16, 8, 16),
+        lambda: warp.MmaF16BF16Op(cutlass.BFloat16, cutlass.Float32, (16, 8, 16)),
+    )
     yield "SM80_16x8x8_F32TF32TF32F32_TN", (16, 8, 8), lambda: warp.MmaTF32Op((16, 8, 8))
     yield "SM80_16x8x4_F32TF32TF32F32_TN", (16, 8, 4), lambda: warp.MmaTF32Op((16, 8, 4))
-    yield "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32", (16, 8, 32), lambda: warp.MmaFP8Op(cutlass.Float8E4M3FN, cutlass.Float32, (16, 8, 32))
+    yield (
+        "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32",
+        (16, 8, 32),
+        lambda: warp.MmaFP8Op(cutlass.Float8E4M3FN, cutlass.Float32, (16, 8, 32)),
+    )
     for n in (8, 64, 128, 256):
         yield (
             f"wgmma.mma_async.m64n{n}k16.f32.bf16.bf16",
@@ -163,7 +183,9 @@ def cute_cases(seed, mmas, copies):
             text = f"make_tiled_copy_{operand}(Copy_Atom<{spelled_atom}, {cxx}>{{}}, {spelled(name, along, strides, permutation)})"
         else:
             width = rng.choice([n for n in (8, 16, 32, 64, 128) if n >= bits])
-            values = (1, width // bits * rng.choice((1, 2))) if rng.random() < 0.7 else (width // bits, rng.choice((1, 2)))
+            values = (
+                (1, width // bits * rng.choice((1, 2))) if rng.random() < 0.7 else (width // bits, rng.choice((1, 2)))
+            )
             threads = rng.choice(((32, 1), (1, 32), (16, 8), (8, 16), (4, 32), (32, 8), (64, 4)))
             turned = rng.random() < 0.5
             steps = (1, threads[0]) if turned else (threads[1], 1)
@@ -172,7 +194,9 @@ def cute_cases(seed, mmas, copies):
             made = cute.make_tiled_copy_tv(
                 atom, cute.make_layout(threads, stride=steps), cute.make_layout(values, stride=value_steps)
             )
-            numbers = [f"{shape}:{stride}".replace(" ", "") for shape, stride in ((threads, steps), (values, value_steps))]
+            numbers = [
+                f"{shape}:{stride}".replace(" ", "") for shape, stride in ((threads, steps), (values, value_steps))
+            ]
             text = f"make_tiled_copy(Copy_Atom<UniversalCopy<uint{width}_t>, {cxx}>{{}}, {numbers[0]}, {numbers[1]})"
         sides = []
         for part in str(made.tiler_mn).strip("()").replace(" ", "").split(","):
@@ -204,8 +228,10 @@ def cute_cases(seed, mmas, copies):
     collect()
     for text, whole, size, which, dims, along, strides, kind in found:
         modes, values = evaluate(whole)
-        yield _mma_case(text, modes, values, size, which, dims, along, strides) if kind == "TiledMMA" else _copy_case(
-            text, modes, values, size
+        yield (
+            _mma_case(text, modes, values, size, which, dims, along, strides)
+            if kind == "TiledMMA"
+            else _copy_case(text, modes, values, size)
         )
 
 
@@ -294,7 +320,9 @@ def random_gluon(rng):
         return (gl.DotOperandLayout(rng.randint(0, 1), made, 0) if kind != "blocked" else made), shape
     if kind in ("mma2", "dot2"):
         made = gl.NVMMADistributedLayout([2, 0], warps(), [16, 8], cga)
-        return (gl.DotOperandLayout(rng.randint(0, 1), made, rng.choice([1, 2, 4, 8])) if kind == "dot2" else made), shape
+        return (
+            gl.DotOperandLayout(rng.randint(0, 1), made, rng.choice([1, 2, 4, 8])) if kind == "dot2" else made
+        ), shape
     if kind in ("mma3", "dot3"):
         made = gl.NVMMADistributedLayout([3, 0], [4 * power(0, 1), power(0, 1)], [16, power(3, 8), 16], cga)
         return (gl.DotOperandLayout(0, made, rng.choice([1, 2, 4])) if kind == "dot3" else made), shape
@@ -312,7 +340,9 @@ def random_gluon(rng):
     warp = rng.randint(0, min(3, bits - 5))
     register = bits - 5 - warp
     sides = [1 << rows, 1 << bits - rows]
-    return gl.DistributedLinearLayout(bases[:register], bases[register : register + 5], bases[register + 5 :], [], sides), sides
+    return gl.DistributedLinearLayout(
+        bases[:register], bases[register : register + 5], bases[register + 5 :], [], sides
+    ), sides
 
 
 def gluon_text(layout):
@@ -400,7 +430,11 @@ class Triton:
             text = found[3]
             if found[1] != "tensor":
                 text = text.partition(">, #ttg.shared_memory")[0] + ">"
-            ask = self.builder.get_gluon_layout_from_tensor if found[1] == "tensor" else self.builder.get_gluon_layout_from_memdesc
+            ask = (
+                self.builder.get_gluon_layout_from_tensor
+                if found[1] == "tensor"
+                else self.builder.get_gluon_layout_from_memdesc
+            )
             try:
                 layout = ask(value)
             except Exception:
@@ -429,5 +463,8 @@ def wrong_bases(case):
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     dim = None if case.kind != "SliceLayout" else 1 if case.shape[0] == 1 else 0
-    ours = {name: [[basis[dim]] if dim is not None else list(basis) for basis in found.bases.get(name, [])] for name in case.bases}
+    ours = {
+        name: [[basis[dim]] if dim is not None else list(basis) for basis in found.bases.get(name, [])]
+        for name in case.bases
+    }
     return None if ours == case.bases else f"{ours} against {case.bases}"

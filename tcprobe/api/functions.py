@@ -24,15 +24,7 @@ from tcprobe.api.values import FragmentAnswer, MultiplyAnswer, answer_of
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
-from tcprobe.question.arguments import (
-    ArchName,
-    Sizes,
-    TypeName,
-    arch_name,
-    checked,
-    element_type,
-    word,
-)
+from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, element_type, word
 from tcprobe.question.shared import tiled_name
 from tcprobe.store import names
 from tcprobe.store.cell import Cell, selection

@@ -58,7 +58,9 @@ class LayoutAnswer(FragmentAnswer, WrittenCell):
 def layout_of(text: str, arch_name: str | None, layers: Layers) -> LayoutAnswer:
     """The layout of a text; UsageError where it is a plain name."""
     if not is_written(text):
-        raise UsageError(f"{quoted(text)} is no layout's text: `tcprobe layouts` lists what is; or give `warps` and `tile`.")
+        raise UsageError(
+            f"{quoted(text)} is no layout's text: `tcprobe layouts` lists what is; or give `warps` and `tile`."
+        )
     answer = LayoutAnswer.from_cell(names.find_cell(text, arch_name, layers).cell)
     assert isinstance(answer, LayoutAnswer)
     return answer

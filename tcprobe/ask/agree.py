@@ -26,12 +26,12 @@ from tcprobe.errors import DataError, UsageError, answer_or_none
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import sizes_written, swizzle_named, type_named
 from tcprobe.notation.tokens import Reader
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import place, word
 from tcprobe.question.declare import PlainArgument, command
-from tcprobe.question.options import Given
+from tcprobe.question.options import NonEmptyText
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, find_cell
-from tcprobe.question.wrapping import BAD, GOOD, Styled
+from tcprobe.question.terminal import BAD, GOOD, Styled
 from tcprobe.store.choose import Layers, layers
 from tcprobe.text import Described, Whole, quoted
 from tcprobe.values import Json
@@ -176,8 +176,8 @@ class Side:
 
 
 def agree(
-    writer: Annotated[str, PlainArgument("WRITER", Given())],
-    reader: Annotated[str, PlainArgument("READER", Given())],
+    writer: Annotated[str, PlainArgument("WRITER", NonEmptyText())],
+    reader: Annotated[str, PlainArgument("READER", NonEmptyText())],
     *,
     arch: OneArch = None,
     results: ResultsOption = None,
@@ -202,7 +202,7 @@ def print_agree(found: Agreement, *, as_json: JsonOption = False) -> None:
     if as_json:
         click.echo(json.dumps(found.to_json()))
     else:
-        wrapping.lines(found.in_words)
+        terminal.lines(found.in_words)
     sys.exit(0 if found.agree else 1)
 
 
@@ -405,7 +405,15 @@ def _other_places(side: Side) -> Iterator[tuple[str, tuple[str, ...]]]:
     for order in (turned, () if turned else ("col",)):
         words = "" if order == turned else f"{'columns' if order else 'rows'} contiguous"
         for text in (side.parts[0], *TRIED, *SWIZZLES):
-            what = "" if text == side.parts[0] else "no swizzle" if text == "plain" else f"place {text}" if ":" in text else f"swizzle {text}"
+            what = (
+                ""
+                if text == side.parts[0]
+                else "no swizzle"
+                if text == "plain"
+                else f"place {text}"
+                if ":" in text
+                else f"swizzle {text}"
+            )
             yield " and ".join(each for each in (words, what) if each) or "the same", (text, *order)
 
 
@@ -416,7 +424,9 @@ def _descriptor(kind: str, rest: str, _arch: object, _folders: Layers) -> Side:
         raise UsageError(f"{quoted(rest)}: MAJOR is k or mn, not {major[:20]!r}.")
     rows, cols = _sizes(size, rest)
     mode = _mode(",".join(more))
-    side = Side(kind, name, rows, cols, bits, (major, "none" if mode == "plain" else mode), _behind, _behind_words, _majors)
+    side = Side(
+        kind, name, rows, cols, bits, (major, "none" if mode == "plain" else mode), _behind, _behind_words, _majors
+    )
     side.at  # noqa: B018
     return side
 
@@ -454,7 +464,9 @@ def _scales(kind: str, rest: str, arch: object, folders: Layers) -> Side:
     name = ALSO.get(of.lower(), of.lower())
     if name not in SCALES:
         if not re.search(r"scale", of):
-            raise UsageError(f"{quoted(of)} is no layout of scales: {', '.join(SCALES)}, or a fragment scale_a or scale_b.")
+            raise UsageError(
+                f"{quoted(of)} is no layout of scales: {', '.join(SCALES)}, or a fragment scale_a or scale_b."
+            )
         from tcprobe.ask.scales import scales
 
         scales(of, arch=arch, results=None)  # type: ignore[arg-type]
@@ -471,9 +483,12 @@ def _scale_bytes(side: Side) -> Ints:
     if name == "sfatom":
         from tcprobe.references.tensor_memory import scale_offset
 
-        return np.array([scale_offset(r, c, side.cols) for r, c in np.ndindex(side.rows, side.cols)], np.int64).reshape(
-            side.rows, side.cols
-        ) * 8
+        return (
+            np.array([scale_offset(r, c, side.cols) for r, c in np.ndindex(side.rows, side.cols)], np.int64).reshape(
+                side.rows, side.cols
+            )
+            * 8
+        )
     if name == "8x4":
         tiles = -(-side.cols // 4)
         return ((line // 8 * tiles + block // 4) * 32 + line % 8 * 4 + block % 4) * 8
@@ -495,7 +510,17 @@ def _numpy(kind: str, rest: str, _arch: object, _folders: Layers) -> Side:
     of, size, *more = _split(rest, 3, "TYPE,RxC,EXPR, such as u8,128x8,.reshape(4,32,2,4).transpose(2,1,0,3)")
     name, bits = _type(of)
     rows, cols = _sizes(size, rest)
-    side = Side(kind, name, rows, cols, bits, (",".join(more),), _array_bytes, lambda side: f"the array after {side.parts[0]}", _turned)
+    side = Side(
+        kind,
+        name,
+        rows,
+        cols,
+        bits,
+        (",".join(more),),
+        _array_bytes,
+        lambda side: f"the array after {side.parts[0]}",
+        _turned,
+    )
     side.at  # noqa: B018
     return side
 
@@ -544,7 +569,9 @@ def array_steps(text: str) -> Iterator[tuple[str, list[int], Callable[[str], Non
             raise Wrong(f"column {column} of {quoted(text)}: {shown[:40]!r} is not one of .{', .'.join(_STEPS)}.")
         inside = (match[2] or "").translate(str.maketrans("()[]", "    "))
         numbers = [part.strip() for part in inside.split(",") if part.strip()]
-        if not all(re.fullmatch(r"-?[0-9]{1,10}", number) for number in numbers) or (match[2] is None) != (match[1] == "T"):
+        if not all(re.fullmatch(r"-?[0-9]{1,10}", number) for number in numbers) or (match[2] is None) != (
+            match[1] == "T"
+        ):
             raise Wrong(f"column {column} of {quoted(text)}: .{match[1]} takes numbers alone.")
 
         def fail(words: str, at: int = column) -> None:
@@ -579,7 +606,9 @@ def _map_side(name: str) -> Side:
             raise DataError(f"{path}, line {number}: {quoted(text)} is not row,col,byte.")
         row, col, byte = map(int, cells)
         if max(row, col) >= MOST_SIDE or len(at) >= MOST_ELEMENTS:
-            raise DataError(f"{path}, line {number}: rows and columns are below {MOST_SIDE}, at most {MOST_ELEMENTS} in all.")
+            raise DataError(
+                f"{path}, line {number}: rows and columns are below {MOST_SIDE}, at most {MOST_ELEMENTS} in all."
+            )
         if (row, col) in at:
             raise DataError(f"{path}, line {number}: element [{row}][{col}] is given twice.")
         at[row, col] = byte
@@ -591,7 +620,17 @@ def _map_side(name: str) -> Side:
     grid = np.full((rows, cols), -1, np.int64)
     for (row, col), byte in at.items():
         grid[row, col] = byte * 8
-    return Side("map", name, rows, cols, 0, (), lambda _side: grid, lambda _side: f"{len(at)} elements of a file", lambda _side: iter(()))
+    return Side(
+        "map",
+        name,
+        rows,
+        cols,
+        0,
+        (),
+        lambda _side: grid,
+        lambda _side: f"{len(at)} elements of a file",
+        lambda _side: iter(()),
+    )
 
 
 _READERS: dict[str, Callable[[str, str, object, Layers], Side]] = {

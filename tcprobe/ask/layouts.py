@@ -14,10 +14,10 @@ from typing import NamedTuple
 import click
 
 from tcprobe import facts
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.declare import command
 from tcprobe.question.shared import JsonOption
-from tcprobe.question.wrapping import Styled
+from tcprobe.question.terminal import Styled
 from tcprobe.text import Whole
 
 
@@ -54,4 +54,4 @@ def print_layouts(found: Sequence[Notation], *, as_json: JsonOption = False) -> 
             click.echo(json.dumps(each._asdict()))
         return
     for each in found:
-        wrapping.lines([Styled(f"{each.notation}: {each.words}", each.notation, bold=True), Whole(f"  {each.command}")])
+        terminal.lines([Styled(f"{each.notation}: {each.words}", each.notation, bold=True), Whole(f"  {each.command}")])

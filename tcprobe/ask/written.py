@@ -53,7 +53,9 @@ def identity(cell: WrittenCell) -> Iterator[str]:
     fragment, alike = cell.fragment, cell.alike
     if alike:
         row = inventory.fragment(best_named(alike))
-        turned = " as N x K" if (row.rows, row.cols) != (fragment.rows, fragment.cols) or _is_turned(cell, row.id) else ""
+        turned = (
+            " as N x K" if (row.rows, row.cols) != (fragment.rows, fragment.cols) or _is_turned(cell, row.id) else ""
+        )
         others = len(alike) - 1
         more = f", and {others} other fragment{'s' * (others > 1)}" if others else ""
         yield f"this is {row.operand.upper()} of {row.id.rpartition('.')[0]} over {fragment.rows} x {fragment.cols}{turned}{more}"
@@ -115,9 +117,9 @@ def tile_lines(cell: WrittenCell) -> Iterator[str]:
 
 def cute_text(cell: WrittenCell) -> str:
     """make_tiled_mma of a tile, by the atom that CuTe has, or by PTX's name."""
+    from tcprobe.isa.inventory import instructions
     from tcprobe.notation import cute
     from tcprobe.references.cute import atoms, name_of
-    from tcprobe.isa.inventory import instructions
 
     fragment, tiling = cell.fragment, cell.tiling
     assert isinstance(fragment, WrittenFragment) and tiling is not None
@@ -191,5 +193,7 @@ def copy_facts(cell: WrittenCell, bits: int) -> Json | None:
 def _touched(first: Ints, size: int, unit: int) -> list[int]:
     """Least and most units of memory that one instruction of a warp touches."""
     steps = np.arange(0, max(size, 1), unit if size > unit else max(size, 1))
-    touched = [len({int(at + step) // unit for at in warp for step in steps}) for warp in np.unique(first, axis=0)[:4096]]
+    touched = [
+        len({int(at + step) // unit for at in warp for step in steps}) for warp in np.unique(first, axis=0)[:4096]
+    ]
     return [min(touched), max(touched)]

@@ -13,7 +13,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.inventory import user_ids
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
-from tcprobe.question.options import Given, Output
+from tcprobe.question.options import NonEmptyText
 from tcprobe.question.shared import (
     NameOption,
     NamespaceOption,
@@ -23,6 +23,7 @@ from tcprobe.question.shared import (
     ResultsOption,
     TileOption,
     WarpsOption,
+    output_option,
     tiled_name,
 )
 from tcprobe.store.cell import Cell, emittable, selected, sources
@@ -43,7 +44,7 @@ class Emitted(NamedTuple):
 def emit_patterns(
     patterns: Annotated[Sequence[str], NameWords("FRAGMENT...", "many", "one", required=False)] = (),
     *,
-    to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", Given())],
+    to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText())],
     tile: TileOption = None,
     warps: WarpsOption = None,
     permute: PermuteOption = None,
@@ -94,15 +95,7 @@ def print_emitted(
     emitted: Emitted,
     *,
     to: str,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "File. Default: standard output.",
-            reads=Output(path_type=Path, dir_okay=False),
-            letter="-o",
-        ),
-    ] = None,
+    output: Annotated[Path | None, output_option("File. Default: standard output.")] = None,
 ) -> None:
     """The text to standard output or a file, what it is to stderr."""
     if output is None or to == "help":

@@ -134,7 +134,9 @@ class Budget(Described):
         """A line each: what is multiplied, registers, shared memory, tensor memory, blocks, parts, sources."""
         asked, of = self.request, limits(self.device.number)
         tile = "x".join(map(str, asked.tile))
-        yield Whole(f"{tile} of {asked.type} on {self.device.name}, {asked.stages} stages: {self.multiply}, {self.threads} threads")
+        yield Whole(
+            f"{tile} of {asked.type} on {self.device.name}, {asked.stages} stages: {self.multiply}, {self.threads} threads"
+        )
         each = ", ".join(f"{count} of {name}" for name, count in self.registers.items())
         yield f"registers a thread: {each}; {sum(self.registers.values())} of {MOST_REGISTERS}, and addresses"
         most = self.device.shared_kib << 10
@@ -185,11 +187,15 @@ def budget(asked: Request, layers: Layers | None = None) -> Budget:
     """What a tile takes; UsageError with the number where it would not launch."""
     device = archs.arch(asked.arch)
     if len(asked.tile) != 3 or not 0 < min(asked.tile) <= max(asked.tile) <= MOST_SIDE:
-        raise UsageError(f"`tile` {'x'.join(map(str, asked.tile))}: three sides of 1 to {MOST_SIDE} are needed, 128x128x64.")
+        raise UsageError(
+            f"`tile` {'x'.join(map(str, asked.tile))}: three sides of 1 to {MOST_SIDE} are needed, 128x128x64."
+        )
     if limits(device.number).tmem_columns and asked.multiply != "mma":
         return _by_tensor_memory(asked, device, layers)
     if asked.columns or asked.accumulators != 1 or asked.scale_block:
-        raise UsageError(f"`accumulators`, `columns` and `scale_block` are of tensor memory, which {device.name} lacks.")
+        raise UsageError(
+            f"`accumulators`, `columns` and `scale_block` are of tensor memory, which {device.name} lacks."
+        )
     if device.name == "sm_90" and asked.multiply != "mma":
         return _by_warpgroups(asked, device, layers)
     return _by_warps(asked, device, layers)
@@ -257,7 +263,9 @@ def _multiply_of(asked: Request, device: Arch, layers: Layers | None) -> Instruc
         and row.target.on(device)
     ]
     if not able:
-        raise UsageError(f"{device.name} has no dense mma of {asked.type} into {into}: `tcprobe list mma --arch {device.name}`.")
+        raise UsageError(
+            f"{device.name} has no dense mma of {asked.type} into {into}: `tcprobe list mma --arch {device.name}`."
+        )
     return max(able, key=lambda row: (row.shape.m * row.shape.n * row.shape.k, row.shape.m))
 
 
@@ -307,7 +315,9 @@ def _by_warpgroups(asked: Request, device: Arch, layers: Layers | None) -> Budge
     m, n, k = asked.tile
     if asked.type not in FORMS:
         raise UsageError(f"wgmma multiplies {', '.join(FORMS)}, not {asked.type}; `multiply` mma takes mma.sync.")
-    wide = next((n // parts for parts in range(1, n + 1) if n % parts == 0 and n // parts <= WIDEST and n // parts % 8 == 0), 0)
+    wide = next(
+        (n // parts for parts in range(1, n + 1) if n % parts == 0 and n // parts <= WIDEST and n // parts % 8 == 0), 0
+    )
     if m % 64 or not wide:
         raise UsageError(f"`tile` {m}x{n}x{k}: wgmma takes 64 rows and 8 to {WIDEST} columns by 8 at a time.")
     row = inventory.instructions().get(f"wgmma.mma_async.m64n{wide}{FORMS[asked.type]}")
@@ -319,7 +329,9 @@ def _by_warpgroups(asked: Request, device: Arch, layers: Layers | None) -> Budge
     if asked.warps and (asked.warps[0] * asked.warps[1]) % 4:
         raise UsageError(f"`warps` {'x'.join(map(str, asked.warps))}: wgmma takes warpgroups of 4 warps.")
     if m // 64 * (n // wide) % groups:
-        raise UsageError(f"`tile` {m}x{n}x{k}: {m // 64 * (n // wide)} multiplies are not shared evenly by {groups} warpgroups.")
+        raise UsageError(
+            f"`tile` {m}x{n}x{k}: {m // 64 * (n // wide)} multiplies are not shared evenly by {groups} warpgroups."
+        )
     tiles = m // 64 * (n // wide)
     registers = {"accumulators": tiles // groups * row.fragment("d").registers, "fragments": 0}
     parts = (_multiplies(row.id, tiles * (k // row.shape.k), device, layers),)
@@ -347,7 +359,9 @@ def _by_tensor_memory(asked: Request, device: Arch, layers: Layers | None) -> Bu
     sizes = [side for side in row.stated["m_values"] if m % int(side) == 0]
     wide = next((n // parts for parts in range(1, n + 1) if n % parts == 0 and n // parts in row.stated["n_values"]), 0)
     if not sizes or not wide:
-        raise UsageError(f"`tile` {m}x{n}x{k}: {row.id} takes M of {', '.join(map(str, row.stated['m_values']))} and N up to {WIDEST}.")
+        raise UsageError(
+            f"`tile` {m}x{n}x{k}: {row.id} takes M of {', '.join(map(str, row.stated['m_values']))} and N up to {WIDEST}."
+        )
     each_k = _K_BITS // (8 if narrow and kind in ("f8f6f4", "mxf8f6f4") else max(bits, 4))
     if k % each_k:
         raise UsageError(f"`tile` k {k} is not a multiple of {each_k}, the k of {row.id}.")

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
-from tcprobe.question.options import ElementType, Given, Number, Sides
+from tcprobe.question.options import ElementType, NonEmptyText, Number, Sides
 from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption, print_answer
 from tcprobe.store.choose import layers
 from tcprobe.system import files
@@ -29,7 +29,7 @@ GROUP = group(
 
 @checked
 def kernel(
-    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", Given())],
+    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())],
     kind: Annotated[
         TypeName, Option("--type", "Type of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.", "TYPE", ElementType())
     ],
@@ -104,7 +104,8 @@ def _budget(made: "GemmKernel") -> "Budget":
     by_warps = isinstance(gemm, Gemm)
     warps = gemm.warps if isinstance(gemm, Gemm) else (4 * gemm.consumers, 1)
     return of(
-        Request(gemm.arch.name, gemm.type, gemm.tile, gemm.stages, warps, multiply="mma" if by_warps else None), gemm.layers
+        Request(gemm.arch.name, gemm.type, gemm.tile, gemm.stages, warps, multiply="mma" if by_warps else None),
+        gemm.layers,
     )
 
 
@@ -113,7 +114,10 @@ class Explaining(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """An --explain that no number follows is --budget."""
-        numbered = [not (arg == "--explain" and not "".join(args[place + 1 : place + 2]).isdigit()) for place, arg in enumerate(args)]
+        numbered = [
+            not (arg == "--explain" and not "".join(args[place + 1 : place + 2]).isdigit())
+            for place, arg in enumerate(args)
+        ]
         return super().parse_args(ctx, [arg if kept else "--budget" for arg, kept in zip(args, numbered, strict=True)])
 
 
@@ -164,15 +168,19 @@ def print_kernel(
 
         outcome = product(made, mnk)
     if as_json:
-        click.echo(json.dumps({
-            **made.to_json(mnk),
-            "explain": ways,
-            "budget": taken.to_json() if taken else None,
-            "run": outcome.to_json() if outcome else None,
-        }))
+        click.echo(
+            json.dumps(
+                {
+                    **made.to_json(mnk),
+                    "explain": ways,
+                    "budget": taken.to_json() if taken else None,
+                    "run": outcome.to_json() if outcome else None,
+                }
+            )
+        )
     elif ways or outcome or taken:
         if taken:
-            wrapping.lines([*taken.in_words, Whole(f"who has what of D: {made.where_words} --row 0 --col 0")])
+            terminal.lines([*taken.in_words, Whole(f"who has what of D: {made.where_words} --row 0 --col 0")])
         for line in (line for way in ways for line in (f"{way['element']}:", *(f"  {step}" for step in way["steps"]))):
             click.echo(escaped(line))
         if outcome:
@@ -180,7 +188,7 @@ def print_kernel(
     elif not output:
         click.echo(made.source, nl=False)
     else:
-        wrapping.lines(made.launch_words)
+        terminal.lines(made.launch_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
 
@@ -213,7 +221,7 @@ def _say_outcome(made: "GemmKernel", outcome: "ProductRun") -> None:
 
 @checked
 def plan(
-    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", Given())],
+    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())],
     tile: Annotated[Sizes, Option("--tile", "Tile of a block.", reads=Sides(3, "MxNxK"))],
     kind: Annotated[TypeName, Option("--type", "Type of A and B: bf16, f16, tf32, e4m3, s8.", "TYPE", ElementType())],
     stages: Annotated[int, Option("--stages", "Tiles in shared memory.", "N", Number(1, 64), shown=True)] = 2,
@@ -232,7 +240,8 @@ def plan(
         int, Option("--columns", "Other columns of tensor memory that are in use.", "N", Number(0, 4096), shown=True)
     ] = 0,
     scale_block: Annotated[
-        int | None, Option("--scale-block", "In tensor memory a scale for each 16 or 32 elements along k.", "K", Number(1))
+        int | None,
+        Option("--scale-block", "In tensor memory a scale for each 16 or 32 elements along k.", "K", Number(1)),
     ] = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
@@ -250,9 +259,7 @@ def plan(
 
     block: Any = sizes("tile", tile, 3)
     grid: Any = None if warps is None else sizes("warps", warps, 2)
-    asked = Request(
-        str(arch_name(arch)), str(kind), block, stages, grid, accumulators, columns, scale_block, multiply
-    )
+    asked = Request(str(arch_name(arch)), str(kind), block, stages, grid, accumulators, columns, scale_block, multiply)
     return budget(asked, layers(results, only))
 
 

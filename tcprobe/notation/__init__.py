@@ -84,7 +84,9 @@ def spelled(text: str) -> Spelled:
     return Spelled(head.rstrip() if operand else rest, operand, *(said.get(word) for word in AFTER))
 
 
-def with_options(name: str, *, over: str | None = None, of: str | None = None, warps: str | None = None, permute: str | None = None) -> str:
+def with_options(
+    name: str, *, over: str | None = None, of: str | None = None, warps: str | None = None, permute: str | None = None
+) -> str:
     """A name with what options say of it, as a text; what the text says itself stays. UsageError where both say it."""
     given = {"over": over, "of": of, "warps": warps, "permute": permute}
     if not any(value is not None for value in given.values()):
@@ -102,4 +104,6 @@ def with_options(name: str, *, over: str | None = None, of: str | None = None, w
 
 def follows_layout(before: Sequence[str], word: str) -> bool:
     """Whether a word of a command line goes on with the layout before it: an operand, or over, of and what they say."""
-    return (word.lower() in _OPERANDS and len(before) == 1) or word in AFTER or (len(before) > 1 and before[-1] in AFTER)
+    return (
+        (word.lower() in _OPERANDS and len(before) == 1) or word in AFTER or (len(before) > 1 and before[-1] in AFTER)
+    )

@@ -58,7 +58,9 @@ class TiledMma(NamedTuple):
     token: Token
 
     def __str__(self) -> str:
-        tiles = ",".join("_" if each is None else str(each) if isinstance(each, int) else written(each) for each in self.permutation)
+        tiles = ",".join(
+            "_" if each is None else str(each) if isinstance(each, int) else written(each) for each in self.permutation
+        )
         permuted = "" if self.permutation == (None, None, None) else f", ({tiles})"
         return f"make_tiled_mma({self.atom}, {written(self.warps)}{permuted})"
 
@@ -135,7 +137,7 @@ def item(reader: Reader) -> Item:
     return found
 
 
-def _simple(reader: Reader) -> "Item | Swizzle":
+def _simple(reader: Reader) -> Item | Swizzle:
     token = reader.next
     if token.text == "(":
         reader.take()
@@ -157,7 +159,9 @@ def _simple(reader: Reader) -> "Item | Swizzle":
             reader.fail(f"{name} takes a shape and a stride", token)
         if isinstance(parts[0], L) and len(parts) == 1:
             return parts[0]
-        return _layout(reader, token, parts[0], parts[1] if len(parts) == 2 else compact(_nested(reader, token, parts[0])))
+        return _layout(
+            reader, token, parts[0], parts[1] if len(parts) == 2 else compact(_nested(reader, token, parts[0]))
+        )
     if name in _COMPOSED:
         return _composition(reader, token)
     if name == "make_tiled_mma":
@@ -282,7 +286,7 @@ def _check_composed(
     return Composed(swizzle, layout, in_bytes)
 
 
-def _layout(reader: Reader, token: Token, shape: "Item | Swizzle", stride: "Item | Swizzle | Nested") -> L:
+def _layout(reader: Reader, token: Token, shape: Item | Swizzle, stride: Item | Swizzle | Nested) -> L:
     """shape:stride; UsageError unless both nest alike and are not beyond bounds."""
     found = L(_nested(reader, token, shape), _nested(reader, token, stride))
     if not _congruent(found.shape, found.stride):
@@ -294,7 +298,7 @@ def _layout(reader: Reader, token: Token, shape: "Item | Swizzle", stride: "Item
     return found
 
 
-def _nested(reader: Reader, token: Token, given: "Item | Swizzle | Nested") -> Nested:
+def _nested(reader: Reader, token: Token, given: Item | Swizzle | Nested) -> Nested:
     if isinstance(given, int):
         return given
     if not isinstance(given, tuple) or isinstance(given, (L, Composed, TiledMma, TiledCopy)) or not given:
@@ -325,7 +329,9 @@ def _compact(shape: Nested, start: int) -> tuple[Nested, int]:
 
 def cosize(layout: L) -> int:
     """One more than the largest number that a layout gives."""
-    return 1 + sum((extent - 1) * stride for extent, stride in zip(flat(layout.shape), flat(layout.stride), strict=True))
+    return 1 + sum(
+        (extent - 1) * stride for extent, stride in zip(flat(layout.shape), flat(layout.stride), strict=True)
+    )
 
 
 def table(layout: L) -> Ints:
@@ -344,7 +350,9 @@ def complement(layout: L, whole: int) -> Ints | None:
 
     They ascend, so that the gaps are filled before what lies beyond the layout: CuTe's complement(layout, whole).
     """
-    pairs = sorted((stride, extent) for extent, stride in zip(flat(layout.shape), flat(layout.stride), strict=True) if extent > 1)
+    pairs = sorted(
+        (stride, extent) for extent, stride in zip(flat(layout.shape), flat(layout.stride), strict=True) if extent > 1
+    )
     starts, reach = np.zeros(1, np.int64), 1
     for stride, extent in pairs:
         if not stride or stride % reach:
@@ -454,7 +462,11 @@ def _tiled_copy(reader: Reader, token: Token, name: str) -> TiledCopy:
         _keyword(reader, "val_layout", "tiler_mn")
         second = item(reader)
     reader.expect(")")
-    if isinstance(first, L) and isinstance(second, tuple) and not isinstance(second, (L, Composed, TiledMma, TiledCopy)):
+    if (
+        isinstance(first, L)
+        and isinstance(second, tuple)
+        and not isinstance(second, (L, Composed, TiledMma, TiledCopy))
+    ):
         if len(second) != 2 or not all(type(side) is int for side in second):
             reader.fail("a tiler has two numbers", first_token)
         return TiledCopy(atom, kind, None, None, first, (second[0], second[1]), None, "", token)  # type: ignore[arg-type]

@@ -54,7 +54,9 @@ def checked(held: Places, extent: tuple[int, int], words: str) -> Places:
         element = int(ordered[thread, 1:][twice[thread]][0])
         first, second = np.flatnonzero(number[thread] == element)[:2].tolist()
         where = f"element [{element // cols}][{element % cols}]"
-        raise UsageError(f"{words}: two slots hold one element: thread {thread} has {where} as i {first} and i {second}.")
+        raise UsageError(
+            f"{words}: two slots hold one element: thread {thread} has {where} as i {first} and i {second}."
+        )
     missing = np.bincount(number[number >= 0], minlength=rows * cols) == 0
     if missing.any():
         first = int(np.argmax(missing))
@@ -120,7 +122,9 @@ def memory(layout: L | cute.Composed, tile: tuple[int, int] | None) -> tuple[Pla
     plain = layout.layout if isinstance(layout, cute.Composed) else layout
     words = cute.written(plain)
     if cute.rank(plain) != 2:
-        raise UsageError(f"column 1 of the layout: {words} has {cute.rank(plain)} outer modes; memory has rows and columns.")
+        raise UsageError(
+            f"column 1 of the layout: {words} has {cute.rank(plain)} outer modes; memory has rows and columns."
+        )
     sides = cute.mode_sizes(plain)
     rows, cols = tile or (sides[0], sides[1])
     if rows % sides[0] or cols % sides[1]:
@@ -128,7 +132,9 @@ def memory(layout: L | cute.Composed, tile: tuple[int, int] | None) -> tuple[Pla
             f"column 1 of the layout: {words} is {sides[0]} x {sides[1]}, which does not divide a tile of {rows} x {cols}."
         )
     if rows * cols > MOST_SLOTS:
-        raise UsageError(f"column 1 of the layout: a tile of {rows} x {cols}; at most {MOST_SLOTS} elements are worked out.")
+        raise UsageError(
+            f"column 1 of the layout: a tile of {rows} x {cols}; at most {MOST_SLOTS} elements are worked out."
+        )
     down, across = (cute.table(mode) for mode in cute.by_modes(plain))
     whole = cute.cosize(plain)
     r, c = np.arange(rows), np.arange(cols)
@@ -189,7 +195,9 @@ class Warps:
         if self.count * 32 > MOST_THREADS:
             raise UsageError(f"`warps` {self}: {self.count} of them; a CTA has at most {MOST_THREADS // 32}.")
         if sorted(self.numbers.tolist()) != list(range(self.count)):
-            raise UsageError(f"`warps` {self}: the strides do not number the {self.count} of them 0 to {self.count - 1}.")
+            raise UsageError(
+                f"`warps` {self}: the strides do not number the {self.count} of them 0 to {self.count - 1}."
+            )
 
     @property
     def sides(self) -> tuple[int, int, int]:
@@ -255,7 +263,9 @@ class Tiling(NamedTuple):
         """The permutation of a dimension: where each number of it, counted through by atoms, lies in the tile."""
         side, tiler = self.tile[dim], self.permutation[dim]
         if tiler is None or isinstance(tiler, int):
-            if isinstance(tiler, int) and (tiler < 1 or side % tiler or tiler % (self.atom[dim] * self.warps.sides[dim])):
+            if isinstance(tiler, int) and (
+                tiler < 1 or side % tiler or tiler % (self.atom[dim] * self.warps.sides[dim])
+            ):
                 raise UsageError(
                     f"`permute` {tiler} along {'mnk'[dim]}: a multiple of {self.atom[dim] * self.warps.sides[dim]} that "
                     f"divides {side} is needed."
@@ -281,13 +291,20 @@ def tiled(atom: Places, operand: str, tiling: Tiling, lanes: Ints, atom_threads:
     """
     dimensions = DIMENSIONS[operand]
     tiling.check(dimensions)
-    slots = atom.row.size * tiling.warps.count * prod(
-        tiling.tile[dim] // (tiling.atom[dim] * tiling.warps.sides[dim]) for dim in dimensions
+    slots = (
+        atom.row.size
+        * tiling.warps.count
+        * prod(tiling.tile[dim] // (tiling.atom[dim] * tiling.warps.sides[dim]) for dim in dimensions)
     )
     if slots > MOST_SLOTS:
-        raise UsageError(f"`tile` {'x'.join(map(str, tiling.tile))}: {slots} slots; at most {MOST_SLOTS} are worked out.")
+        raise UsageError(
+            f"`tile` {'x'.join(map(str, tiling.tile))}: {slots} slots; at most {MOST_SLOTS} are worked out."
+        )
     coordinates: dict[int, Ints] = {}
-    places, repeats = tiling.warps.places, {dim: tiling.tile[dim] // (tiling.atom[dim] * tiling.warps.sides[dim]) for dim in dimensions}
+    places, repeats = (
+        tiling.warps.places,
+        {dim: tiling.tile[dim] // (tiling.atom[dim] * tiling.warps.sides[dim]) for dim in dimensions},
+    )
     first, second = REPEATED[operand]
     for dim, own in zip(dimensions, atom, strict=True):
         along, one = tiling.warps.sides[dim], tiling.atom[dim]
@@ -317,8 +334,10 @@ def _starts(count: int, lanes: Ints, atom_threads: L | None) -> Ints:
     if atom_threads is None:
         return np.arange(count) * len(lanes)
     starts = cute.complement(atom_threads, len(lanes) * count)
-    if starts is None or len(starts) < count or sorted((starts[:count, None] + lanes[None, :]).ravel().tolist()) != list(
-        range(count * len(lanes))
+    if (
+        starts is None
+        or len(starts) < count
+        or sorted((starts[:count, None] + lanes[None, :]).ravel().tolist()) != list(range(count * len(lanes)))
     ):
         raise UsageError(f"{count} atoms of {len(lanes)} threads are not whole warps.")
     return starts[:count]
@@ -333,7 +352,9 @@ def copy_tv(threads: L, values: L) -> tuple[Ints, tuple[int, int]]:
     for layout, name in ((threads, "threads"), (values, "values")):
         numbers, count = cute.table(layout), size(layout.shape)
         if sorted(numbers.tolist()) != list(range(count)):
-            raise UsageError(f"{cute.written(layout)}: strides overlap or leave gaps: {name} are numbered 0 to {count - 1}.")
+            raise UsageError(
+                f"{cute.written(layout)}: strides overlap or leave gaps: {name} are numbered 0 to {count - 1}."
+            )
         at = np.argsort(numbers)
         rows = cute.mode_sizes(layout)[0]
         found.append((at % rows, at // rows))

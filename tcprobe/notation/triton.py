@@ -61,7 +61,9 @@ class Attribute(NamedTuple):
         if not isinstance(value, list) or not all(type(each) is int for each in value):
             raise self.fail(f"{name} is not a list of numbers")
         if len(value) != count:
-            raise self.fail(f"{name} has {len(value)} numbers; layouts of {RANK} dimensions are read, which need {count}")
+            raise self.fail(
+                f"{name} has {len(value)} numbers; layouts of {RANK} dimensions are read, which need {count}"
+            )
         if name != "order" and not all(each > 0 and each & each - 1 == 0 for each in value):
             raise self.fail(f"{name} {value} are not powers of two")
         if name == "order" and sorted(value) != list(range(count)):
@@ -109,7 +111,9 @@ KINDS: dict[str, Kind] = {
         },
         frozenset({"CGALayout", "version", "versionMajor", "versionMinor"}),
     ),
-    "dot_op": Kind("DotOperandLayout", {"operand_index": "opIdx", "parent": "parent", "k_width": "kWidth"}, frozenset({"kWidth"})),
+    "dot_op": Kind(
+        "DotOperandLayout", {"operand_index": "opIdx", "parent": "parent", "k_width": "kWidth"}, frozenset({"kWidth"})
+    ),
     "slice": Kind("SliceLayout", {"dim": "dim", "parent": "parent"}, frozenset()),
     "linear": Kind(
         "DistributedLinearLayout",
@@ -186,7 +190,9 @@ def _attribute(reader: Reader, named: Mapping[str, Attribute]) -> Attribute:
         if match := _TTG.fullmatch(token.text):
             kind = match[1]
             if kind not in KINDS:
-                reader.fail(f"#ttg.{kind[:40]} is not read; known: {', '.join(f'#ttg.{each}' for each in KINDS)}", token)
+                reader.fail(
+                    f"#ttg.{kind[:40]} is not read; known: {', '.join(f'#ttg.{each}' for each in KINDS)}", token
+                )
             reader.expect("<")
             reader.expect("{")
             values = _pairs(reader, KINDS[kind], named, "}", list(KINDS[kind].parameters.values()))
@@ -230,7 +236,9 @@ def _pairs(
     def pair() -> None:
         key = reader.name("the name of a parameter")
         if key.text not in allowed:
-            reader.fail(f"{key.text[:40]} is not a parameter here; known: {', '.join(sorted(allowed - set(_CTAS)))}", key)
+            reader.fail(
+                f"{key.text[:40]} is not a parameter here; known: {', '.join(sorted(allowed - set(_CTAS)))}", key
+            )
         if key.text in values:
             reader.fail(f"{key.text} is given twice", key)
         reader.expect("=")
@@ -313,7 +321,12 @@ class Linear:
         """What lies beyond a shape is at 0 again: several slots hold what is left."""
         for dim in (0, 1):
             places = sorted(
-                ((basis[dim], axis, bit) for axis, of in self.bases.items() for bit, basis in enumerate(of) if basis[dim]),
+                (
+                    (basis[dim], axis, bit)
+                    for axis, of in self.bases.items()
+                    for bit, basis in enumerate(of)
+                    if basis[dim]
+                ),
                 key=lambda place: -place[0],
             )
             for _, axis, bit in places:
@@ -390,7 +403,11 @@ def _nvidia_mma(attribute: Attribute, shape: Shape) -> Linear:
     if version not in (2, 3):
         raise attribute.fail(f"version {version} has no layout in registers; 2 (mma.sync) and 3 (wgmma) have")
     given = attribute.values.get("instrShape")
-    if not isinstance(given, list) or not all(type(side) is int and side > 0 for side in given) or len(given) not in (2, 3):
+    if (
+        not isinstance(given, list)
+        or not all(type(side) is int and side > 0 for side in given)
+        or len(given) not in (2, 3)
+    ):
         raise attribute.fail("instrShape is not [m, n] or [m, n, k]")
     tile = (16, 8) if version == 2 else (given[0], given[1])
     if version == 3 and (tile[0] != 16 or tile[1] % 8 or tile[1] & tile[1] - 1):
@@ -417,7 +434,7 @@ def _dot_op(attribute: Attribute, shape: Shape) -> Linear:
     version, warps, width = _version(parent), parent.numbers("warpsPerCTA"), attribute.number("kWidth")
     if width not in (1, 2, 4, 8, 16):
         raise attribute.fail(f"kWidth {width} is not 1, 2, 4, 8 or 16")
-    if version == 3 and operand == 1 or version not in (2, 3):
+    if (version == 3 and operand == 1) or version not in (2, 3):
         raise attribute.fail(f"operand {operand} of version {version} is not in registers")
     made = Linear(order=(1, 0) if operand == 0 else (0, 1))
     _mma_tile(made, (16, 8 * width) if operand == 0 else (8 * width, 8), width, k)
@@ -448,7 +465,9 @@ def _slice(attribute: Attribute, shape: Shape) -> Linear:
     if not isinstance(parent, Attribute) or parent.kind in SHARED or dim not in (0, 1):
         raise attribute.fail("a slice has dim 0 or 1 and a parent in registers")
     if shape is not None and shape[dim] != 1:
-        raise attribute.fail(f"a slice along dimension {dim} is over {'1 x N' if dim == 0 else 'N x 1'}, not {shape[0]} x {shape[1]}")
+        raise attribute.fail(
+            f"a slice along dimension {dim} is over {'1 x N' if dim == 0 else 'N x 1'}, not {shape[0]} x {shape[1]}"
+        )
     if shape is None:
         whole = list(_MAKERS[parent.kind](parent, None).sizes)
         whole[dim] = 1
@@ -465,12 +484,16 @@ def _linear(attribute: Attribute, shape: Shape) -> Linear:
     if shape not in (None, (rows, cols)):
         assert shape is not None
         if shape[0] < rows or shape[1] < cols:
-            raise attribute.fail(f"its bases reach {rows} x {cols}, which the tile of {shape[0]} x {shape[1]} does not hold")
+            raise attribute.fail(
+                f"its bases reach {rows} x {cols}, which the tile of {shape[0]} x {shape[1]} does not hold"
+            )
         made.fill(shape, "register", (1, 0))
     return made
 
 
-def _ctas(attribute: Attribute, made: Linear, shape: tuple[int, int], k: int | None) -> tuple[list[Basis], tuple[int, int]]:
+def _ctas(
+    attribute: Attribute, made: Linear, shape: tuple[int, int], k: int | None
+) -> tuple[list[Basis], tuple[int, int]]:
     """Bases of the CTAs that share a tensor, over the shape of each; along k of a factor all have the same."""
     del made
     bases: list[Basis] = []

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -26,17 +25,16 @@ import numpy as np
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
-from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.dtypes import DTYPES, dtype
+from tcprobe.isa.dtypes import DTYPES
 from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.swizzle import sizes_written, type_named
-from tcprobe.layout.table import Axis, Space, Table, slots
-from tcprobe.notation import Spelled, begins_layout, cute, is_file, places, spelled, triton
+from tcprobe.layout.table import Table, slots
+from tcprobe.notation import Spelled, cute, is_file, places, spelled, triton
 from tcprobe.notation.places import DIMENSIONS, CopySide, Places, Tiling, Warps
-from tcprobe.references.claim import Claim
-from tcprobe.references.cute import L, apply, atoms, copy_atoms, flat, modes, size
+from tcprobe.references import Claim
+from tcprobe.references.cute import L, apply, atoms, copy_atoms, modes, size
 from tcprobe.store import names
 from tcprobe.store.cell import Cell, find
 from tcprobe.store.choose import Layers
@@ -179,7 +177,9 @@ def choose(name: str, arch_name: str | None, layers: Layers) -> tuple[list[Writt
         return made if isinstance(made, list) else [made.fragment], None  # type: ignore[list-item]
     fragments, note = names.choose_fragments([text.layout], arch_name, layers)
     tiled = [fragment for fragment in fragments if fragment.operand in DIMENSIONS and fragment.role in WHOLE]
-    return [_tile_fragment(fragment, text, None, arch_name, layers) for fragment in tiled or fragments], (note or [None])[0]
+    return [_tile_fragment(fragment, text, None, arch_name, layers) for fragment in tiled or fragments], (
+        note or [None]
+    )[0]
 
 
 def _bounded(name: str) -> str:
@@ -205,11 +205,17 @@ def _tile_fragment(
 def _layout(text: Spelled, arch_name: str | None, layers: Layers) -> WrittenCell | list[WrittenFragment]:
     """The cell of a layout's text; of a tiled multiply whose operand is not said, the fragments of all."""
     if text.warps or text.permute:
-        raise UsageError(f"{quoted(text.layout)}: a layout has its own threads; `warps` and `permute` go with a fragment.")
+        raise UsageError(
+            f"{quoted(text.layout)}: a layout has its own threads; `warps` and `permute` go with a fragment."
+        )
     if is_file(text.layout):
         return _of_file(text, arch_name, layers)
     stripped = text.layout.lstrip()
-    if stripped.startswith("#") or re.match(r"[\w.]*Layout\s*\(", stripped) and not re.match(r"\w*ComposedLayout", stripped):
+    if (
+        stripped.startswith("#")
+        or (re.match(r"[\w.]*Layout\s*\(", stripped)
+        and not re.match(r"\w*ComposedLayout", stripped))
+    ):
         return _of_triton(text, arch_name, layers)
     found = cute.read(text.layout)
     if isinstance(found, cute.TiledMma):
@@ -221,7 +227,9 @@ def _layout(text: Spelled, arch_name: str | None, layers: Layers) -> WrittenCell
         held, extent = places.memory(found, over)
         return _cell(text, arch_name, layers, held, extent, "CuTe's layout of memory", bits=found.in_bytes, memory=True)
     if over is None:
-        raise UsageError(f"{quoted(text.layout)} needs the tile that it is over: `tile`, such as 16x16, first mode fastest.")
+        raise UsageError(
+            f"{quoted(text.layout)} needs the tile that it is over: `tile`, such as 16x16, first mode fastest."
+        )
     held = places.thread_values(found, over)
     return _cell(text, arch_name, layers, held, over, "CuTe's layout of threads and values", turned=True)
 
@@ -230,7 +238,7 @@ def _over(text: Spelled) -> tuple[int, int] | None:
     if text.over is None:
         return None
     rows, cols = sizes_written(text.over, 2)
-    if not 0 < min(rows, cols):
+    if not min(rows, cols) > 0:
         raise UsageError(f"`tile` {text.over} is not ROWSxCOLS such as 64x32.")
     return rows, cols
 
@@ -248,7 +256,9 @@ def _of_triton(text: Spelled, arch_name: str | None, layers: Layers) -> WrittenC
             raise UsageError(f"{words}: memory of {len(held.row)} CTAs; that of one is read.")
         bits = attribute.number("elementBitWidth") if attribute.kind == "nvmma_shared" else None
         return _cell(text, arch_name, layers, held, shape, words, bits=bits, memory=True)
-    held = places.checked(places.of_linear(linear, ["lane", "warp", "block"], "register"), shape, f"column 1 of the layout: {words}")
+    held = places.checked(
+        places.of_linear(linear, ["lane", "warp", "block"], "register"), shape, f"column 1 of the layout: {words}"
+    )
     operand, bits = "d", None
     if attribute.kind == "dot_op":
         operand, width = "ab"[attribute.number("opIdx")], attribute.values.get("kWidth", 0)
@@ -266,7 +276,9 @@ def _of_file(text: Spelled, arch_name: str | None, layers: Layers) -> WrittenCel
         raise DataError(f"{path}: a table of rows and columns is needed.")
     over = _over(text) or (table.extent["row"], table.extent["col"])
     if table.extent["row"] > over[0] or table.extent["col"] > over[1]:
-        raise UsageError(f"{path}: it reaches row {table.extent['row'] - 1}, column {table.extent['col'] - 1} of {text.over}.")
+        raise UsageError(
+            f"{path}: it reaches row {table.extent['row'] - 1}, column {table.extent['col'] - 1} of {text.over}."
+        )
     return _of_table(text, arch_name, layers, table, over, f"the table in {path.name}")
 
 
@@ -281,7 +293,7 @@ def _json_table(path: Path) -> Table:
 
     raw = files.read_text(path)
     try:
-        body: Any = json.loads(raw.splitlines()[0] if "\n" in raw.strip() and raw.startswith("{\"id\"") else raw)
+        body: Any = json.loads(raw.splitlines()[0] if "\n" in raw.strip() and raw.startswith('{"id"') else raw)
     except (ValueError, RecursionError, IndexError):
         raise DataError(f"{path}: not JSON.") from None
     if isinstance(body, dict) and isinstance(body.get("table"), list):
@@ -289,7 +301,7 @@ def _json_table(path: Path) -> Table:
         if not lanes or not all(isinstance(lane, list) and len(lane) == len(lanes[0]) and lane for lane in lanes):
             raise DataError(f"{path}: table[lane][i] is [row, col].")
         cells = [cell for lane in lanes for cell in lane]
-        if not all(cell is None or isinstance(cell, list) and len(cell) == 2 for cell in cells):
+        if not all(cell is None or (isinstance(cell, list) and len(cell) == 2) for cell in cells):
             raise DataError(f"{path}: table[lane][i] is [row, col].")
         body = {
             "threads": len(lanes),
@@ -445,7 +457,9 @@ def _tile_of(atom: Cell, text: Spelled, mma: cute.TiledMma | None) -> WrittenCel
     tiling = Tiling((whole[0], whole[1], whole[2]), warps, permutation, (sizes[0], sizes[1], sizes[2]))
     held = places.tiled(own, fragment.operand, tiling, lanes, quads)
     threads, elements = held.row.shape
-    table = Table(slots(threads, elements), {"row": tuple(held.row.ravel().tolist()), "col": tuple(held.col.ravel().tolist())})
+    table = Table(
+        slots(threads, elements), {"row": tuple(held.row.ravel().tolist()), "col": tuple(held.col.ravel().tolist())}
+    )
     permuted = "" if permutation == (None, None, None) else f" permute {_permutation_text(permutation)}"
     head = f"{mma} {fragment.operand}" if mma and quads else f"{fragment.id} warps {warps}"
     id_ = f"{head} over {text.over}{'' if mma and quads else permuted}"
@@ -477,7 +491,17 @@ def _tile_of(atom: Cell, text: Spelled, mma: cute.TiledMma | None) -> WrittenCel
         lanes=len(lanes) if len(lanes) >= WARP else WARP,
     )
     made = WrittenCell(
-        made_fragment, atom.arch, table, atom.measured, atom.layers, atom.source, atom.stated, None, words, tiling, False
+        made_fragment,
+        atom.arch,
+        table,
+        atom.measured,
+        atom.layers,
+        atom.source,
+        atom.stated,
+        None,
+        words,
+        tiling,
+        False,
     )
     return made
 
@@ -493,7 +517,9 @@ def _permutation(text: str | None) -> places.Permutation:
 
 
 def _permutation_text(permutation: places.Permutation) -> str:
-    return ",".join("_" if side is None else str(side) if isinstance(side, int) else cute.written(side) for side in permutation)
+    return ",".join(
+        "_" if side is None else str(side) if isinstance(side, int) else cute.written(side) for side in permutation
+    )
 
 
 def _atom_places(atom: Cell, mma: cute.TiledMma | None) -> tuple[Places, Any, L | None]:
@@ -520,7 +546,11 @@ def _of_tiled_mma(
     if text.operand:
         return _tile_of(names.find_cell(named, arch_name, layers).cell, text, mma)
     fragments, _ = names.choose_fragments([named], arch_name, layers)
-    return [_tile_fragment(fragment, text, mma, arch_name, layers) for fragment in fragments if fragment.operand in DIMENSIONS]
+    return [
+        _tile_fragment(fragment, text, mma, arch_name, layers)
+        for fragment in fragments
+        if fragment.operand in DIMENSIONS
+    ]
 
 
 # tiled copies
@@ -615,5 +645,3 @@ def _side_of(reference: L, asked: L, bits: int) -> CopySide:
         for thread in range(size(a_thread.shape))
     ]
     return CopySide(np.array(numbers, np.int64), threads, values // bits)
-
-

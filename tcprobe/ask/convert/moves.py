@@ -133,7 +133,9 @@ def bands(source: Cell, target: Cell) -> tuple[Cell, Cell]:
     owned = [_owned(cell) for cell in (source, target)]
     names = f"{source.fragment.id} and {target.fragment.id}"
     if len(owned[0]) != len(owned[1]):
-        raise UsageError(f"{names}: {len(owned[0])} warps and {len(owned[1])}; they exchange through shared memory alone.")
+        raise UsageError(
+            f"{names}: {len(owned[0])} warps and {len(owned[1])}; they exchange through shared memory alone."
+        )
     if len(owned[0]) == 1:
         return source, target
     for warp, (mine, theirs) in enumerate(zip(*owned, strict=True)):
@@ -151,10 +153,7 @@ def _owned(cell: Cell) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Of each warp the rows and the columns in which it holds elements, ascending."""
     size = WARP * cell.table.elements
     parts = (cell.table.cells[first : first + size] for first in range(0, cell.table.points, size))
-    return [
-        (tuple(sorted({c[0] for c in part if c})), tuple(sorted({c[1] for c in part if c})))
-        for part in parts
-    ]
+    return [(tuple(sorted({c[0] for c in part if c})), tuple(sorted({c[1] for c in part if c}))) for part in parts]
 
 
 def _packed(cell: Cell) -> Cell:
@@ -649,24 +648,20 @@ class _Exchange:
         """Shuffle, and put the registers together."""
         arrived: list[dict[Unit, Ref]] = [{} for _ in range(LANES)]
         for number in range(self._rounds):
-            word = self._shuffle(number)
+            sends: list[UnitPlaces | None] = [None] * LANES
+            receives = list(range(LANES))
+            for ((source, to), units), round_ in zip(self._sent, self._round, strict=True):
+                if round_ == number:
+                    places = [self._lane_places[source][unit] for unit in units]
+                    sends[source] = (*places, *[None] * (self._maker.units - len(places)))
+                    receives[to] = source
+            usual = Counter(places for places in sends if places is not None).most_common(1)[0][0]
+            sent = self._maker.pack_by_lane([places or usual for places in sends])
+            word = self._maker.add(Shuffle(self._maker.next, sent, tuple(receives)))
             for ((_, to), units), round_ in zip(self._sent, self._round, strict=True):
                 if round_ == number:
                     arrived[to] |= {unit: (word, place) for place, unit in enumerate(units)}
         return {key: self._assemble(lanes, arrived) for key, lanes in self._rest.items()}
-
-    def _shuffle(self, number: int) -> int:
-        """One round: what every lane sends, and from where it receives."""
-        sends: list[UnitPlaces | None] = [None] * LANES
-        receives = list(range(LANES))
-        for ((source, to), units), round_ in zip(self._sent, self._round, strict=True):
-            if round_ == number:
-                places = [self._lane_places[source][unit] for unit in units]
-                sends[source] = (*places, *[None] * (self._maker.units - len(places)))
-                receives[to] = source
-        usual = Counter(places for places in sends if places is not None).most_common(1)[0][0]
-        sent = self._maker.pack_by_lane([places or usual for places in sends])
-        return self._maker.add(Shuffle(self._maker.next, sent, tuple(receives)))
 
     def _assemble(self, lane_units: Sequence[tuple[Unit, ...]], arrived: Sequence[Mapping[Unit, Ref]]) -> int:
         """A target register from own units and received words."""

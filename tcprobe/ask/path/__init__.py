@@ -15,7 +15,7 @@ from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.notation import is_written
 from tcprobe.question.arguments import Sizes, TypeName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import ElementType, Given, Number
+from tcprobe.question.options import ElementType, NonEmptyText, Number
 from tcprobe.question.shared import (
     ArchOption,
     GlobalOption,
@@ -24,9 +24,9 @@ from tcprobe.question.shared import (
     NamespaceOption,
     OnlyOption,
     OutputOption,
+    PermuteOption,
     ResultsOption,
     SharedOption,
-    PermuteOption,
     SwizzleOption,
     WarpsOption,
     place_of,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @checked
 def path(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
-    tile: Annotated[Sizes, Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", Given())],
+    tile: Annotated[Sizes, Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText())],
     *,
     warps: WarpsOption = None,
     permute: PermuteOption = None,
