@@ -14,8 +14,13 @@ A function a task, with names as the commands take them; no GPU is needed. Nothi
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
 if TYPE_CHECKING:
+    from inspect import Signature
+    from types import ModuleType
+
     from .api.functions import arch, compare, fragment, instruction, layout, read, repack
     from .ask.agree import agree
     from .ask.banks import banks
@@ -67,6 +72,40 @@ def __getattr__(name: str) -> object:
     found = import_module("tcprobe.api.offered").offered(name)
     globals()[name] = found
     return found
+
+
+if not TYPE_CHECKING:
+    ModuleType = type(sys)
+
+
+class _CalledModule(ModuleType):
+    """A module that is called as the function of its name in `tcprobe.api.functions`."""
+
+    @property
+    def __signature__(self) -> Signature:
+        from inspect import signature
+
+        return signature(self._function())
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        return self._function()(*args, **kwargs)
+
+    def _function(self):  # type: ignore[no-untyped-def]
+        from importlib import import_module
+
+        return getattr(import_module("tcprobe.api.functions"), self.__name__.rpartition(".")[2])
+
+
+class _Package(ModuleType):
+    """This package: its modules of functions' names, such as `tcprobe.numerics`, are these functions too."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in ("kernel", "layout", "numerics") and isinstance(value, ModuleType):
+            value.__class__ = _CalledModule
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

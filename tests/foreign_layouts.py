@@ -340,9 +340,10 @@ def random_gluon(rng):
     warp = rng.randint(0, min(3, bits - 5))
     register = bits - 5 - warp
     sides = [1 << rows, 1 << bits - rows]
+    over = [max(1, side * rng.choice((1, 1, 2, 4)) // rng.choice((1, 1, 2))) for side in sides]
     return gl.DistributedLinearLayout(
         bases[:register], bases[register : register + 5], bases[register + 5 :], [], sides
-    ), sides
+    ), [max(1, side * rng.choice((1, 1, 2, 4)) // rng.choice((1, 1, 2))) for side in sides]
 
 
 def gluon_text(layout):
@@ -398,23 +399,29 @@ class Triton:
 
     def compiled(self, path, kernels, targets, every=1):
         """The layouts of tensors and of shared memory in compiled programs, each once."""
-        import triton
         from triton.backends.compiler import GPUTarget
-        from triton.compiler import ASTSource
+        from triton.compiler import ASTSource, make_backend
 
         seen = {}
-        for number, (kernel, signature, constants, options) in enumerate(kernels):
-            if number % every:
-                continue
+        for kernel, signature, constants, options in kernels[::every]:
             for arch in targets:
-                source, target = ASTSource(kernel, signature, constants), GPUTarget("cuda", arch, 32)
+                target = GPUTarget("cuda", arch, WARP)
+                backend, source, stages = make_backend(target), ASTSource(kernel, signature, constants), {}
+                asked = backend.parse_options(options)
                 try:
-                    made = triton.compile(source, target=target, options=options)
+                    backend.add_stages(stages, asked, source.language)
+                    context = self.ir.context()
+                    self.ir.load_dialects(context)
+                    backend.load_dialects(context)
+                    module = source.make_ir(
+                        target, asked, backend.get_codegen_implementation(asked), backend.get_module_map(), context
+                    )
+                    for stage in ("ttir", "ttgir"):
+                        module = stages[stage](module, {"name": "kernel"})
                 except Exception:  # a type that the arch lacks, a tile that its shared memory does not hold
                     continue
-                path.write_text(made.asm["ttgir"])
-                module = self.ir.parse_mlir_module(str(path), self.context)
-                module.walk(lambda op: self._collect(op, seen))
+                path.write_text(str(module))
+                self.ir.parse_mlir_module(str(path), self.context).walk(lambda op: self._collect(op, seen))
         for (text, shape), (layout, kind) in seen.items():
             yield TritonCase(text, shape, self.bases(layout, layout_shape(shape, kind)), kind)
 
@@ -442,7 +449,7 @@ class Triton:
             kind = type(layout).__name__
             if len(sides) == 1 and kind == "SliceLayout":
                 shape = (1, sides[0]) if layout.dim == 0 else (sides[0], 1)
-            elif len(sides) == 2:
+            elif len(sides) == 2 and len(getattr(layout, "order", sides)) == 2:
                 shape = sides
             else:
                 continue

@@ -1,38 +1,19 @@
 """What a name of `import tcprobe` is: a function, or the module of that name, which is called as one.
 
-`tcprobe.numerics` and `tcprobe.kernel` have several functions: `tcprobe.numerics(...)` is that of
-`tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
+`tcprobe.numerics`, `tcprobe.kernel` and `tcprobe.layout` are packages or modules of several things:
+`tcprobe.numerics(...)` is the function of `tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
 """
 
 from __future__ import annotations
 
-import inspect
-from types import ModuleType
 from typing import Any
 
 import tcprobe.kernel
+import tcprobe.layout
 import tcprobe.numerics
 from tcprobe.api import functions
 
-
-class _CallableModule(ModuleType):
-    """Called as the function of its name in `tcprobe.api.functions`, which is imported then."""
-
-    @property
-    def _function(self) -> Any:
-        return getattr(functions, self.__name__.rpartition(".")[2])
-
-    @property
-    def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self._function)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._function(*args, **kwargs)
-
-
-_MODULES = {"kernel": tcprobe.kernel, "numerics": tcprobe.numerics}
-for _module in _MODULES.values():
-    _module.__class__ = _CallableModule
+_MODULES = {"kernel": tcprobe.kernel, "layout": tcprobe.layout, "numerics": tcprobe.numerics}
 
 
 def offered(name: str) -> Any:

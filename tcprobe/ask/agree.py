@@ -25,9 +25,8 @@ from tcprobe.ask.banks.accesses import Shared, Tile, bits_of, parse_shared, pars
 from tcprobe.errors import DataError, UsageError, answer_or_none
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import sizes_written, swizzle_named, type_named
-from tcprobe.notation.tokens import Reader
 from tcprobe.question import terminal
-from tcprobe.question.arguments import place, word
+from tcprobe.question.arguments import ArchName, checked, place, word
 from tcprobe.question.declare import PlainArgument, command
 from tcprobe.question.options import NonEmptyText
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, find_cell
@@ -150,11 +149,12 @@ class Side:
     @property
     def text(self) -> str:
         """The spelling."""
-        of = f"{self.of}," if self.of else ""
         if self.kind == "map":
             return f"map:{self.of}"
+        if self.kind == "scales":
+            return f"scales:{self.parts[0]},{self.rows}x{self.cols}"
         quote = '"' if "," in self.of else ""
-        return f"{self.kind}:{quote}{self.of}{quote}{',' if of else ''}{self.rows}x{self.cols}" + "".join(
+        return f"{self.kind}:{quote}{self.of}{quote},{self.rows}x{self.cols}" + "".join(
             f",{part}" for part in self.parts
         )
 
@@ -175,6 +175,7 @@ class Side:
                 yield words, replace(self, parts=parts)
 
 
+@checked
 def agree(
     writer: Annotated[str, PlainArgument("WRITER", NonEmptyText())],
     reader: Annotated[str, PlainArgument("READER", NonEmptyText())],
@@ -182,7 +183,7 @@ def agree(
     arch: OneArch = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
-) -> Agreement:
+) -> "Agreement":
     """Say whether WRITER and READER touch the same bytes: where each puts every element, the first that differs, and
     the nearest change with which they agree. Exit code 1 if they differ.
 
@@ -552,30 +553,26 @@ _STEPS = ("reshape", "view", "transpose", "permute", "swapaxes", "T", "contiguou
 
 def array_steps(text: str) -> Iterator[tuple[str, list[int], Callable[[str], None]]]:
     """The calls of .reshape(4,32).transpose(1,0), each with its numbers; UsageError for anything else."""
-    from tcprobe.errors import UsageError as Wrong
-
-    spaced = text.replace(".", " . ")
     if len(text) > 2000:
-        raise Wrong(f"an expression of {len(text)} characters; at most 2000 are read.")
+        raise UsageError(f"an expression of {len(text)} characters; at most 2000 are read.")
     position = 0
     call = re.compile(r"\s*\.\s*([A-Za-z]\w*)\s*(?:\(([-0-9,\s()\[\]]*)\))?")
-    del spaced
     count = 0
     while text[position:].strip():
         match = call.match(text, position)
         column = position + 1
         if match is None or match[1] not in _STEPS:
             shown = match[1] if match else text[position : position + 1]
-            raise Wrong(f"column {column} of {quoted(text)}: {shown[:40]!r} is not one of .{', .'.join(_STEPS)}.")
+            raise UsageError(f"column {column} of {quoted(text)}: {shown[:40]!r} is not one of .{', .'.join(_STEPS)}.")
         inside = (match[2] or "").translate(str.maketrans("()[]", "    "))
         numbers = [part.strip() for part in inside.split(",") if part.strip()]
         if not all(re.fullmatch(r"-?[0-9]{1,10}", number) for number in numbers) or (match[2] is None) != (
             match[1] == "T"
         ):
-            raise Wrong(f"column {column} of {quoted(text)}: .{match[1]} takes numbers alone.")
+            raise UsageError(f"column {column} of {quoted(text)}: .{match[1]} takes numbers alone.")
 
         def fail(words: str, at: int = column) -> None:
-            raise Wrong(f"column {at} of {quoted(text)}: {words}.")
+            raise UsageError(f"column {at} of {quoted(text)}: {words}.")
 
         count += 1
         if count > 64:
@@ -642,4 +639,3 @@ _READERS: dict[str, Callable[[str, str, object, Layers], Side]] = {
     "numpy": _numpy,
     "map": lambda kind, rest, arch, folders: _map_side(rest),
 }
-_ = Reader

@@ -9,13 +9,14 @@ import json
 import shlex
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import click
 
 from tcprobe import facts
 from tcprobe.question import terminal
-from tcprobe.question.declare import command
+from tcprobe.question.arguments import checked
+from tcprobe.question.declare import Option, command
 from tcprobe.question.shared import JsonOption
 from tcprobe.question.terminal import Styled
 from tcprobe.text import Whole
@@ -41,9 +42,14 @@ def _notations() -> tuple[Notation, ...]:
     return facts.read(__file__, "layouts.csv", Notation)
 
 
-def layouts() -> Sequence[Notation]:
+@checked
+def layouts(
+    notation: Annotated[
+        Literal["cute", "triton", "gluon", "tcprobe"] | None, Option("--of", "Those of one notation alone.")
+    ] = None,
+) -> Sequence[Notation]:
     """List the notations in which a layout may be written wherever FRAGMENT is asked for, with an example each."""
-    return _notations()
+    return [each for each in _notations() if notation in (None, each.notation.lower())]
 
 
 @command(layouts, short="Notations of layouts that are understood, with examples.")

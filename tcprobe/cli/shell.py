@@ -26,7 +26,21 @@ from tcprobe.text import message
 
 # commands by what one wants to do
 HEADINGS = {
-    "Ask commands:": ("show", "where", "trace", "list", "why-not", "compare", "diff", "cost", "numerics", "banks"),
+    "Ask commands:": (
+        "show",
+        "where",
+        "trace",
+        "list",
+        "why-not",
+        "compare",
+        "diff",
+        "cost",
+        "numerics",
+        "banks",
+        "agree",
+        "plan",
+        "layouts",
+    ),
     "Make code commands:": (
         "emit",
         "convert",

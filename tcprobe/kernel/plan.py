@@ -122,7 +122,8 @@ class Budget(Described):
     @property
     def allocated(self) -> int:
         """Columns that one tcgen05.alloc gives for them: a power of two."""
-        return max(LEAST_COLUMNS, 1 << (self.columns - 1).bit_length()) if self.columns else 0
+        most = limits(self.device.number).tmem_columns
+        return min(most, max(LEAST_COLUMNS, 1 << (self.columns - 1).bit_length())) if self.columns else 0
 
     @property
     def blocks(self) -> int:
@@ -241,7 +242,7 @@ def _made(
         "shared memory": (of.shared_kib << 10) // taken,
         "registers": ALL_REGISTERS // (per_warp * (threads // WARP)),
         "threads": None if of.threads is None else of.threads // threads,
-        "blocks": of.blocks,
+        "resident blocks": of.blocks,
     }
     if sum(tensor_memory.values()):
         columns = max(LEAST_COLUMNS, 1 << (sum(tensor_memory.values()) - 1).bit_length())
@@ -325,9 +326,9 @@ def _by_warpgroups(asked: Request, device: Arch, layers: Layers | None) -> Budge
         raise UsageError(f"there is no wgmma of {asked.type} with {wide} columns.")
     if k % row.shape.k:
         raise UsageError(f"`tile` k {k} is not a multiple of {row.shape.k}, the k of {row.id}.")
-    groups = asked.warps[0] * asked.warps[1] // 4 if asked.warps else min(m // 64, 2)
-    if asked.warps and (asked.warps[0] * asked.warps[1]) % 4:
+    if asked.warps and (len(asked.warps) != 2 or min(asked.warps) < 1 or (asked.warps[0] * asked.warps[1]) % 4):
         raise UsageError(f"`warps` {'x'.join(map(str, asked.warps))}: wgmma takes warpgroups of 4 warps.")
+    groups = asked.warps[0] * asked.warps[1] // 4 if asked.warps else min(m // 64, 2)
     if m // 64 * (n // wide) % groups:
         raise UsageError(
             f"`tile` {m}x{n}x{k}: {m // 64 * (n // wide)} multiplies are not shared evenly by {groups} warpgroups."
@@ -373,6 +374,8 @@ def _by_tensor_memory(asked: Request, device: Arch, layers: Layers | None) -> Bu
         memory["scales of B"] = 4 * groups * -(-n // LANES)
     if asked.columns:
         memory["others"] = asked.columns
+    if asked.warps and (len(asked.warps) != 2 or min(asked.warps) < 1):
+        raise UsageError(f"`warps` {'x'.join(map(str, asked.warps))}: two sides of 1 or more are needed, such as 4x1.")
     threads = WARP * asked.warps[0] * asked.warps[1] if asked.warps else 6 * WARP
     registers = {"accumulators": 0, "fragments": 0, "epilogue": min(n, WARP)}
     count = m // own * (n // wide) * (k // each_k)

@@ -478,16 +478,20 @@ def _slice(attribute: Attribute, shape: Shape) -> Linear:
 
 
 def _linear(attribute: Attribute, shape: Shape) -> Linear:
+    """The bases as they are; repeated in registers over a larger shape, and cut to a smaller one."""
     made = Linear({name: attribute.bases(name) for name in REGISTERS if attribute.values.get(name)})
     rows, cols = least_shape(attribute)
     made.sizes = [rows, cols]
-    if shape not in (None, (rows, cols)):
-        assert shape is not None
-        if shape[0] < rows or shape[1] < cols:
-            raise attribute.fail(
-                f"its bases reach {rows} x {cols}, which the tile of {shape[0]} x {shape[1]} does not hold"
-            )
-        made.fill(shape, "register", (1, 0))
+    if shape is None or shape == (rows, cols):
+        return made
+    registers = made.bases.setdefault("register", [])
+    made.fill(shape, "register", dict.fromkeys((*(0 if row else 1 for row, col in registers if row or col), 1, 0)))
+    whole = list(registers)
+    made.cut(shape)
+    # a register that a cut leaves without a place of its own is none
+    made.bases["register"] = [
+        basis for basis, before in zip(made.bases["register"], whole, strict=True) if basis == before
+    ]
     return made
 
 

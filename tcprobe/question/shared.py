@@ -89,7 +89,7 @@ WarpsOption = Annotated[
     str | None,
     Option(
         "--warps",
-        "FRAGMENT over a CTA's tile by so many warps (of wgmma warpgroups) along m and n, m fastest: 2x4; or 2x4:4,1 with "
+        "FRAGMENT over a CTA's tile by so many warps (of wgmma warpgroups) along m and n, m fastest: 2x4; 2x4:4,1 with "
         "strides.",
         "RxC[:STRIDES]",
         NonEmptyText(),
@@ -143,7 +143,10 @@ def tiled_name(
         if permute is not None:
             raise UsageError("`permute` needs `warps`.")
         if tile is not None and needs_tile:
-            raise UsageError("`tile` needs `warps`, or a layout's text: a fragment has its own size.")
+            raise UsageError(
+                "`tile` needs `warps`, or a layout's text: a fragment has its own size. `tcprobe path --tile` and "
+                "`tcprobe banks --tile` take a tile of memory."
+            )
         return name
     if permute is not None and warps is None and not (is_written(name) and spelled(name).warps):
         raise UsageError("`permute` needs `warps`.")

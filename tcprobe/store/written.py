@@ -211,10 +211,8 @@ def _layout(text: Spelled, arch_name: str | None, layers: Layers) -> WrittenCell
     if is_file(text.layout):
         return _of_file(text, arch_name, layers)
     stripped = text.layout.lstrip()
-    if (
-        stripped.startswith("#")
-        or (re.match(r"[\w.]*Layout\s*\(", stripped)
-        and not re.match(r"\w*ComposedLayout", stripped))
+    if stripped.startswith("#") or (
+        re.match(r"[\w.]*Layout\s*\(", stripped) and not re.match(r"\w*ComposedLayout", stripped)
     ):
         return _of_triton(text, arch_name, layers)
     found = cute.read(text.layout)

@@ -98,9 +98,9 @@ def path(
     if isinstance(name, str) and warps is None and not is_written(name) and (meaning := resolve(name)).shared:
         from tcprobe.ask.path.operand import operand_path
 
-        return operand_path(meaning.shared_operand, folders, options._replace(size=tile_text(tile)), arch_name(arch))
+        return operand_path(meaning.shared_operand, folders, options._replace(tile=tile_text(tile)), arch_name(arch))
     cell, size = tiled_cell(name, tile, warps, permute, arch, folders, in_memory)
-    asked = request(cell, options._replace(size=tile_text(size or "")))
+    asked = request(cell, options._replace(tile=tile_text(size or "")))
     try:
         return plan_path(asked)
     except UsageError as error:
