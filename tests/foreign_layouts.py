@@ -475,3 +475,80 @@ def wrong_bases(case):
         for name in case.bases
     }
     return None if ours == case.bases else f"{ours} against {case.bases}"
+
+
+# CuTe's C++, compiled for the host
+CXX_ATOMS = {  # those that CuTe DSL lacks, with m n k and threads
+    **{f"SM70_8x8x4_{types}_{order}": ((8, 8, 4), 8) for types in ("F32F16F16F32", "F16F16F16F16") for order in ("TN", "NT", "NN", "TT")},
+    "SM75_16x8x8_F32F16F16F32_TN": ((16, 8, 8), 32),
+    "SM75_8x8x16_S32S8S8S32_TN": ((8, 8, 16), 32),
+    "SM80_16x8x32_S32S8S8S32_TN": ((16, 8, 32), 32),
+    "SM80_16x8x16_S32U8U8S32_TN": ((16, 8, 16), 32),
+    "SM80_16x8x64_S32S4S4S32_TN": ((16, 8, 64), 32),
+    "SM80_8x8x4_F64F64F64F64_TN": ((8, 8, 4), 32),
+}
+
+
+def cxx_cases(cutlass, cuda, seed, number=60):
+    """Random tiled multiplies of these atoms as CuTe prints their thread-value layouts, over their own tiles."""
+    import subprocess
+    import tempfile
+    from pathlib import Path
+
+    rng, made = random.Random(seed), []
+    for _ in range(number):
+        name = rng.choice(list(CXX_ATOMS))
+        shape, threads = CXX_ATOMS[name]
+        while True:
+            along = [rng.choice((1, 2, 2, 3, 4)), rng.choice((1, 2, 2, 4)), 1]
+            if (threads == 32 and along[0] * along[1] <= 8) or along[0] * along[1] in (4, 8, 16):
+                break
+        strides = (1, along[0], 0) if rng.random() < 0.5 else (along[1], 1, 0)
+        sides, tile = [], []
+        for dim in range(3):
+            size = shape[dim] * along[dim] * rng.choice((1, 2) if dim < 2 else (1,))
+            kind = rng.choice(("number", "layout")) if size > shape[dim] * along[dim] else "number"
+            if kind == "layout":
+                sides.append(((shape[dim], along[dim], 2), (1, 2 * shape[dim], shape[dim])))
+            else:
+                sides.append(size)
+            tile.append(size)
+        made.append((name, tuple(along), strides, sides, tile))
+
+    def cxx(side):
+        if isinstance(side, int):
+            return f"Int<{side}>"
+        parts = [", ".join(f"Int<{n}>" for n in numbers) for numbers in side]
+        return f"Layout<Shape<{parts[0]}>, Stride<{parts[1]}>>"
+
+    lines = [
+        f"  show({n}, make_tiled_mma({name}{{}}, {cxx((along, strides))}{{}}, Tile<{', '.join(map(cxx, sides))}>{{}}));"
+        for n, (name, along, strides, sides, _) in enumerate(made)
+    ]
+    program = (
+        "#include <cute/tensor.hpp>\n#include <cute/atom/mma_atom.hpp>\n#include <cstdio>\nusing namespace cute;\n"
+        "template <class T> void show(int n, T t) {\n"
+        + "".join(f'  printf("%d {o} ", n); print(t.get_layout{c}_TV()); printf("\\n");\n' for o, c in zip("abd", "ABC", strict=True))
+        + "}\nint main() {\n" + "\n".join(lines) + "\n}\n"
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        source, binary = Path(folder) / "layouts.cpp", Path(folder) / "layouts"
+        source.write_text(program)
+        includes = [f"-I{cutlass}", f"-I{cuda}", f"-I{cuda}/cccl"]
+        subprocess.run(["g++", "-std=c++17", "-O0", "-w", *includes, str(source), "-o", str(binary)], check=True)
+        printed = subprocess.run([str(binary)], capture_output=True, text=True, check=True).stdout
+    for line in printed.splitlines():
+        index, operand, layout = line.split(" ", 2)
+        name, along, strides, sides, (m, n, k) = made[int(index)]
+        modes, values = evaluate(layout.replace(" ", ""))
+        first, second = {"a": (m, k), "b": (n, k), "d": (m, n)}[operand]
+        held = values.reshape(-1, modes[0].shape if isinstance(modes[0].shape, int) else _size(modes[0])).T
+        rows, cols = held % first, held // first
+        text = f"{spelled(name, along, strides, sides)} {operand} over {m}x{n}x{k}"
+        yield Case(text, cols, rows, "TiledMMA") if operand == "b" else Case(text, rows, cols, "TiledMMA")
+
+
+def _size(mode):
+    from tcprobe.notation import cute
+
+    return cute.table(mode).size

@@ -33,7 +33,7 @@ from tcprobe.values import Json
 MOST_DIAGNOSED = 1 << 12  # slots of a table that is compared with near ones
 MOST_NEAR = 12  # tables that are tried
 MOST_PICTURE = 64  # rows and columns of blocks of a picture
-SECTOR, LINE = 32, 128  # bytes of global memory that are moved together
+SECTOR = 32  # bytes of global memory that are moved together
 
 
 def lines(cell: WrittenCell) -> Iterator[str]:
@@ -44,6 +44,8 @@ def lines(cell: WrittenCell) -> Iterator[str]:
         yield from tile_lines(cell)
     elif not fragment.memory:
         yield from identity(cell)
+        if cell.vector:
+            yield from copy_lines(cell)
         if fragment.threads > WARP:
             yield f"lane is the thread of the CTA, 0 to {fragment.threads - 1}; its warp is lane / {WARP}"
 
@@ -168,9 +170,21 @@ def _span(first: int, last: int) -> str:
     return str(first) if first == last else f"{first}-{last}"
 
 
-def copy_facts(cell: WrittenCell, bits: int) -> Json | None:
-    """Of a copy of `bits` bits an instruction: sectors and lines of row-major global memory that a warp's touch."""
-    fragment, table = cell.fragment, cell.table
+def copy_lines(cell: WrittenCell) -> Iterator[str]:
+    """What an instruction of a copy moves, and how many sectors of memory it touches, rows or columns contiguous."""
+    facts = copy_facts(cell)
+    for name, words in (("row", "rows"), ("col", "columns")) if facts else ():
+        least, most = (facts or {})[name]["sectors"] or (None, None)
+        if least is None:
+            yield f"with {words} contiguous a thread's {cell.vector} bits do not lie side by side"
+        else:
+            touched = f"{least}" if least == most else f"{least} to {most}"
+            yield f"with {words} contiguous an instruction of a warp moves {cell.vector} bits a thread, of {touched} sectors of {SECTOR} bytes"
+
+
+def copy_facts(cell: WrittenCell) -> Json | None:
+    """Of a copy: sectors of row-major and of column-major memory that an instruction of a warp touches."""
+    fragment, table, bits = cell.fragment, cell.table, cell.vector
     width = fragment.slot_bits
     count = max(1, bits // width)
     if table.elements % count or table.threads % WARP:

@@ -78,6 +78,7 @@ class WrittenCell(Cell):
 
     words: str = ""
     tiling: Tiling | None = None
+    vector: int = 0  # of a copy, the bits that a thread moves at once
     turned: bool = False  # whether a text of CuTe gives B as N x K
 
     def in_cta(self, thread: int) -> dict[str, int]:
@@ -85,6 +86,18 @@ class WrittenCell(Cell):
         fragment = self.fragment
         assert isinstance(fragment, WrittenFragment)
         return {"lane": thread % fragment.lanes, "thread": thread, "warp": thread // WARP}
+
+    def of_copy(self, bits: int) -> WrittenCell:
+        """The same of a copy of so many bits at once."""
+        fragment = self.fragment
+        assert isinstance(fragment, WrittenFragment)
+
+        def make(name: str | None, folders: Layers) -> WrittenCell:
+            cell = fragment.make(name, folders)
+            return replace(cell, fragment=made, vector=bits)
+
+        made = replace(fragment, make=make)
+        return replace(self, fragment=made, vector=bits)
 
     @property
     def in_memory(self) -> bool:
@@ -369,7 +382,7 @@ def _of_table(
     def make(name: str | None, folders: Layers) -> WrittenCell:
         device = archs.arch(name).name if name and name != "all" else _default(folders)
         claim = Claim(table, words, None, table)
-        return WrittenCell(fragment, device, table, None, folders, WRITTEN, (words, claim), None, words, None, turned)
+        return WrittenCell(fragment, device, table, None, folders, WRITTEN, (words, claim), None, words, turned=turned)
 
     fragment = WrittenFragment(
         id=id_,
@@ -581,7 +594,8 @@ def _of_tiled_copy(copy: cute.TiledCopy, text: Spelled, arch_name: str | None, l
     held = places.copied(tv, tiler, over, side)
     places.checked(held, over, f"column {copy.token.column} of the layout: the copy")
     words = f"a copy of {width} bits at a time, {copy.atom}, by CuTe's make_tiled_copy"
-    return _cell(said, arch_name, layers, held, over, words, turned=copy.operand == "b")
+    made = _cell(said, arch_name, layers, held, over, words, turned=copy.operand == "b")
+    return made.of_copy(width)
 
 
 def _tv_of_mma(mma: cute.TiledMma, operand: str, atom: Cell) -> tuple[Any, tuple[int, int]]:
