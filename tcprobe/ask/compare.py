@@ -40,7 +40,7 @@ from tcprobe.text import Whole, escaped
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.ask.cost import Beside
+    from tcprobe.ask.cost import StatedNumber
 
 CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
 
@@ -437,7 +437,7 @@ class FileComparison(Against):
 class CostComparison(NamedTuple):
     """Measured costs beside what others state."""
 
-    pairs: "list[Beside]"
+    pairs: "list[StatedNumber]"
 
     @property
     def agrees(self) -> bool:
@@ -528,7 +528,7 @@ def _is_table(word: str) -> bool:
 
 def _costs(name: str | Cell | Sequence[str] | None, arch: ArchName | None, folders: Layers) -> CostComparison:
     """Costs beside what others state; UsageError where one of them is missing."""
-    from tcprobe.ask.cost import beside, costs
+    from tcprobe.ask.cost import costs, stated_numbers
 
     if isinstance(name, Cell):
         raise UsageError("`costs` are of instructions: give a `name`.")
@@ -537,7 +537,7 @@ def _costs(name: str | Cell | Sequence[str] | None, arch: ArchName | None, folde
         raise UsageError(
             f"no cost of these is measured on {found[0].arch}, to compare with what others state.", "no cost"
         )
-    if pairs := beside(found):
+    if pairs := stated_numbers(found):
         return CostComparison(pairs)
     raise UsageError("nobody has published these costs for this arch.")
 
