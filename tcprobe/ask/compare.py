@@ -122,7 +122,13 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement) ->
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
     row, table = inventory.instructions().get(fragment.experiment), measured.tables[fragment.operand]
     if (row and row.metadata) or fragment.role is Role.SCALE:
-        return _by_number(reference, claim, table)
+        # A sparse multiply: its index fields say which k a slot stands for, so the numbers themselves can be compared
+        wrong = []
+        if claim.printed != table:
+            pairs = zip(table.space.all(), claim.printed.cells, table.cells, strict=True)
+            wrong = [f"{point}: stated {theirs}, measured {ours}" for point, theirs, ours in pairs if theirs != ours]
+        detail = f"{table.points - len(wrong)} of {table.points} slots agree"
+        return _judge(reference, claim, detail, wrong[:FIRST])
     if row and row.conventional:
         return _by_structure(reference, claim, row, fragment, measured)
     agreed, given, wrong = same_slots(claim.printed, table)
@@ -147,16 +153,6 @@ def conventional(fragment: Fragment) -> bool:
     """Whether row, column and k numbers are a convention, and only which slots meet can be compared."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and row.conventional
-
-
-def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:
-    """A sparse multiply: its index fields say which k a slot stands for, so the numbers themselves can be compared."""
-    wrong = []
-    if claim.printed != measured:
-        pairs = zip(measured.space.all(), claim.printed.cells, measured.cells, strict=True)
-        wrong = [f"{point}: stated {theirs}, measured {ours}" for point, theirs, ours in pairs if theirs != ours]
-    detail = f"{measured.points - len(wrong)} of {measured.points} slots agree"
-    return _judge(reference, claim, detail, wrong[:FIRST])
 
 
 def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) -> str:
