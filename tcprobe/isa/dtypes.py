@@ -15,6 +15,7 @@ e3m2 and e2m3 bits 0 to 5.
 
 from typing import NamedTuple, SupportsInt
 
+from tcprobe import facts
 from tcprobe.errors import RowError
 
 OTHER_NAMES = {  # of C++, CUTLASS, Python's packages and the driver, by PTX's
@@ -105,33 +106,17 @@ class DType(NamedTuple):
         return self.is_float and self.bits >= 8
 
 
-DTYPES = (
-    DType("f64", 64, 0x3FF0_0000_0000_0000),
-    DType("f32", 32, 0x3F80_0000),
-    DType("tf32", 32, 0x3F80_0000),
-    DType("f16", 16, 0x3C00),
-    DType("bf16", 16, 0x3F80),
-    DType("e4m3", 8, 0x38),
-    DType("e5m2", 8, 0x3C),
-    DType("e3m2", 6, 0x0C),
-    DType("e2m3", 6, 0x08),
-    DType("e2m1", 4, 0x2, container_shift=2),
-    DType("ue8m0", 8, 0x7F, is_signed=False),  # scales: no sign; ue8m0 has no mantissa either
-    DType("ue4m3", 7, 0x38, is_signed=False),
-    DType("s32", 32, 1, is_float=False),
-    DType("s8", 8, 1, is_float=False),
-    DType("u8", 8, 1, is_float=False),
-    DType("s4", 4, 1, is_float=False),
-    DType("u4", 4, 1, is_float=False),
-    DType("u32", 32, 1, is_float=False),  # an address in shared memory
-    DType("b32", 32, 1, is_float=False),  # what moves carry: bits of no type
-    DType("b16", 16, 1, is_float=False),
-    DType("b8", 8, 1, is_float=False),
-    DType("b6", 6, 1, is_float=False),
-    DType("b4", 4, 1, is_float=False),
-    DType("b1", 1, 1, is_float=False),
-    DType("b2", 2, 1, is_float=False),  # an index field of metadata: no PTX type of its own
-    DType("b4", 4, 1, is_float=False),  # the same for tf32
+# dtypes.csv: PTX's types; ue8m0 and ue4m3 are scales, without a sign; u32 is an address in shared memory; b32 to b4 are
+# what moves carry, bits of no type; b2, and b4 for tf32, index fields of metadata
+DTYPES = facts.read(
+    __file__,
+    "dtypes.csv",
+    DType,
+    bits=facts.number,
+    one=facts.number,
+    is_float=facts.flag,
+    container_shift=facts.number,
+    is_signed=facts.flag,
 )
 _BY_NAME = {d.name: d for d in DTYPES}
 
