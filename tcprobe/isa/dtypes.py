@@ -18,32 +18,15 @@ from typing import NamedTuple, SupportsInt
 from tcprobe import facts
 from tcprobe.errors import RowError
 
-OTHER_NAMES = {  # of C++, CUTLASS, Python's packages and the driver, by PTX's
-    "f16": "half|fp16|float16|half_t|__half",
-    "bf16": "bfloat16|bfloat16_t|__nv_bfloat16|nv_bfloat16|bf",
-    "f32": "float|fp32|float32|single",
-    "tf32": "tfloat32|tfloat32_t|tf",
-    "f64": "double|fp64|float64",
-    "e4m3|e5m2": "fp8|float8",
-    "e4m3": "e4m3fn|float8_e4m3fn|float8_e4m3|float_e4m3_t|__nv_fp8_e4m3",
-    "e5m2": "float8_e5m2|float_e5m2_t|__nv_fp8_e5m2",
-    "e2m3|e3m2": "fp6|float6",
-    "e2m3": "float6_e2m3fn|float_e2m3_t",
-    "e3m2": "float6_e3m2fn|float_e3m2_t",
-    "e2m1": "fp4|float4|float4_e2m1fn|float_e2m1_t",
-    "ue8m0": "float8_e8m0fnu|float_ue8m0_t",
-    "ue4m3": "float_ue4m3_t",
-    "s64": "int64|int64_t",
-    "s32": "int|int32|i32|int32_t",
-    "s8": "int8|i8|char|int8_t",
-    "s4": "int4|i4|int4_t|int4b_t",
-    "u64": "uint64|uint64_t",
-    "u32": "uint32|uint32_t",
-    "u16": "uint16|uint16_t",
-    "u8": "uint8|uint8_t",
-    "u4": "uint4|uint4_t|uint4b_t",
-    "b1": "bit|binary|u1|uint1b_t",
-}
+
+class TypeNames(NamedTuple):
+    """A line of type_names.csv: what C++, CUTLASS, Python's packages and the driver call what PTX calls `name`."""
+
+    name: str
+    others: str
+
+
+OTHER_NAMES = dict(facts.read(__file__, "type_names.csv", TypeNames))
 _PTX = {other: name for name, others in OTHER_NAMES.items() for other in others.split("|")}
 
 
