@@ -35,7 +35,7 @@ from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
 from tcprobe.probes.ptx import POISON, EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import bit_length
-from tcprobe.store.measurement import MEMORY
+from tcprobe.store.finding import MEMORY
 
 SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
 NOT_MOVED = -1
