@@ -149,7 +149,6 @@ class StagedGemm(ABC):
 
     @property
     def evidence(self) -> list[str]:
-        """What the tables rest on."""
         d = self.cell("d")
         return [f"{d.fragment.id} on {d.arch}: {d.evidence}"]
 

@@ -299,16 +299,13 @@ class BankExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The access's name."""
         return self.access.name
 
     @property
     def target(self) -> Target:
-        """The target that the access needs."""
         return self.access.target
 
     def kernels(self) -> list[Kernel]:
-        """The kernel that times the access."""
         return [kernel(self.access)]
 
     def cases(self) -> Cases:

@@ -56,7 +56,6 @@ class Case:
 
     @property
     def instruction(self) -> Instruction:
-        """The form."""
         return self.operand.instruction
 
     @property
@@ -327,12 +326,10 @@ class DescriptorExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """Operand, major and swizzle."""
         return f"{self.case.operand.id}.{self.case.major}.{self.case.swizzle}"
 
     @property
     def target(self) -> Target:
-        """The target that the form needs."""
         return self.case.instruction.target
 
     def kernels(self) -> list[Kernel]:
@@ -362,7 +359,6 @@ class ProductExperiment(FormDialogue):
 
     @property
     def id(self) -> str:
-        """The form's id with a suffix."""
         return f"{self.row.id}{saved.PRODUCTS}"
 
     def kernels(self) -> list[Kernel]:

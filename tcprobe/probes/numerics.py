@@ -327,7 +327,6 @@ class NumericsExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The first form's id."""
         return self.first.id
 
     @property
@@ -337,7 +336,6 @@ class NumericsExperiment(Dialogue):
 
     @property
     def target(self) -> Target:
-        """The target that the first form needs."""
         return self.first.target
 
     def kernels(self) -> list[Kernel]:

@@ -83,12 +83,10 @@ class TabledForm:
 
     @property
     def types(self) -> ElementTypes:
-        """The form's element types."""
         return types_of(self.row)
 
     @property
     def kernel(self) -> Kernel:
-        """The form's kernel."""
         text = kernel(self.row, self.satfinite)
         return replace(text, op=Numeric(self.row, self.tables, self.satfinite))
 

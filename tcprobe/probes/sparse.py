@@ -45,7 +45,6 @@ class Packed(FormOp):
     selector: int
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Multiplies zeros and ones."""
         row = self.instruction
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))
         e = row.fragment("e")
@@ -69,7 +68,6 @@ class Product(FormOp):
     selector: int
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """Multiplies zeros and ones."""
         row = self.instruction
         d = row.fragment("d")
         a, b, c = (matrices(row.fragment(o), raw, tables) for o, raw in zip(INPUTS, launch.inputs, strict=False))

@@ -122,7 +122,6 @@ class NibblesExperiment(FormDialogue):
     kind = KIND
 
     def kernels(self) -> list[Kernel]:
-        """The form's kernel with its first selector."""
         return [nibble_launch(self.row).kernel]
 
     def measure(self, bench: Bench) -> Readout:
@@ -130,7 +129,6 @@ class NibblesExperiment(FormDialogue):
         return {"raw": bench.run([nibble_launch(self.row)])[0].copy()}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
-        """The positions that the values lead to."""
         return Body(nibbles=decode_nibbles(self.row, _tables(self.row, context), reading["raw"]))
 
 
@@ -143,11 +141,9 @@ class SelectorExperiment(FormDialogue):
 
     @property
     def id(self) -> str:
-        """The form's id and the selector."""
         return f"{self.row.id}{SELECTOR}{self.selector}"
 
     def kernels(self) -> list[Kernel]:
-        """The form's kernel with the selector."""
         return [kernel(self.row, self.selector)]
 
     def measure(self, bench: Bench) -> Readout:

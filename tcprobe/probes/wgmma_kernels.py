@@ -57,7 +57,6 @@ class Warpgroup(FormOp):
     selector: int = 0
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
-        """The output of the launch."""
         return _Run(self, launch, tables).answers().reshape(-1).view(np.uint8)
 
 

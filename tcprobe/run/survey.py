@@ -86,7 +86,6 @@ class Survey:
             yield escaped(f"{fact.id} on {fact.arch} is refused by {by}")
 
     def to_json(self) -> Json:
-        """Plain data."""
         return {
             "versions": list(self.archs),
             "archs": self.archs,

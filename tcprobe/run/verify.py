@@ -274,12 +274,10 @@ class Verified:
 
     @property
     def instruction(self) -> Instruction:
-        """The multiply."""
         return self.case.instruction
 
     @property
     def arch(self) -> str:
-        """The arch that it ran on."""
         return self.case.operands["d"].arch
 
     @property
@@ -289,7 +287,6 @@ class Verified:
         return self.exact and by_model and self.noticed and self.expected in (None, self.unread)
 
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
         case, floats = self.case, self.floats
         return {
             "instruction": self.instruction.id,

@@ -188,7 +188,6 @@ class WorkerBench:
         self.device = arch.arch(device.arch)
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
-        """The outputs of all launches."""
         return self._backend.run(launches)
 
     def known_table(self, fragment: Fragment) -> Table | None:

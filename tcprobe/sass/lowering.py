@@ -59,7 +59,6 @@ class Lowering:
         return is_native(instruction, self.opcodes)
 
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
         counts = {"opcodes": dict(self.opcodes), "others": self.others}
         return {**counts, "refused": self.refused, "routines": list(self.routines)}
 
