@@ -31,10 +31,18 @@ from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
 from tcprobe.probes.slots import decode, element_numbers, from_slots, into_slots, pack
-from tcprobe.probes.sparse import columns
-from tcprobe.probes.sparse_decode import random_metadata
-from tcprobe.probes.wgmma import LAST, CodedRun, coded_images, decode_answers, k_bytes, ones_by_k, uniform
-from tcprobe.probes.wgmma_kernels import kernel, shared_operand
+from tcprobe.probes.sparse import columns, random_metadata
+from tcprobe.probes.wgmma import (
+    LAST,
+    CodedRun,
+    coded_images,
+    decode_answers,
+    k_bytes,
+    kernel,
+    ones_by_k,
+    shared_operand,
+    uniform,
+)
 from tcprobe.store.kinds import descriptors as saved
 
 KIND = "descriptors"

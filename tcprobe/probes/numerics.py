@@ -37,7 +37,7 @@ from tcprobe.probes.numerics_dots import Directed, Dots
 from tcprobe.probes.numerics_kernels import Operands, TabledForm, kernel
 from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.numerics import Body, WrongCase
-from tcprobe.system.pools import Pool
+from tcprobe.system.children import Pool
 
 Random = np.random.Generator
 KIND = "numerics"

@@ -21,8 +21,7 @@ from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
-from tcprobe.probes.sparse import kernel, launches
-from tcprobe.probes.sparse_decode import PLACES, b_images, decode_selector
+from tcprobe.probes.sparse import PLACES, b_images, decode_selector, kernel, launches
 from tcprobe.store.kinds.undocumented import SELECTOR, Body, Outcome
 from tcprobe.text import one_line
 

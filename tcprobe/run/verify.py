@@ -62,7 +62,7 @@ from tcprobe.run.multiplicands import (
 )
 from tcprobe.store.cell import Cell, selections, sources
 from tcprobe.store.choose import Layers
-from tcprobe.system.pools import Pool
+from tcprobe.system.children import Pool
 
 NUMBERS = (8, 24, 64, 128, 256)  # N of a warpgroup's forms that are taken where none is named
 STEPS = 4  # multiplies along k where factors are in shared memory: a row of the widest swizzle
