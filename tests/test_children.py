@@ -226,7 +226,7 @@ def test_a_listener_that_ended_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("tcprobe.run.runner.LAST_BREATH", 0.01)
     monkeypatch.setattr(Session, "_listen", lambda self: None)
     silent = SimpleNamespace(kill=lambda: None, wait=lambda: 0)
-    session = Session(SimpleNamespace(limit=1e6), silent)
+    session = Session(SimpleNamespace(limit=1e6, until=float("inf")), silent)
     with pytest.raises(StarvedError):
         _ = session.devices
 
