@@ -27,7 +27,7 @@ from tcprobe.isa.names import select
 from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
 from tcprobe.question import terminal
-from tcprobe.question.arguments import ArchName, arch_name, checked
+from tcprobe.question.arguments import ArchName, arch_name, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell
@@ -496,8 +496,7 @@ def compare(
     """
     folders = layers(results, only)
     if costs:
-        others = {"table": table, "selector": selector, "complete": complete or None}
-        if unfit := [f"`{parameter}`" for parameter, value in others.items() if value is not None]:
+        if unfit := given_names(table=table, selector=selector, complete=complete or None):
             raise UsageError(f"`costs` compares no tables: remove {', '.join(unfit)}.")
         return _costs(name, arch, folders)
     if table is None and not isinstance(name, str | Cell) and name and _is_table(name[0]):
