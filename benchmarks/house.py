@@ -123,8 +123,8 @@ def asserted(root):
 
 
 def is_prose(node):
-    """Whether a node is a literal text of three or more words; code, PTX and command lines are none."""
-    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+    """Whether a node is a literal text of three or more words, most of them English; code and selectors are none."""
+    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)) or re.search(r"[{};<>#=]|^\.", node.value):
         return False
     words = node.value.split()
     return len(words) > 2 and sum(bool(re.fullmatch(r"[A-Za-z][a-z]+[,.:;]?", word)) for word in words) > len(words) / 2
