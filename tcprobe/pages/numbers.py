@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic, subject
-from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
+from tcprobe.ask.cost import InstructionCost, archs, costs, number_of, stated_numbers
 from tcprobe.isa import inventory
 from tcprobe.isa.operand import INPUTS, MATRICES
 from tcprobe.pages.tables import code, fitting, page
@@ -56,7 +56,7 @@ def _cost_tables(name: str, layers: Layers) -> Iterator[tuple[Sequence[str], lis
             p.row.source,
             "agrees" if p.agrees else f"differs: {p.why}",
         )
-        for p in beside(measured)
+        for p in stated_numbers(measured)
     ]
     tables: tuple[tuple[Sequence[str], Iterable[Sequence[str]]], ...] = (
         (HEADS, map(_multiply_row, multiplies)),
