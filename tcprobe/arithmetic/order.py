@@ -285,6 +285,8 @@ def _check_types(order: Order) -> None:
     for node in postorder(order.sum):
         if isinstance(node, Additions):
             continue
+        if isinstance(node, Multiplies) and not instruction(node.form).target.on(arch_row(order.arch)):
+            raise UsageError(f"{order.arch} has no {node.form}.")
         for name, kind, factor in zip("ab", (a, b), _factors(node), strict=True):
             if not holds(factor, kind):
                 raise UsageError(f"`types.{name}` {kind}: a sum multiplies {factor}, which does not hold it.")
