@@ -20,6 +20,7 @@ import json
 import re
 from collections.abc import Callable
 from json.decoder import scanstring  # type: ignore[attr-defined]
+from pathlib import Path
 from typing import Any, NoReturn, TypeAlias
 
 from tcprobe.arithmetic.order import (
@@ -33,6 +34,7 @@ from tcprobe.arithmetic.order import (
     postorder,
 )
 from tcprobe.errors import DataError, UsageError
+from tcprobe.system import files
 from tcprobe.text import plain, quoted
 from tcprobe.values import Json
 
@@ -60,6 +62,17 @@ def read(raw: bytes) -> Order:
     if not isinstance(content, dict):
         raise DataError(f"not an order (a JSON {type(content).__name__}).")
     return from_json(content)
+
+
+def load(path: str | Path) -> Order:
+    """The order in a file; DataError names the file and says what is wrong with it."""
+    raw = files.read(path, MOST_BYTES)
+    if raw is None:
+        raise DataError(f"{path}: cannot be read: no such file.")
+    try:
+        return read(raw)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
 
 
 def from_json(content: Json) -> Order:
