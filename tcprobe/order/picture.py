@@ -168,6 +168,16 @@ def in_words(order: Order) -> Iterator[str]:
     yield f"D is rounded once more to {d}, to nearest even" if narrow else "D is the sum as it is"
 
 
+def summary(order: Order) -> str:
+    """An order in one line: the last sum, and of what it is made."""
+    top, *inner = lines(order, 4)[0]
+    ways = [label(line, places=False) for line in inner if len(line.depth) == 1]
+    more = f", {ways[0]}" if len(ways) == 1 else f": {'; '.join(ways)}" if ways else ""
+    joined = f"{label(top, places=False)}{more}"
+    inputs = "" if order.inputs == "exact" else f"; {INPUT_WORDS[order.inputs]}"
+    return f"{joined}{inputs}"
+
+
 def svg(order: Order, title: str = "") -> str:
     """The tree on the left, and on the right where along k each line has its products."""
     from html import escape
