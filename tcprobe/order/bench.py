@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcprobe.errors import TcprobeError
+from tcprobe.layout.arrays import Array
 from tcprobe.order.calls import Call, CallError
 from tcprobe.order.memory import bytes_of, fill_from_samples, matrix
-from tcprobe.layout.arrays import Array
 
 
 class Shape(NamedTuple):
