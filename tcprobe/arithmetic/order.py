@@ -150,16 +150,17 @@ class Order:
 
     def __eq__(self, other: object) -> bool:
         """Whether both give the same D by the same sums; where they were found does not matter."""
-        return isinstance(other, Order) and self._key == other._key
+        return isinstance(other, Order) and self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self.key)
 
     def __repr__(self) -> str:
         return f"<Order of {self.k} products of {self.types.a} and {self.types.b} on {self.arch}>"
 
     @cached_property
-    def _key(self) -> tuple[object, ...]:
+    def key(self) -> tuple[object, ...]:
+        """What makes it the order that it is."""
         return (self.arch, self.types, self.k, self.inputs, steps_of(self.sum))
 
 

@@ -153,7 +153,7 @@ def sums(order: Order, known: dict[Key, int], layers: Layers | None = None) -> I
         number, size = done.pop() if node.c is not None else (-1, 0)
         steps = _fused(node) if isinstance(node, FusedMultiplyAdds) else _multiplied(node, rules[node.form])
         for key, taken, words in steps:
-            before = f"to a sum of {size} products" if number >= 0 else "from zero"
+            before = f"onto a sum of {size} products" if number >= 0 else "from zero"
             number, size = numbered((*key, number)), size + len(taken)
             yield Sum(number, place, taken, f"{words} {before}")
             place += 1

@@ -34,7 +34,7 @@ INPUT_WORDS = {
     "nearest away": "A and B are rounded to tf32 first, to nearest, halves away from zero",
     "cut": "A and B are cut to tf32 first",
 }
-WIDTH, LINE, TEXT, MARGIN = 860, 22, 420, 12  # of an SVG: whole, a line, the text on its left, around it
+WIDTH, LINE, TEXT, MARGIN = 940, 22, 490, 12  # of an SVG: whole, a line, the text on its left, around it
 COLORS = ("#2b6cb0", "#2f855a", "#b7791f")  # multiplies, multiply-adds, additions
 
 
@@ -98,14 +98,14 @@ def _runs(nodes: Sequence[Node], shapes: dict[int, int]) -> Iterator[tuple[Node,
         at = end
 
 
-def label(line: Line) -> str:
-    """What a line says of its node."""
+def label(line: Line, places: bool = True) -> str:
+    """What a line says of its node; also of which products, unless these are drawn."""
     node = line.node
     each = f"{line.times} x " if line.times > 1 else ""
     start = "C: " if line.is_c else ""
     if isinstance(node, Additions):
         return f"{start}{each}{len(node.terms)} sums added in {node.result}, from left to right"
-    return f"{start}{each}{chain_words(node)}, k {_spans(line.spans)}"
+    return f"{start}{each}{chain_words(node)}{f', k {_spans(line.spans)}' if places else ''}"
 
 
 def chain_words(node: Multiplies | FusedMultiplyAdds) -> str:
@@ -168,6 +168,16 @@ def in_words(order: Order) -> Iterator[str]:
     yield f"D is rounded once more to {d}, to nearest even" if narrow else "D is the sum as it is"
 
 
+def summary(order: Order) -> str:
+    """An order in one line: the last sum, and of what it is made."""
+    top, *inner = lines(order, 4)[0]
+    ways = [label(line, places=False) for line in inner if len(line.depth) == 1]
+    more = f", {ways[0]}" if len(ways) == 1 else f": {'; '.join(ways)}" if ways else ""
+    joined = f"{label(top, places=False)}{more}"
+    inputs = "" if order.inputs == "exact" else f"; {INPUT_WORDS[order.inputs]}"
+    return f"{joined}{inputs}"
+
+
 def svg(order: Order, title: str = "") -> str:
     """The tree on the left, and on the right where along k each line has its products."""
     from html import escape
@@ -188,9 +198,8 @@ def svg(order: Order, title: str = "") -> str:
         x = MARGIN + 12 * len(line.depth)
         if line.depth:
             parts.append(f'<path d="M{x - 8} {top}v{LINE // 2}h6" stroke="#718096" fill="none"/>')
-        parts.append(
-            f'<text x="{x}" y="{top + 15}" fill="#1a202c">{escape(_short(label(line), (TEXT - x) // 7))}</text>'
-        )
+        words = escape(_short(label(line, places=False), (TEXT - x) // 7))
+        parts.append(f'<text x="{x}" y="{top + 15}" fill="#1a202c">{words}</text>')
         kind = 2 if isinstance(line.node, Additions) else 1 if isinstance(line.node, FusedMultiplyAdds) else 0
         parts.extend(_bars(line.spans, order.k, top, width, COLORS[kind]))
     bottom = MARGIN + LINE * (len(made) + 1)
