@@ -93,7 +93,8 @@ class Masks:
 
     def __init__(self, bench: Bench) -> None:
         self.bench, self.call = bench, bench.call
-        self.by_columns = not self.call.sums and bench.width >= bench.shape.m
+        rows, columns = bench.alike
+        self.by_columns = not self.call.sums and columns >= rows
         sides = self.call.types if self.by_columns else self.call.types[::-1]
         self.values = (
             _magnitudes_of_sums(sides[1], bench.d_kind) if self.call.sums else magnitudes(*sides, bench.d_kind)
@@ -103,7 +104,7 @@ class Masks:
         lines = bench.b if self.by_columns else bench.a.T
         self._lines = lines
         self._other = bench.a if self.by_columns else None if bench.b is None else bench.b.T
-        self.width = min(WIDEST, int(lines.shape[1]))
+        self.width = min(WIDEST, columns if self.by_columns else rows)
         self._bits = [pattern(self._mask, value) for value in (self.values.large, -self.values.large, self.values.unit)]
         self.begin()
 

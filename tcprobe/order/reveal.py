@@ -33,10 +33,14 @@ EQUAL_CALLS = 3
 
 
 class Places(NamedTuple):
-    """Whether elements of D with the same operands have the same bits, wherever they are: of `elements`, `different`."""
+    """Whether elements of D with the same operands have the same bits, wherever they are: of `elements`, `different`.
+
+    Those that differ from the first ones lie in `rows` and `cols`; none does among the first `alike` rows and columns.
+    """
 
     elements: int
     different: int
+    alike: tuple[int, int]
     rows: tuple[int, int] | None = None
     cols: tuple[int, int] | None = None
 
@@ -118,6 +122,9 @@ class Revealing:
         self.stage("steady")
         self.product()
         self.stage("product")
+        places = self.places()
+        self.bench.alike = places.alike
+        self.stage("places")
         more: dict[str, Any] = {"subnormals": self.subnormals()}
         root = self.masks()
         self.stage("masks")
@@ -125,12 +132,11 @@ class Revealing:
         self.stage("explain")
         samples = list(self.samples())
         self.stage("samples")
-        places = self.places()
         if self.again() != before:
             raise CallError(
                 f"{self.call.name} gives other bits for the same operands than before it was called with masks."
             )
-        self.stage("places")
+        self.stage("again")
         kernel = self.kernel()
         self.stage("kernel")
         seconds = round(time.perf_counter() - self._start, 3)
@@ -262,10 +268,10 @@ class Revealing:
 
     def samples(self) -> Iterator[Sample]:
         """Operands of each kind with their D, until there are enough elements."""
-        (m, _, k), kinds = self.shape, len(KINDS)
+        (m, width), k, kinds = self.bench.alike, self.shape.k, len(KINDS)
         rows = min(m, LEAST if self.call.sums else ROWS)
         each = -(-LEAST // kinds)
-        cols = min(self.bench.width, -(-each // rows))
+        cols = min(width, -(-each // rows))
         rows = min(rows, -(-each // cols))
         seed = self.seed
         for kind in KINDS:
@@ -289,11 +295,16 @@ class Revealing:
         few = d[:rows, :cols] + 0
         differ = few[down][:, across] != d
         count, total = int(memory.get(differ.sum())), self.shape.m * self.bench.width
+        sides = self.shape.m, self.bench.width
         if not count:
-            return Places(total, 0)
+            return Places(total, 0, sides)
         host = memory.get(differ)
-        spans = [np.nonzero(host.any(axis=axis))[0] for axis in (1, 0)]
-        return Places(total, count, *((int(span[0]), int(span[-1])) for span in spans))
+        down_at, across_at = (np.nonzero(host.any(axis=axis))[0] for axis in (1, 0))
+        columns = int(np.argmax(host[0])) if host[0].any() else sides[1]
+        below = host[:, :columns].any(axis=1)
+        first = int(np.argmax(below)) if below.any() else sides[0]
+        spans = [(int(at[0]), int(at[-1])) for at in (down_at, across_at)]
+        return Places(total, count, (first, columns), *spans)
 
     def kernel(self) -> tuple[str, ...] | None:
         """Names of the kernels of a call, None where no profiler gives them."""
