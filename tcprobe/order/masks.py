@@ -205,7 +205,7 @@ class Masks:
         bad = ~(np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts)))
         if bad.any():
             raise CallError(
-                f"masks of {self.call.name} give {d[bad][0]!r}, where a count of units of {self.unit!r} is needed: no tree of "
+                f"masks of {self.call.name} give {float(d[bad][0])!r}, where a count of units of {self.unit!r} is needed: no tree of "
                 "sums explains it."
             )
         return counts.astype(np.int64)

@@ -191,7 +191,7 @@ class Revealing:
         wrong = ~np.isfinite(values.astype(np.float64))
         if wrong.any():
             raise CallError(
-                f"{self.call.name} gives {values[wrong].flat[0]!r} for products of small numbers: it is no GEMM."
+                f"{self.call.name} gives {float(values[wrong].flat[0])!r} for products of small numbers: it is no GEMM."
             )
         return line.tobytes()
 
@@ -213,7 +213,7 @@ class Revealing:
         wanted = a @ b
         if (d == wanted).all():
             if (zero := self._exact(a * 0, b)).any():
-                raise CallError(f"{name} gives {zero[zero != 0].flat[0]!r} where A is zero: it is no GEMM.")
+                raise CallError(f"{name} gives {float(zero[zero != 0].flat[0])!r} where A is zero: it is no GEMM.")
             return
         rest = d - wanted
         if (rest == rest[:1]).all():
@@ -226,8 +226,8 @@ class Revealing:
             raise CallError(f"{name} gives {float(known[0])!r} times A B (alpha or a scale): orders are of alpha 1.")
         row, col = (int(each[0]) for each in np.nonzero(d != wanted))
         raise CallError(
-            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {d[row, col]!r}, where the sum of its "
-            f"products is {wanted[row, col]!r}."
+            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {float(d[row, col])!r}, where the sum of its "
+            f"products is {float(wanted[row, col])!r}."
         )
 
     def _exact(self, a: Array, b: Array) -> Array:
