@@ -16,14 +16,13 @@ from tcprobe.arithmetic.order import (
     TF32_UNREAD,
     Additions,
     FusedMultiplyAdds,
-    Inputs,
     Multiplies,
     Order,
     count,
     postorder,
 )
 from tcprobe.arithmetic.parameters import Arithmetic
-from tcprobe.order.evaluate import Rule, rules_of
+from tcprobe.order.evaluate import Rule, read_as, rules_of
 from tcprobe.store.choose import Layers
 
 ONE = 1 << 256  # factors are whole multiples of its reciprocal
@@ -93,13 +92,11 @@ def _chain(start: Way, rule: Rule, products: int) -> Way:
 
 
 def _inputs(order: Order, rule: Rule | None) -> Way:
-    """What rounding A and B does to a product; a form of tf32 reads f32 as if it were cut."""
-    inputs: Inputs = order.inputs
-    if inputs == "exact" and rule and rule.types.a == "tf32":
-        inputs = "cut"
-    wide = [kind for kind in order.types[:2] if kind in ("f32", "tf32")]
-    if inputs == "exact" or not wide:
+    """What rounding A and B does to a product."""
+    inputs = read_as(order, rule)
+    if inputs == "exact":
         return Way(ONE, 0)
+    wide = [kind for kind in order.types[:2] if kind in ("f32", "tf32")]
     kept = FORMATS["f32"].fraction - TF32_UNREAD + (inputs != "cut")
     return Way(ONE, 0).then(1 + Fraction(1, 1 << kept), len(wide))
 

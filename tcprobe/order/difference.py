@@ -27,7 +27,7 @@ from tcprobe.arithmetic.order import (
 from tcprobe.arithmetic.parameters import IN_GROUP, Arithmetic
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array, Floats
-from tcprobe.order.evaluate import Rule, multiply, rules_of
+from tcprobe.order.evaluate import Rule, multiply, read_as, rules_of
 from tcprobe.store.choose import Layers
 from tcprobe.text import Described
 from tcprobe.values import Json
@@ -63,17 +63,16 @@ class Operands(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class OrderDifference(Described):
-    """The first sum of each that the other lacks, if any; and operands that show it, None where none were found."""
+    """The first sum of each that the other lacks, if any; and operands that show it, None where none were found.
 
-    first: Sum | None
-    second: Sum | None
-    operands: Operands | None
-    tried: int
+    `none`: both sum the same, so that D is the same for all operands.
+    """
 
-    @property
-    def none(self) -> bool:
-        """Whether both give the same D."""
-        return self.first is None and self.second is None and self.operands is None
+    none: bool
+    first: Sum | None = None
+    second: Sum | None = None
+    operands: Operands | None = None
+    tried: int = 0
 
     @cached_property
     def in_words(self) -> list[str]:
@@ -85,7 +84,7 @@ class OrderDifference(Described):
             for name, side in (("first", self.first), ("second", self.second))
         ]
         if self.first is None and self.second is None:
-            lines = ["the same sums; inputs or D are rounded otherwise"]
+            lines = ["the same sums; D is rounded otherwise"]
         if self.operands is None:
             return [*lines, f"no operands were found for which D differs, in {self.tried} tries"]
         rows = self.operands.to_json()["products"]
@@ -120,12 +119,11 @@ def difference(first: Order, second: Order, layers: Layers | None = None) -> Ord
         next((each for each in side if each.number not in other), None)
         for side, other in zip(both, numbers[::-1], strict=True)
     ]
-    same = first.inputs == second.inputs and first.types == second.types
-    if both[0][-1].number == both[1][-1].number and same:
-        return OrderDifference(None, None, None, 0)
+    if both[0][-1].number == both[1][-1].number and first.types == second.types:
+        return OrderDifference(none=True)
     near = [k for each in parted if each for k in each.products]
     found, tried = search(first, second, near)
-    return OrderDifference(parted[0], parted[1], found, tried)
+    return OrderDifference(False, parted[0], parted[1], found, tried)
 
 
 def sums(order: Order, known: dict[Key, int], layers: Layers | None = None) -> Iterator[Sum]:
@@ -151,10 +149,11 @@ def sums(order: Order, known: dict[Key, int], layers: Layers | None = None) -> I
             done.append((number, size))
             continue
         number, size = done.pop() if node.c is not None else (-1, 0)
+        rule = rules[node.form] if isinstance(node, Multiplies) else None
         steps = _fused(node) if isinstance(node, FusedMultiplyAdds) else _multiplied(node, rules[node.form])
         for key, taken, words in steps:
             before = f"onto a sum of {size} products" if number >= 0 else "from zero"
-            number, size = numbered((*key, number)), size + len(taken)
+            number, size = numbered((*key, read_as(order, rule), number)), size + len(taken)
             yield Sum(number, place, taken, f"{words} {before}")
             place += 1
         done.append((number, size))

@@ -145,6 +145,13 @@ def to_tf32(bits: Bits, inputs: Inputs) -> Bits:
     return np.where(bits & np.uint32(0x7F800000) == 0x7F800000, bits, bits + up & ~(last - 1))
 
 
+def read_as(order: Order, rule: Rule | None) -> Inputs:
+    """How A and B are rounded for a form, or for multiply-adds (None); one of tf32 reads f32 as if it were cut."""
+    if not {"f32", "tf32"} & set(order.types[:2]):
+        return "exact"
+    return "cut" if order.inputs == "exact" and rule is not None and rule.types.a == "tf32" else order.inputs
+
+
 @dataclass(frozen=True)
 class _Operands:
     """Bits of A (rows, k) and of B (cols, k), of a whole product or of a tile."""

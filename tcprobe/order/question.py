@@ -142,10 +142,10 @@ def order(
     if (call is None) == (file is None):
         raise UsageError("give a CALL, or an order in `file`.")
     if file is None:
-        from tcprobe.order.reveal import reveal  # CuPy and all that a GPU needs
-
         unfit = {"a": a, "b": b, "d": d, "row": row, "col": col, "bound": bound or None}
         _refuse(unfit, "an order in `file`")
+        from tcprobe.order.reveal import reveal
+
         return reveal(call, shape, kind, fast_accum=fast_accum, rows=rows, is_sum=sum_)
     _refuse(
         {"shape": shape, "kind": kind, "fast_accum": fast_accum or None, "rows": rows or None, "sum_": sum_ or None},
