@@ -34,6 +34,11 @@ def ours(arch: str, kind: str, shape: tuple[int, int, int], **more: object) -> C
     return Case("kernel", (kind,), shape, (("arch", arch), *more.items()))
 
 
+def attention(kind: str, shape: tuple[int, int, int]) -> Case:
+    """A function of examples/attention_order.py: P V with P fixed."""
+    return Case(f"examples/attention_order.py:{kind}", ("bf16",), shape, (("sums", True),))
+
+
 SMOKE = (
     Case("torch.mm", ("bf16",), (8, 1024, 1024), LINEAR),
     Case("torch.mm", ("f32",), (16, 512, 512)),
@@ -49,6 +54,8 @@ SMOKE = (
     Case("cupy.sum", ("f32",), (256, 1, 1000)),
     Case("torch.mm", ("f64",), (32, 256, 256)),
     Case("torch.mm", ("bf16", "bf16", "f32"), (8, 1024, 4096), LINEAR),
+    attention("flash", (256, 1, 512)),
+    attention("ours_sm_90", (256, 1, 512)),
 )
 
 
@@ -85,6 +92,9 @@ def grid() -> list[Case]:
         for k in (1000, 2048)
     ]
     made += [Case("torch.sum", (kind,), (512, 1, 1500)) for kind in ("bf16", "f16")]
+    made += [
+        attention(kind, (512, 1, 1024)) for kind in ("flash", "efficient", "cudnn", "plain", "ours_sm_80", "ours_sm_90")
+    ]
     return made
 
 

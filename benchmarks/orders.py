@@ -5,8 +5,9 @@
     python benchmarks/orders.py --out DIR --cases 'torch.mm bf16 8x1024x1024 b=col'   # these, again
     python benchmarks/orders.py --table DIR                          # the table of what DIR has
 
-DIR/orders.jsonl has a line a call: what was found, its order, or why none was. DIR/errors.log has tracebacks. Calls run in
-a process of their own, which is replaced when a call takes longer than PATIENCE; proofs run beside it on the CPU's cores.
+DIR/orders.jsonl has a line a call: what was found, its order, or why none was. DIR/errors.log has tracebacks. Calls
+run in a process of their own, which is replaced when a call takes longer than PATIENCE; proofs run beside it on the
+CPU's cores.
 Exit code 1: an element differs, or a call has no line.
 """
 
@@ -86,7 +87,8 @@ def short(row: dict[str, Any]) -> str:
     kernel = (row["kernel"] or ["?"])[0][:60]
     moved = f" PLACES {row['places']}" if row["places"]["different"] else ""
     return (
-        f"{verdict} {row['case']}: {row['different']} of {row['elements']} differ, {row['seconds']} s, {row['calls']} calls; "
+        f"{verdict} {row['case']}: {row['different']} of {row['elements']} differ, {row['seconds']} s, "
+        f"{row['calls']} calls; "
         f"{row['words'][0][:100]} [{kernel}]{moved} {row['stages']}"
     )
 

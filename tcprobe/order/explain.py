@@ -181,7 +181,9 @@ def _summed(each: Sum, parts: list[_Value], kind: Form | str, firsts: dict[tuple
 def _joined(parts: list[_Value]) -> _Added:
     """An addition: what is itself one comes first, else the part with the first product."""
     first, second = parts
-    if (isinstance(second, _Added) and not isinstance(first, _Added)) or (not isinstance(first, _Added) and _least(second) < _least(first)):
+    if (isinstance(second, _Added) and not isinstance(first, _Added)) or (
+        not isinstance(first, _Added) and _least(second) < _least(first)
+    ):
         first, second = second, first
     terms = first.terms if isinstance(first, _Added) else [_closed(first)]
     terms.append(_closed(second))

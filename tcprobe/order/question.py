@@ -177,7 +177,13 @@ def order(
         return reveal(str(call), shape, kind, rows=rows, options=options)
     _refuse(
         {
-            **{"shape": shape, "kind": kind, "fast_accum": fast_accum or None, "rows": rows or None, "sum_": sum_ or None},
+            **{
+                "shape": shape,
+                "kind": kind,
+                "fast_accum": fast_accum or None,
+                "rows": rows or None,
+                "sum_": sum_ or None,
+            },
             **{"majors": majors, "on": on, "arch": arch, "tile": tile, "stages": stages, "cluster": cluster},
         },
         "a CALL",
