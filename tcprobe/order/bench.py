@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcprobe.errors import TcprobeError
+from tcprobe.layout.arrays import Array
 from tcprobe.order.calls import Call, CallError
 from tcprobe.order.memory import bytes_of, fill_from_samples, matrix
-from tcprobe.layout.arrays import Array
 
 
 class Shape(NamedTuple):
@@ -22,7 +22,10 @@ class Shape(NamedTuple):
 
 
 class Bench:
-    """`calls` counts them; `beat` is called before and after each with its number, so that who waits can give up."""
+    """`calls` counts them; `beat` is told before and after each, so that who waits can give up.
+
+    The elements of the first `alike` rows and columns of D are summed in the same order.
+    """
 
     def __init__(self, call: Call, shape: Shape, beat: Callable[[str], None] | None = None) -> None:
         self.call, self.shape, self.calls, self.beat = call, shape, 0, beat or (lambda _: None)
@@ -35,7 +38,7 @@ class Bench:
             if side is not None
         ]
         self.d_kind = call.d or ""
-        self._kept: list[Any] = []
+        self.alike = (shape.m, self.width)
 
     @property
     def width(self) -> int:

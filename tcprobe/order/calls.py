@@ -47,6 +47,16 @@ class CallOptions(NamedTuple):
     multiply: str | None = None
 
 
+def majors_of(text: str | None) -> tuple[str | None, str | None]:
+    """What is contiguous in A and B: `row,col`; None as the call has it."""
+    if text is None:
+        return None, None
+    words = tuple(word.strip() for word in text.split(","))
+    if len(words) != 2 or not set(words) <= {"row", "col"}:
+        raise UsageError(f"`majors` {text[:40]!r}: row,row, row,col, col,row or col,col is needed.")
+    return words[0], words[1]
+
+
 @dataclass(frozen=True)
 class Call:
     """A GEMM, or with `sums` a reduction.
@@ -75,10 +85,14 @@ def call(name: str, types: Sequence[str], options: CallOptions | None = None) ->
     UsageError for a name or types that there are none of, EnvironmentUnfitError where a library or GPU is missing.
     """
     asked = options or CallOptions()
+    if asked.tile is not None:
+        asked = asked._replace(tile=(asked.tile[0], asked.tile[1], asked.tile[2]))
     if not 1 <= len(types) <= 3:
         raise UsageError(f"`type` {','.join(types)[:40]}: types of A, B and D, such as bf16 or bf16,bf16,f32.")
     a, b, d = (types[0], types[min(1, len(types) - 1)], types[2] if len(types) == 3 else None)
     made = _MAKERS.get(name)
+    if not set(types) <= {*TORCH_TYPES}:
+        raise UsageError(f"`type` {','.join(types)[:40]}: of {', '.join(TORCH_TYPES)}.")
     if made is not None:
         return made(a, b, d, asked)
     path, colon, function = name.rpartition(":")
@@ -317,6 +331,8 @@ def _of_file(path: Path, name: str, types: tuple[str, str, str | None], asked: C
     if not callable(found):
         raise UsageError(f"`call`: {quoted(path.name)} has no function {quoted(name[:80])}.")
     memory, about = _memory_for_files(asked.on, types)
+    if asked.arch:
+        about = {**about, "arch": asked.arch}
     return Call(
         f"{path.name}:{name}",
         memory,

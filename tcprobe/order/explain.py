@@ -11,8 +11,28 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tcprobe.arithmetic.order import INPUTS, Additions, FusedMultiplyAdds, Inputs, Multiplies, Node, Order, Range, Types, holds
-from tcprobe.arithmetic.parameters import AFTER, BEFORE, Arithmetic, ElementTypes, Integers, forms_alike, subject, types_of
+from tcprobe.arithmetic.order import (
+    INPUTS,
+    Additions,
+    FusedMultiplyAdds,
+    Inputs,
+    Multiplies,
+    Node,
+    Order,
+    Range,
+    Types,
+    holds,
+)
+from tcprobe.arithmetic.parameters import (
+    AFTER,
+    BEFORE,
+    Arithmetic,
+    ElementTypes,
+    Integers,
+    forms_alike,
+    subject,
+    types_of,
+)
 from tcprobe.errors import TcprobeError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch as arch_row
@@ -78,8 +98,8 @@ def _exists(row: Instruction, arch: str) -> bool:
     return bool(row.target.on(arch_row(arch)))
 
 
-def integer_form(arch: str, a: str, b: str) -> tuple[str, ...]:
-    """The multiplies of integers of these types."""
+def integer_forms(arch: str, a: str, b: str, prefers: str) -> tuple[str, ...]:
+    """The multiplies of integers of these types, all of which give the same bits."""
     names = []
     for name, rows in forms_alike().items():
         kinds = types_of(rows[0])
@@ -92,7 +112,7 @@ def integer_form(arch: str, a: str, b: str) -> tuple[str, ...]:
             continue
     if not names:
         raise CallError(f"no multiply of {a} and {b} whose arithmetic is known on {arch} sums integers.")
-    return tuple(names)
+    return _sorted(names, prefers)
 
 
 class _Refused(Exception):
@@ -161,9 +181,9 @@ def _summed(each: Sum, parts: list[_Value], kind: Form | str, firsts: dict[tuple
 def _joined(parts: list[_Value]) -> _Added:
     """An addition: what is itself one comes first, else the part with the first product."""
     first, second = parts
-    if isinstance(second, _Added) and not isinstance(first, _Added):
-        first, second = second, first
-    elif not isinstance(first, _Added) and _least(second) < _least(first):
+    if (isinstance(second, _Added) and not isinstance(first, _Added)) or (
+        not isinstance(first, _Added) and _least(second) < _least(first)
+    ):
         first, second = second, first
     terms = first.terms if isinstance(first, _Added) else [_closed(first)]
     terms.append(_closed(second))
@@ -238,7 +258,11 @@ def _closed(value: _Value) -> Node:
 def _in_order(chain: _Chain, form: Form) -> Iterator[int]:
     """Products in the order in which ranges name them; _Refused where one is missing before the end."""
     for number, step in enumerate(chain.steps):
-        places = {place: leaf for part, group in zip(step, form.groups, strict=False) for leaf, place in zip(part, group, strict=False)}
+        places = {
+            place: leaf
+            for part, group in zip(step, form.groups, strict=False)
+            for leaf, place in zip(part, group, strict=False)
+        }
         short = len(places) < form.products
         if short and (number < len(chain.steps) - 1 or max(places) != len(places) - 1):
             raise _Refused(f"a multiply of {len(places)} products, in another place than the last {len(places)}")
@@ -279,13 +303,20 @@ def candidates(root: Sum, arch: str, types: Types, k: int, prefers: str, earlier
     chosen: list[Form | str] = []
     if most <= 2 and all(len(each.leaves) < 2 for each in sums if each.parts):
         chosen.append("f64" if "f64" in types[:2] else "f32")
-    chosen += [form for form in known if sizes[form] == most] or [form for form in known if sizes[form] > most]
+    fitting = [form for form in known if sizes[form] == most]
+    if not fitting and (not chosen or len(sums) == 1):  # of one sum nobody knows how many zeros it has
+        fitting = [form for form in known if sizes[form] > most]
+    chosen += fitting
     made: list[Candidate] = []
     refusals: list[str] = []
     for kind in chosen:
         try:
             names = _names(kind, prefers)
-            node = node_of(root, kind._replace(names=names) if isinstance(kind, Form) else kind, _firsts(root, kind, types, earlier))
+            node = node_of(
+                root,
+                kind._replace(names=names) if isinstance(kind, Form) else kind,
+                _firsts(root, kind, types, earlier),
+            )
             made += [Candidate(Order(arch, types, k, node, inputs), names) for inputs in _inputs(kind, types)]
         except (_Refused, UsageError) as refused:
             refusals.append(f"{kind if isinstance(kind, str) else kind.name}: {refused}")
@@ -298,7 +329,10 @@ def candidates(root: Sum, arch: str, types: Types, k: int, prefers: str, earlier
 
 def _own(form: Form, types: Types) -> bool:
     """Whether a form multiplies the very types."""
-    return all(own == kind or {own, kind} == {"f32", "tf32"} for own, kind in zip((form.types.a, form.types.b), types[:2], strict=True))
+    return all(
+        own == kind or {own, kind} == {"f32", "tf32"}
+        for own, kind in zip((form.types.a, form.types.b), types[:2], strict=True)
+    )
 
 
 def _firsts(root: Sum, kind: Form | str, types: Types, earlier: Earlier | None) -> dict[tuple[int, int], int]:
@@ -325,8 +359,13 @@ def _names(kind: Form | str, prefers: str) -> tuple[str, ...]:
     """The names of all forms with the same arithmetic, first the one that a call is known to have, or to be near."""
     if not isinstance(kind, Form):
         return ("FFMA",) if kind == "f32" else ("DFMA", "mma.m8n8k4.row.col.f64.f64.f64.f64")
+    return _sorted(kind.names, prefers)
+
+
+def _sorted(names: Sequence[str], prefers: str) -> tuple[str, ...]:
+    """`prefers` first: a form, or "wgmma"."""
     row = inventory.instructions().get(prefers)
-    if row is not None and subject(row) in kind.names:
-        return (prefers, *(name for name in kind.names if name != subject(row)))
+    if row is not None and subject(row) in names:
+        return (prefers, *(name for name in names if name != subject(row)))
     ranks = ("wgmma", "mma", "wmma") if prefers == "wgmma" else ("mma", "wgmma", "wmma")
-    return tuple(sorted(kind.names, key=lambda name: ranks.index(name.split(".")[0])))
+    return tuple(sorted(names, key=lambda name: ranks.index(name.split(".")[0])))

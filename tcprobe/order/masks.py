@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.order.bench import Bench
 from tcprobe.order.calls import CallError
 from tcprobe.order.memory import fill_with_masks, numpy_type, pattern, patterns
-from tcprobe.arithmetic.formats import FORMATS
 
 WIDEST = 4096  # masks of a launch
 COUNTED = {"bf16": 1 << 8, "f16": 1 << 11, "f32": 1 << 23, "f64": 1 << 40}  # whole numbers up to which D counts
@@ -93,15 +93,18 @@ class Masks:
 
     def __init__(self, bench: Bench) -> None:
         self.bench, self.call = bench, bench.call
-        self.by_columns = not self.call.sums and bench.width >= bench.shape.m
+        rows, columns = bench.alike
+        self.by_columns = not self.call.sums and columns >= rows
         sides = self.call.types if self.by_columns else self.call.types[::-1]
-        self.values = _magnitudes_of_sums(sides[1], bench.d_kind) if self.call.sums else magnitudes(*sides, bench.d_kind)
+        self.values = (
+            _magnitudes_of_sums(sides[1], bench.d_kind) if self.call.sums else magnitudes(*sides, bench.d_kind)
+        )
         self._side, self._mask = sides
         self.unit = self.values.side_unit * self.values.unit
         lines = bench.b if self.by_columns else bench.a.T
         self._lines = lines
         self._other = bench.a if self.by_columns else None if bench.b is None else bench.b.T
-        self.width = min(WIDEST, int(lines.shape[1]))
+        self.width = min(WIDEST, columns if self.by_columns else rows)
         self._bits = [pattern(self._mask, value) for value in (self.values.large, -self.values.large, self.values.unit)]
         self.begin()
 
@@ -179,7 +182,9 @@ class Masks:
         np.add.at(edges, chosen.start, 1)
         np.add.at(edges, chosen.stop, -1)
         units = (np.cumsum(edges)[:depth] > 0) & (large[:depth] == 0)
-        side = np.where(units, *(patterns(self._side, [value]) for value in (self.values.side_unit, self.values.side_large)))
+        side = np.where(
+            units, *(patterns(self._side, [value]) for value in (self.values.side_unit, self.values.side_large))
+        )
         self._other[...] = self.call.memory.put(side[None, :])
         return True
 
@@ -200,7 +205,7 @@ class Masks:
         bad = ~(np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts)))
         if bad.any():
             raise CallError(
-                f"masks of {self.call.name} give {d[bad][0]!r}, where a count of units of {self.unit!r} is needed: no tree of "
+                f"masks of {self.call.name} give {float(d[bad][0])!r}, where a count of units of {self.unit!r} is needed: no tree of "
                 "sums explains it."
             )
         return counts.astype(np.int64)

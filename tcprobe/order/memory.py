@@ -90,8 +90,8 @@ class ArrayModule:
         """The same memory as elements of a type."""
         try:
             return array.view(numpy_type(kind))
-        except TypeError as error:
-            raise EnvironmentUnfitError(f"{self.name} has no arrays of {kind}: {error}") from None
+        except (TypeError, ValueError, KeyError) as error:
+            raise EnvironmentUnfitError(f"{self.name} has no arrays of {kind} ({error}).") from None
 
     def bits(self, array: Any) -> Any:
         """The same memory as whole numbers."""
@@ -99,7 +99,9 @@ class ArrayModule:
 
     def kind_of(self, array: Any) -> str | None:
         """tcprobe's name of the element type."""
-        return next((kind for kind in (*FORMATS, *INTEGERS) if kind != "tf32" and array.dtype == numpy_type(kind)), None)
+        return next(
+            (kind for kind in (*FORMATS, *INTEGERS) if kind != "tf32" and array.dtype == numpy_type(kind)), None
+        )
 
     def own(self, result: Any) -> Any:
         """An array of another library, by DLPack."""

@@ -23,7 +23,15 @@ LEAST = 4096  # elements of a proof
 ROWS = 16  # of A, at most
 STEPS = 12  # of a sum, shown where it differs
 # exponents of wide numbers: the least and the largest
-WIDE = {"bf16": (-14, 14), "f32": (-14, 14), "tf32": (-14, 14), "f64": (-40, 40), "f16": (-8, 3), "e4m3": (-5, 5), "e5m2": (-8, 6)}
+WIDE = {
+    "bf16": (-14, 14),
+    "f32": (-14, 14),
+    "tf32": (-14, 14),
+    "f64": (-40, 40),
+    "f16": (-8, 3),
+    "e4m3": (-5, 5),
+    "e5m2": (-8, 6),
+}
 WIDE_INTO_F16 = (-7, 0)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import click
 import numpy as np
@@ -19,8 +19,9 @@ from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply
 from tcprobe.order.picture import in_words, svg, terminal
 from tcprobe.question import wrapping
+from tcprobe.question.arguments import ArchName, Sizes, arch_name, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
-from tcprobe.question.options import Given, Named, Numbers, Output
+from tcprobe.question.options import Given, Named, Number, Numbers, Output, Sides
 from tcprobe.question.shared import JsonOption
 from tcprobe.system import files
 from tcprobe.system.npy import read_matrix, write_matrix
@@ -130,25 +131,61 @@ def order(
     sum_: Annotated[
         bool, Option("--sum", "CALL sums the rows of a matrix (m x k), instead of multiplying two.")
     ] = False,
+    majors: Annotated[
+        str | None, Option("--majors", "What is contiguous in A and in B, such as row,col.", "ROW|COL,ROW|COL", Given())
+    ] = None,
+    on: Annotated[
+        Literal["gpu", "cpu"] | None, Option("--on", "Where arrays of FILE.py lie. Default: a GPU if there is one.")
+    ] = None,
+    arch: Annotated[ArchName | None, Option("--arch", "Of `kernel`, as its other options.", "sm_XX", Given())] = None,
+    tile: Annotated[
+        Sizes | None, Option("--tile", "Of `kernel` and triton, as of kernel gemm.", reads=Sides(3, "MxNxK"))
+    ] = None,
+    stages: Annotated[int | None, Option("--stages", "Of `kernel`.", "N", Number(1))] = None,
+    cluster: Annotated[int | None, Option("--cluster", "Of `kernel`.", "N", Number(1))] = None,
 ) -> Any:
     """In which order CALL sums, found by calling it on a GPU; or, without one, the bits of D that an order gives.
 
-    CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, FILE.py:FUNCTION or a file of `tcprobe kernel gemm`. It is
-    your code: it runs here, with all that you may do. Its order is proven on random operands, and saved with -o.
+    CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum or
+    FILE.py:FUNCTION. It is your code: it runs here, with all that you may do. Its order is proven on random operands,
+    and saved with -o.
     --file takes A and B through a saved order: D, to the bit, and with --d how many elements differ.
     \f
-    Of a file the answer is an `OrderAnswer`, of a call what `tcprobe.order.reveal` finds.
+    Of a file the answer is an `OrderAnswer`, of a call a `RevealedAnswer`.
     """
     if (call is None) == (file is None):
         raise UsageError("give a CALL, or an order in `file`.")
     if file is None:
         unfit = {"a": a, "b": b, "d": d, "row": row, "col": col, "bound": bound or None}
         _refuse(unfit, "an order in `file`")
-        from tcprobe.order.reveal import reveal
+        from tcprobe.order.answer import reveal
+        from tcprobe.order.calls import CallOptions, majors_of
 
-        return reveal(call, shape, kind, fast_accum=fast_accum, rows=rows, is_sum=sum_)
+        sides = majors_of(majors)
+        block: Any = None if tile is None else sizes("tile", tile, 3)
+        options = CallOptions(
+            fast_accum=fast_accum,
+            sums=sum_,
+            a=sides[0],
+            b=sides[1],
+            on=on,
+            arch=None if arch is None else str(arch_name(arch)),
+            tile=block,
+            stages=stages,
+            cluster=cluster or 1,
+        )
+        return reveal(str(call), shape, kind, rows=rows, options=options)
     _refuse(
-        {"shape": shape, "kind": kind, "fast_accum": fast_accum or None, "rows": rows or None, "sum_": sum_ or None},
+        {
+            **{
+                "shape": shape,
+                "kind": kind,
+                "fast_accum": fast_accum or None,
+                "rows": rows or None,
+                "sum_": sum_ or None,
+            },
+            **{"majors": majors, "on": on, "arch": arch, "tile": tile, "stages": stages, "cluster": cluster},
+        },
         "a CALL",
     )
     saved = order_text.load(file)

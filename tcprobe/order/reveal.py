@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcprobe.arithmetic.order import Multiplies, Order, Types
-from tcprobe.errors import TcprobeError, UsageError
+from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array
 from tcprobe.order import proof
 from tcprobe.order.bench import Bench, Shape
 from tcprobe.order.calls import Call, CallError
-from tcprobe.order.explain import Candidate, candidates, integer_form
+from tcprobe.order.explain import Candidate, candidates, integer_forms
 from tcprobe.order.masks import Masks
 from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
@@ -33,12 +33,30 @@ EQUAL_CALLS = 3
 
 
 class Places(NamedTuple):
-    """Whether elements of D with the same operands have the same bits, wherever they are: of `elements`, `different`."""
+    """Whether elements of D with the same operands have the same bits, wherever they are: of `elements`, `different`.
+
+    Those that differ from the first ones lie in `rows` and `cols`; none does among the first `alike` rows and columns.
+    """
 
     elements: int
     different: int
+    alike: tuple[int, int]
     rows: tuple[int, int] | None = None
     cols: tuple[int, int] | None = None
+
+
+class Found(NamedTuple):
+    """What calls have shown: the orders that masks allow, and samples to tell them apart and to prove one."""
+
+    name: str
+    candidates: Sequence[Candidate]
+    samples: Sequence[Sample]
+    places: Places
+    calls: int
+    seconds: float
+    kernel: tuple[str, ...] | None
+    more: dict[str, Any]
+    stages: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -78,6 +96,7 @@ class Revealing:
         self.beat = beat or (lambda _: None)
         self.bench = Bench(call, shape, beat)
         self.stages: dict[str, float] = {}
+        self._operands: Operands | None = None
         self._start = self._last = time.perf_counter()
 
     @property
@@ -97,12 +116,15 @@ class Revealing:
         self._last = now
         self.beat(name)
 
-    def reveal(self, prove: bool = True) -> Revealed:
-        """All of it; CallError where the call has no order that can be found. Without `prove` nothing is compared."""
+    def find(self) -> Found:
+        """All that needs the call; CallError where it has no order that can be found."""
         before = self.steady()
         self.stage("steady")
         self.product()
         self.stage("product")
+        places = self.places()
+        self.bench.alike = places.alike
+        self.stage("places")
         more: dict[str, Any] = {"subnormals": self.subnormals()}
         root = self.masks()
         self.stage("masks")
@@ -110,28 +132,16 @@ class Revealing:
         self.stage("explain")
         samples = list(self.samples())
         self.stage("samples")
-        places = self.places()
         if self.again() != before:
-            raise CallError(f"{self.call.name} gives other bits for the same operands than before it was called with masks.")
+            raise CallError(
+                f"{self.call.name} gives other bits for the same operands than before it was called with masks."
+            )
+        self.stage("again")
         kernel = self.kernel()
-        self.stage("after")
+        self.stage("kernel")
+        seconds = round(time.perf_counter() - self._start, 3)
         more |= {**self.about, "kernel": list(kernel or ())}
-        order, alike, counts, difference = self.prove(found, samples) if prove else (found[0].order, found[0].alike, {}, None)
-        self.stage("proof")
-        compared = {kind: sum(sample.d.size for sample in samples if sample.given.kind == kind) for kind in KINDS}
-        return Revealed(
-            order=replace(order, more={**more, "alike": list(alike)}),
-            alike=alike,
-            elements=sum(compared.values()),
-            different=sum(counts.values()),
-            difference=difference,
-            places=places,
-            calls=self.bench.calls,
-            seconds=round(time.perf_counter() - self._start, 3),
-            kernel=kernel,
-            compared=compared,
-            stages=self.stages,
-        )
+        return Found(self.call.name, found, samples, places, self.bench.calls, seconds, kernel, more, self.stages)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -145,9 +155,12 @@ class Revealing:
         }
 
     def _random(self) -> Operands:
-        rows, cols = min(self.shape.m, ROWS), min(self.bench.width, 256)
-        kinds = Types(*self.call.types, self.bench.d_kind or "f32")
-        return proof.operands("random", kinds, (rows, cols, self.shape.k), self.seed, self.call.sums)
+        """The operands of `steady`."""
+        if self._operands is None:
+            size = min(self.shape.m, ROWS), min(self.bench.width, ROWS), self.shape.k
+            kinds = Types(*self.call.types, self.bench.d_kind or "f32")
+            self._operands = proof.operands("random", kinds, size, self.seed, self.call.sums)
+        return self._operands
 
     def _put(self, given: Operands) -> None:
         a, b = given.bits
@@ -177,7 +190,9 @@ class Revealing:
         values = np.ascontiguousarray(line).view(numpy_type(self.bench.d_kind))
         wrong = ~np.isfinite(values.astype(np.float64))
         if wrong.any():
-            raise CallError(f"{self.call.name} gives {values[wrong].flat[0]!r} for products of small numbers: it is no GEMM.")
+            raise CallError(
+                f"{self.call.name} gives {float(values[wrong].flat[0])!r} for products of small numbers: it is no GEMM."
+            )
         return line.tobytes()
 
     def again(self) -> bytes:
@@ -198,7 +213,7 @@ class Revealing:
         wanted = a @ b
         if (d == wanted).all():
             if (zero := self._exact(a * 0, b)).any():
-                raise CallError(f"{name} gives {zero[zero != 0].flat[0]!r} where A is zero: it is no GEMM.")
+                raise CallError(f"{name} gives {float(zero[zero != 0].flat[0])!r} where A is zero: it is no GEMM.")
             return
         rest = d - wanted
         if (rest == rest[:1]).all():
@@ -211,8 +226,8 @@ class Revealing:
             raise CallError(f"{name} gives {float(known[0])!r} times A B (alpha or a scale): orders are of alpha 1.")
         row, col = (int(each[0]) for each in np.nonzero(d != wanted))
         raise CallError(
-            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {d[row, col]!r}, where the sum of its "
-            f"products is {wanted[row, col]!r}."
+            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {float(d[row, col])!r}, where the sum of its "
+            f"products is {float(wanted[row, col])!r}."
         )
 
     def _exact(self, a: Array, b: Array) -> Array:
@@ -246,17 +261,17 @@ class Revealing:
         """The orders that it may be."""
         types, k = self.types, self.shape.k
         if root is None:
-            names = integer_form(self.arch, types.a, types.b)
+            names = integer_forms(self.arch, types.a, types.b, self.call.prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
         earlier = None if self.call.sums else lambda i, j: self._masks.earlier(i, j).astype(np.int64)
         return candidates(root, self.arch, types, k, self.call.prefers, earlier)
 
     def samples(self) -> Iterator[Sample]:
         """Operands of each kind with their D, until there are enough elements."""
-        (m, _, k), kinds = self.shape, len(KINDS)
+        (m, width), k, kinds = self.bench.alike, self.shape.k, len(KINDS)
         rows = min(m, LEAST if self.call.sums else ROWS)
         each = -(-LEAST // kinds)
-        cols = min(self.bench.width, -(-each // rows))
+        cols = min(width, -(-each // rows))
         rows = min(rows, -(-each // cols))
         seed = self.seed
         for kind in KINDS:
@@ -274,15 +289,22 @@ class Revealing:
         given = proof.operands("cancelling", self.types, (rows, cols, self.shape.k), self.seed, self.call.sums)
         self._put(given)
         d = self.bench.run()
-        down, across = (memory.put(np.arange(size) % few) for size, few in ((self.shape.m, rows), (self.bench.width, cols)))
+        down, across = (
+            memory.put(np.arange(size) % few) for size, few in ((self.shape.m, rows), (self.bench.width, cols))
+        )
         few = d[:rows, :cols] + 0
         differ = few[down][:, across] != d
         count, total = int(memory.get(differ.sum())), self.shape.m * self.bench.width
+        sides = self.shape.m, self.bench.width
         if not count:
-            return Places(total, 0)
+            return Places(total, 0, sides)
         host = memory.get(differ)
-        spans = [np.nonzero(host.any(axis=axis))[0] for axis in (1, 0)]
-        return Places(total, count, *((int(span[0]), int(span[-1])) for span in spans))
+        down_at, across_at = (np.nonzero(host.any(axis=axis))[0] for axis in (1, 0))
+        columns = int(np.argmax(host[0])) if host[0].any() else sides[1]
+        below = host[:, :columns].any(axis=1)
+        first = int(np.argmax(below)) if below.any() else sides[0]
+        spans = [(int(at[0]), int(at[-1])) for at in (down_at, across_at)]
+        return Places(total, count, (first, columns), *spans)
 
     def kernel(self) -> tuple[str, ...] | None:
         """Names of the kernels of a call, None where no profiler gives them."""
@@ -290,11 +312,31 @@ class Revealing:
             return None
         return kernel_names(self.bench.run)
 
-    def prove(
-        self, found: Sequence[Candidate], samples: Sequence[Sample]
-    ) -> tuple[Order, tuple[str, ...], dict[str, int], Difference | None]:
-        """The candidate without differing elements, else the one with the fewest."""
-        return prove(found, samples, self.call.name)
+
+def reveal_call(call: Call, shape: Shape, seed: int = 1, beat: Callable[[str], None] | None = None) -> Revealed:
+    """The order of a call, proven, in this process; CallError where there is none."""
+    return conclude(Revealing(call, shape, seed, beat).find())
+
+
+def conclude(found: Found) -> Revealed:
+    """Try what was found on the samples: no GPU is needed."""
+    start = time.perf_counter()
+    order, alike, counts, difference = prove(found.candidates, found.samples, found.name)
+    compared = {kind: sum(each.d.size for each in found.samples if each.given.kind == kind) for kind in KINDS}
+    took = time.perf_counter() - start
+    return Revealed(
+        order=replace(order, more={**found.more, "alike": list(alike)}),
+        alike=alike,
+        elements=sum(compared.values()),
+        different=sum(counts.values()),
+        difference=difference,
+        places=found.places,
+        calls=found.calls,
+        seconds=round(found.seconds + took, 3),
+        kernel=found.kernel,
+        compared=compared,
+        stages={**found.stages, "proof": round(took, 3)},
+    )
 
 
 def prove(
@@ -318,7 +360,9 @@ def prove(
     if difference and len(right) > 1:
         return prove(right[1:], samples, name)
     if difference and all(proof.in_16_bits(chosen.order, sample) for sample in few):
-        raise CallError(f"{name} rounds partial sums to {chosen.order.types.d} before they are joined: no order has that.")
+        raise CallError(
+            f"{name} rounds partial sums to {chosen.order.types.d} before they are joined: no order has that."
+        )
     others = [other for other in right[1:] if not difference and _same_bits(other.order, samples)]
     alike = tuple(dict.fromkeys(form for each in (chosen, *others) for form in each.alike))
     inputs = [each.order.inputs for each in others if each.order.inputs != chosen.order.inputs]
@@ -328,6 +372,3 @@ def prove(
 def _same_bits(order: Order, samples: Sequence[Sample]) -> bool:
     """Whether another order gives all bits too."""
     return not any(proof.differing(order, sample).any() for sample in samples)
-
-
-__all__ = ["Places", "Revealed", "Revealing", "TcprobeError", "prove"]

@@ -80,9 +80,7 @@ def tree(k: int, survivors: Survivors) -> Sum:
 
 def _along_bases(waiting: list[_Open], survivors: Survivors) -> list[_Group]:
     """The sums that have the first product of each, innermost first, put in place; and what else meets there."""
-    asked = [
-        queries(each.members[0], each.members[1:], each.members.min(), each.members.max() + 1) for each in waiting
-    ]
+    asked = [queries(each.members[0], each.members[1:], each.members.min(), each.members.max() + 1) for each in waiting]
     alive = survivors(Queries(*map(np.concatenate, zip(*asked, strict=True))))
     groups, at = [], 0
     for each, query in zip(waiting, asked, strict=True):

@@ -3,8 +3,6 @@
 Imported only where `tcprobe order triton` is asked for; Triton reads this file's text.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch
@@ -39,8 +37,12 @@ def _matmul(  # type: ignore[no-untyped-def]
     total = tl.zeros((ROWS, COLS), dtype=tl.float32)
     for at in range(0, k, DEPTH):
         of = at + along
-        left = tl.load(a + rows[:, None] * a_row + of[None, :] * a_col, mask=(rows[:, None] < m) & (of[None, :] < k), other=0.0)
-        right = tl.load(b + of[:, None] * b_row + cols[None, :] * b_col, mask=(of[:, None] < k) & (cols[None, :] < n), other=0.0)
+        left = tl.load(
+            a + rows[:, None] * a_row + of[None, :] * a_col, mask=(rows[:, None] < m) & (of[None, :] < k), other=0.0
+        )
+        right = tl.load(
+            b + of[:, None] * b_row + cols[None, :] * b_col, mask=(of[:, None] < k) & (cols[None, :] < n), other=0.0
+        )
         total = tl.dot(left, right, total, input_precision=TF32)
     place = d + rows[:, None] * d_row + cols[None, :] * d_col
     tl.store(place, total.to(d.dtype.element_ty), mask=(rows[:, None] < m) & (cols[None, :] < n))
