@@ -246,7 +246,7 @@ def print_order(
         ),
     ] = None,
     picture: Annotated[
-        Path | None, Option("--svg", "A picture of the order, as SVG.", reads=Output(dir_okay=False))
+        Path | None, Option("--picture", "A picture of the order, as SVG.", reads=Output(dir_okay=False))
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
