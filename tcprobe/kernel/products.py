@@ -138,7 +138,7 @@ def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> t
     """(number of elements that differ from NumPy's, bytes written outside D)."""
     (a, b), images = _random_matrices(kernel, mnk)
     matrices = [Lines(gpu.cupy, bits) for bits in (*images, ~_result(kernel, mnk))]
-    _launcher(kernel, launched, matrices, mnk)()
+    launcher(kernel, launched, matrices, mnk)()
     d, outside = matrices[2].read()
     return int((d != rounded_bits(a @ b, kernel.gemm.out)).sum()), outside
 
@@ -160,7 +160,7 @@ def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) ->
     """(TFLOP/s, cuBLAS's TFLOP/s, number of elements that differ); both run alternately on the same matrices."""
     _, images = _random_matrices(kernel, mnk)
     matrices = [Lines(gpu.cupy, bits, 0) for bits in (*images, _result(kernel, mnk), _result(kernel, mnk))]
-    ours = _launcher(kernel, launched, matrices[:3], mnk)
+    ours = launcher(kernel, launched, matrices[:3], mnk)
     theirs = _cublas(gpu, kernel, [*matrices[:2], matrices[3]], mnk)
     best = _least(gpu.cupy, [ours, theirs] if theirs else [ours])
     rates = [round(2 * mnk[0] * mnk[1] * mnk[2] / ms / 1e9, 1) for ms in best]
@@ -169,7 +169,7 @@ def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) ->
     return rates[0], rates[1], int((matrices[2].read()[0] != matrices[3].read()[0]).sum())
 
 
-def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None]:
+def launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None]:
     """A function that launches the kernel over A, B and D."""
     a, b, d = abd
     sizes = [ctypes.c_int(side) for side in mnk]

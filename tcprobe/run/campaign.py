@@ -100,7 +100,8 @@ def _dialogues_by_subject(kind: str, patterns: Sequence[str]) -> list[Probe]:
     """The experiments of a kind whose subjects match; UsageError if a pattern matches none."""
     every = dialogues(kind)
     if not every:
-        raise UsageError(f"findings of kind {kind} follow from others: run without `family`.")
+        made = getattr(kinds.kind(kind), "MADE", "others: run without `family`")
+        raise UsageError(f"findings of kind {kind} follow from {made}.")
     for pattern in patterns:
         if not fnmatch.filter(every, pattern):
             raise UsageError(f"{pattern}: not a subject of {kind}; one is {next(iter(every))}.")
