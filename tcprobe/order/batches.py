@@ -91,7 +91,7 @@ def batches(call: Call, asked: Sizes, seed: int = 1, beat: Callable[[str], None]
         spans = [Span((shape.k,), reveal_call(call, shape, seed, beat), ()) for shape in asked.shapes]
         return Batches("k", tuple(spans), None)
     at = "mn".index(asked.side)
-    width = min(COLUMNS, min(shape.n for shape in asked.shapes))
+    width = min(COLUMNS, *(shape.n for shape in asked.shapes))
     by_bits: dict[bytes, Revealed] = {}
     spans = []
     for bits, shapes in _runs(call, asked.shapes, width, seed, beat):

@@ -65,6 +65,16 @@ class Form(NamedTuple):
         return sum(map(len, self.groups))
 
 
+class Asked(NamedTuple):
+    """Whose arithmetic may be meant; `prefers`: a form, or "wgmma"; `earlier`: how to ask which product is first."""
+
+    arch: str
+    types: Types
+    k: int
+    prefers: str = ""
+    earlier: Earlier | None = None
+
+
 class Candidate(NamedTuple):
     """An order that the tree allows, and the forms that give the same bits as its own."""
 
@@ -73,7 +83,7 @@ class Candidate(NamedTuple):
 
 
 def forms(arch: str, a: str, b: str) -> list[Form]:
-    """The dense multiplies of floats whose arithmetic is known on an arch and whose factors hold A's and B's numbers."""
+    """The dense multiplies of floats whose arithmetic an arch is known to have and that take A's and B's numbers."""
     found: dict[object, list[str]] = {}
     kept: dict[object, Form] = {}
     for name, rows in forms_alike().items():
@@ -115,7 +125,7 @@ def integer_forms(arch: str, a: str, b: str, prefers: str) -> tuple[str, ...]:
     return _sorted(names, prefers)
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A tree that a form does not explain."""
 
 
@@ -149,7 +159,7 @@ _Value = _Chain | _Added
 
 
 def node_of(root: Sum, kind: Form | str, firsts: dict[tuple[int, int], int]) -> Node:
-    """The order of a tree by one form, or by multiply-adds of a type ("f32", "f64"); _Refused where it is none.
+    """The order of a tree by one form, or by multiply-adds of a type ("f32", "f64"); _RefusedError where it is none.
 
     `firsts`: which of two products that begin a chain of multiply-adds is rounded by itself.
     """
@@ -164,13 +174,13 @@ def _summed(each: Sum, parts: list[_Value], kind: Form | str, firsts: dict[tuple
     """One sum of the tree, from its parts."""
     if each.leaves:
         if len(parts) > 1:
-            raise _Refused(f"{len(each.leaves)} products and {len(parts)} sums are added at one place")
+            raise _RefusedError(f"{len(each.leaves)} products and {len(parts)} sums are added at one place")
         inner = parts[0] if parts else None
         if isinstance(kind, str):
             return _fused(sorted(each.leaves), inner, kind, firsts)
         return _multiplied(sorted(each.leaves), inner, kind)
     if len(parts) != 2:
-        raise _Refused(f"{len(parts)} sums are added at one place")
+        raise _RefusedError(f"{len(parts)} sums are added at one place")
     if isinstance(kind, Form) and kind.last:
         made = _after(parts, kind)
         if made is not None:
@@ -200,7 +210,7 @@ def _least(value: _Value) -> int:
 def _fused(leaves: list[int], inner: _Value | None, kind: str, firsts: dict[tuple[int, int], int]) -> _Chain:
     """Multiply-adds: one product to what is there, or the first two of a chain."""
     if len(leaves) > (1 if inner else 2):
-        raise _Refused(f"{len(leaves)} products are added at one place")
+        raise _RefusedError(f"{len(leaves)} products are added at one place")
     if len(leaves) == 2:
         if firsts.get((leaves[0], leaves[1]), 1) < 0:
             leaves = leaves[::-1]
@@ -220,13 +230,13 @@ def _multiplied(leaves: list[int], inner: _Value | None, form: Form) -> _Chain:
             return inner
         if inner.whole and not form.last:
             if len(leaves) > len(form.groups[0]):
-                raise _Refused(f"{len(leaves)} products are added at one place")
+                raise _RefusedError(f"{len(leaves)} products are added at one place")
             inner.steps.append([leaves])
             return inner
     if len(leaves) > len(form.groups[0]):
-        raise _Refused(f"{len(leaves)} products are added at one place")
+        raise _RefusedError(f"{len(leaves)} products are added at one place")
     if inner is not None and form.last:
-        raise _Refused("what comes to a multiply is added after it")
+        raise _RefusedError("what comes to a multiply is added after it")
     return _Chain(form, [[leaves]], None if inner is None else _closed(inner))
 
 
@@ -256,7 +266,7 @@ def _closed(value: _Value) -> Node:
 
 
 def _in_order(chain: _Chain, form: Form) -> Iterator[int]:
-    """Products in the order in which ranges name them; _Refused where one is missing before the end."""
+    """Products in the order in which ranges name them; _RefusedError where one is missing before the end."""
     for number, step in enumerate(chain.steps):
         places = {
             place: leaf
@@ -265,7 +275,7 @@ def _in_order(chain: _Chain, form: Form) -> Iterator[int]:
         }
         short = len(places) < form.products
         if short and (number < len(chain.steps) - 1 or max(places) != len(places) - 1):
-            raise _Refused(f"a multiply of {len(places)} products, in another place than the last {len(places)}")
+            raise _RefusedError(f"a multiply of {len(places)} products, in another place than the last {len(places)}")
         yield from (places[place] for place in sorted(places))
 
 
@@ -294,8 +304,9 @@ def pairs(root: Sum) -> list[tuple[int, int]]:
     ]
 
 
-def candidates(root: Sum, arch: str, types: Types, k: int, prefers: str, earlier: Earlier | None) -> list[Candidate]:
+def candidates(root: Sum, asked: Asked) -> list[Candidate]:
     """All orders that the tree allows, those of A's and B's own types first; CallError, with reasons, where none is."""
+    arch, types, k, prefers, earlier = asked
     sums = list(postorder(root))
     most = max(len(each.leaves) for each in sums)
     known = sorted(forms(arch, types.a, types.b), key=lambda form: not _own(form, types))
@@ -318,7 +329,7 @@ def candidates(root: Sum, arch: str, types: Types, k: int, prefers: str, earlier
                 _firsts(root, kind, types, earlier),
             )
             made += [Candidate(Order(arch, types, k, node, inputs), names) for inputs in _inputs(kind, types)]
-        except (_Refused, UsageError) as refused:
+        except (_RefusedError, UsageError) as refused:
             refusals.append(f"{kind if isinstance(kind, str) else kind.name}: {refused}")
     if made:
         return made

@@ -70,7 +70,7 @@ def operands(kind: str, types: Types, size: tuple[int, int, int], seed: int, sum
 
 def _numbers(rng: np.random.Generator, kind: str, type_: str, d: str, shape: tuple[int, int]) -> Array:
     """Normally distributed, or times powers of two."""
-    made = rng.standard_normal(shape, np.float64 if type_ == "f64" else np.float32)
+    made: Array = rng.standard_normal(shape, np.float64 if type_ == "f64" else np.float32)
     if kind != "random":
         least, most = WIDE_INTO_F16 if d == "f16" and type_ != "f64" else WIDE[type_]
         made = np.ldexp(made, rng.integers(least, most + 1, shape).astype(np.int32))
@@ -127,7 +127,7 @@ def first_difference(order: Order, sample: Sample, different: Array) -> Differen
 
 
 def steps(order: Order, a: Array, b: Array) -> Iterator[str]:
-    """A line for each sum that the outermost ones join, and what it is of one row and column: other products are zero."""
+    """A line for each of the outermost sums, and what it is of one row and column: other products are zero."""
     wide = order.types._replace(d={"s32": "s32", "f64": "f64"}.get(order.types.d, "f32"))
     whole = replace(order, types=wide)
     for node in _outermost(order.sum):

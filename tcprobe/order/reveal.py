@@ -18,7 +18,7 @@ from tcprobe.layout.arrays import Array
 from tcprobe.order import proof
 from tcprobe.order.bench import Bench, Shape
 from tcprobe.order.calls import Call, CallError
-from tcprobe.order.explain import Candidate, candidates, integer_forms
+from tcprobe.order.explain import Asked, Candidate, candidates, integer_forms
 from tcprobe.order.masks import Masks
 from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
@@ -207,8 +207,8 @@ class Revealing:
         a, b = np.zeros((rows, k)), rng.choice([-1.0, 1.0], (k, cols))
         if self.call.sums:
             b = np.ones((k, 1))
-        for row in a:
-            row[rng.permutation(k)[: min(k, NONZERO)]] = rng.choice([-1.0, 1.0], min(k, NONZERO))
+        for line in a:
+            line[rng.permutation(k)[: min(k, NONZERO)]] = rng.choice([-1.0, 1.0], min(k, NONZERO))
         d = self._exact(a, b)
         wanted = a @ b
         if (d == wanted).all():
@@ -224,10 +224,10 @@ class Revealing:
         known = ratio[wanted != 0]
         if known.size and (known == known[0]).all() and not d[wanted == 0].any():
             raise CallError(f"{name} gives {float(known[0])!r} times A B (alpha or a scale): orders are of alpha 1.")
-        row, col = (int(each[0]) for each in np.nonzero(d != wanted))
+        row, col = map(int, np.argwhere(d != wanted)[0])
         raise CallError(
-            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {float(d[row, col])!r}, where the sum of its "
-            f"products is {float(wanted[row, col])!r}."
+            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {float(d[row, col])!r}, where the "
+            f"sum of its products is {float(wanted[row, col])!r}."
         )
 
     def _exact(self, a: Array, b: Array) -> Array:
@@ -235,7 +235,8 @@ class Revealing:
         kinds = self.call.types
         bits = patterns(kinds[0], a), None if self.call.sums else patterns(kinds[1], b)
         d = self.bench.sampled(*bits)
-        return np.ascontiguousarray(d).view(numpy_type(self.bench.d_kind)).astype(np.float64)
+        numbers: Array = np.ascontiguousarray(d).view(numpy_type(self.bench.d_kind)).astype(np.float64)
+        return numbers
 
     def subnormals(self) -> dict[str, str]:
         """Whether numbers below the normal ones count, where A, B and D can be small enough to show it."""
@@ -264,7 +265,7 @@ class Revealing:
             names = integer_forms(self.arch, types.a, types.b, self.call.prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
         earlier = None if self.call.sums else lambda i, j: self._masks.earlier(i, j).astype(np.int64)
-        return candidates(root, self.arch, types, k, self.call.prefers, earlier)
+        return candidates(root, Asked(self.arch, types, k, self.call.prefers, earlier))
 
     def samples(self) -> Iterator[Sample]:
         """Operands of each kind with their D, until there are enough elements."""
