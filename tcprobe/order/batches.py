@@ -133,7 +133,7 @@ def _again(
         here = Revealing(call, shape, seed + 1, beat)
         here.steady()
         here.bench.alike = here.places().alike
-        for sample in here.samples():
+        for sample in here.samples(found.order):
             different = proof.differing(found.order, sample)
             count = int(different.sum())
             first = proof.first_difference(found.order, sample, different) if count and not found.difference else None

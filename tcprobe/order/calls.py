@@ -252,7 +252,7 @@ def _kernel(a: str, b: str, d: str | None, asked: CallOptions) -> Call:
     launched = gpu.compile(made.source, made.name, target, made.shared_bytes)
     kept: dict[tuple[Placed, Placed], tuple[Any, Any]] = {}
 
-    def function(x: Any, y: Any) -> Any:
+    def function(x: Any, y: Any, _owner: Gpu = gpu) -> Any:  # which keeps the machine code
         (m, k), n = x.shape, y.shape[1]
         key = placed(x, layout[0]), placed(y, layout[1])
         if key not in kept:

@@ -42,8 +42,10 @@ from tcprobe.order.calls import CallError
 from tcprobe.order.evaluate import rule_of
 from tcprobe.order.sums import Sum, postorder
 
+# of pairs of products: 1 where the first is rounded before the second is added, -1 the other way, 0 where both are
 Earlier = Callable[[Sequence[int], Sequence[int]], Ints]
 MOST_SHOWN = 6
+APART = " apart"  # of multiply-adds whose products are rounded before they are added
 
 
 class Form(NamedTuple):
@@ -176,6 +178,8 @@ def _summed(each: Sum, parts: list[_Value], kind: Form | str, firsts: dict[tuple
         if len(parts) > 1:
             raise _RefusedError(f"{len(each.leaves)} products and {len(parts)} sums are added at one place")
         inner = parts[0] if parts else None
+        if isinstance(kind, str) and kind.endswith(APART):
+            return _apart(sorted(each.leaves), inner, kind.removesuffix(APART))
         if isinstance(kind, str):
             return _fused(sorted(each.leaves), inner, kind, firsts)
         return _multiplied(sorted(each.leaves), inner, kind)
@@ -207,14 +211,21 @@ def _least(value: _Value) -> int:
     return min(leaf for part in value.steps[0] for leaf in part)
 
 
-def _fused(leaves: list[int], inner: _Value | None, kind: str, firsts: dict[tuple[int, int], int]) -> _Chain:
+def _apart(leaves: list[int], inner: _Value | None, kind: str) -> _Added:
+    """Products that are rounded, and then added."""
+    terms: list[Node] = [FusedMultiplyAdds(kind, ((leaf, leaf + 1),)) for leaf in leaves]
+    return _Added([*(inner.terms if isinstance(inner, _Added) else [] if inner is None else [_closed(inner)]), *terms])
+
+
+def _fused(leaves: list[int], inner: _Value | None, kind: str, firsts: dict[tuple[int, int], int]) -> _Value:
     """Multiply-adds: one product to what is there, or the first two of a chain."""
     if len(leaves) > (1 if inner else 2):
         raise _RefusedError(f"{len(leaves)} products are added at one place")
     if len(leaves) == 2:
-        if firsts.get((leaves[0], leaves[1]), 1) < 0:
-            leaves = leaves[::-1]
-        return _Chain(kind, [[[leaf]] for leaf in leaves])
+        first = firsts.get((leaves[0], leaves[1]), 1)
+        if not first:
+            return _apart(leaves, None, kind)
+        return _Chain(kind, [[[leaf]] for leaf in leaves[::first]])
     if isinstance(inner, _Chain):
         inner.steps.append([leaves])
         return inner
@@ -313,7 +324,8 @@ def candidates(root: Sum, asked: Asked) -> list[Candidate]:
     sizes = {form: max(len(group) for group in form.groups) for form in known}
     chosen: list[Form | str] = []
     if most <= 2 and all(len(each.leaves) < 2 for each in sums if each.parts):
-        chosen.append("f64" if "f64" in types[:2] else "f32")
+        kind = "f64" if "f64" in types[:2] else "f32"
+        chosen += [kind, kind + APART] if earlier else [kind]
     fitting = [form for form in known if sizes[form] == most]
     if not fitting and (not chosen or len(sums) == 1):  # of one sum nobody knows how many zeros it has
         fitting = [form for form in known if sizes[form] > most]
@@ -348,14 +360,12 @@ def _own(form: Form, types: Types) -> bool:
 
 def _firsts(root: Sum, kind: Form | str, types: Types, earlier: Earlier | None) -> dict[tuple[int, int], int]:
     """Which product is first where a chain of multiply-adds begins; where products are exact it does not matter."""
-    if not isinstance(kind, str) or earlier is None or types.a not in ("f32", "f64"):
+    if not isinstance(kind, str) or kind.endswith(APART) or earlier is None:
         return {}
     begun = pairs(root)
     if not begun:
         return {}
     answers = earlier([i for i, _ in begun], [j for _, j in begun])
-    if not answers.all():
-        raise CallError("products are rounded before they are added: no order of fused multiply-adds or multiplies.")
     return {pair: int(answer) for pair, answer in zip(begun, answers, strict=True)}
 
 
@@ -369,6 +379,8 @@ def _inputs(kind: Form | str, types: Types) -> tuple[Inputs, ...]:
 def _names(kind: Form | str, prefers: str) -> tuple[str, ...]:
     """The names of all forms with the same arithmetic, first the one that a call is known to have, or to be near."""
     if not isinstance(kind, Form):
+        if kind.endswith(APART):
+            return ("products rounded before they are added",)
         return ("FFMA",) if kind == "f32" else ("DFMA", "mma.m8n8k4.row.col.f64.f64.f64.f64")
     return _sorted(kind.names, prefers)
 

@@ -22,7 +22,7 @@ from tcprobe.order.explain import Asked, Candidate, candidates, integer_forms
 from tcprobe.order.masks import Masks
 from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
-from tcprobe.order.proof import KINDS, LEAST, ROWS, Difference, Operands, Sample
+from tcprobe.order.proof import KINDS, LEAST, PAIRINGS, ROWS, Difference, Operands, Sample
 from tcprobe.order.sums import Sum, tree
 
 MOST_K = 1 << 14
@@ -130,7 +130,7 @@ class Revealing:
         self.stage("masks")
         found = self.candidates(root)
         self.stage("explain")
-        samples = list(self.samples())
+        samples = list(self.samples(found[0].order))
         self.stage("samples")
         if self.again() != before:
             raise CallError(
@@ -264,11 +264,12 @@ class Revealing:
         if root is None:
             names = integer_forms(self.arch, types.a, types.b, self.call.prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
-        earlier = None if self.call.sums else lambda i, j: self._masks.earlier(i, j).astype(np.int64)
+        inexact = not self.call.sums and types.a in ("f32", "f64")  # products of narrower types are exact
+        earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
         return candidates(root, Asked(self.arch, types, k, self.call.prefers, earlier))
 
-    def samples(self) -> Iterator[Sample]:
-        """Operands of each kind with their D, until there are enough elements."""
+    def samples(self, order: Order) -> Iterator[Sample]:
+        """Operands of each kind with their D, until there are enough elements; `order` says which parts sums have."""
         (m, width), k, kinds = self.bench.alike, self.shape.k, len(KINDS)
         rows = min(m, LEAST if self.call.sums else ROWS)
         each = -(-LEAST // kinds)
@@ -276,9 +277,14 @@ class Revealing:
         rows = min(rows, -(-each // cols))
         seed = self.seed
         for kind in KINDS:
-            for _ in range(-(-each // (rows * cols))):
+            across = -(-cols // PAIRINGS) if kind == "parts" else cols
+            for _ in range(-(-each // (rows * across))):
                 seed += 1
-                given = proof.operands(kind, self.types, (rows, cols, k), seed, self.call.sums)
+                size = rows, across, k
+                if kind == "parts":
+                    given = proof.of_parts(order, size, seed, self.call.sums)
+                else:
+                    given = proof.operands(kind, self.types, size, seed, self.call.sums)
                 a, b = given.bits
                 d = self.bench.sampled(a, None if self.call.sums else b)
                 yield Sample(given, np.ascontiguousarray(d).view(numpy_type(self.types.d)))
