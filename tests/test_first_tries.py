@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import fatbins
 import machine_code
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from crafted import filled
@@ -60,6 +61,9 @@ def made(folder):
     """What examples name: a table, offsets, PTX, results of somebody, two toolkits."""
     (folder / "mine.csv").write_text(said("emit m16n8k16 bf16 f32 a --to csv").stdout)
     (folder / "offsets.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n1,0,2\n1,1,3\n")
+    (folder / "order.json").write_text((ROOT / "examples" / "orders" / "chain.json").read_text())
+    for name, shape in (("a", (2, 4096)), ("b", (4096, 3))):
+        np.save(folder / f"{name}.npy", np.ones(shape, np.float32))
     (folder / "kernel.ptx").write_text(fatbins.ptx())
     filled(folder / "theirs")
 

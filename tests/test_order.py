@@ -518,9 +518,7 @@ def test_alike_sums_share_a_line():
     )
     assert list(terminal(made)) == [
         "8 sums added in f32, from left to right",
-        f"├─ 7 x {WGMMA}, 4 in a chain, k 0 to 63, ..., 384 to 447",
-        "└─ 64 multiply-adds in f32, a chain, k 448 to 511",
+        f"├─ 7 x 4 {WGMMA}, k 0-63, ..., 384-447",
+        "└─ 64 multiply-adds in f32, k 448-511",
     ]
-    assert summary(made) == (
-        f"8 sums added in f32, from left to right: 7 x {WGMMA}, 4 in a chain; 64 multiply-adds in f32, a chain"
-    )
+    assert summary(made) == (f"8 sums added in f32, from left to right: 7 x 4 {WGMMA}; 64 multiply-adds in f32")

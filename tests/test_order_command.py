@@ -67,7 +67,8 @@ def test_d_is_written_and_compared(folder):
     assert json.loads(part.stdout)["different"] == 1
     assert "row 4, column 1" in ask(*FILES, "--d", "D.npy", "--row", "4", "--col", "1-2", code=1).stdout
     loaded = tcprobe.order.load("ORDER.json")
-    assert (tcprobe.order.multiply(loaded, a, b).astype(np.float32) == wanted).all()
+    for given in (loaded, ORDER, "ORDER.json", folder / "ORDER.json"):
+        assert (tcprobe.order.multiply(given, a, b).astype(np.float32) == wanted).all()
     answer = offered("order")(file="ORDER.json", a="A.npy", b="B.npy")
     assert (answer.d.astype(np.float32) == wanted).all()
     assert str(answer).endswith("24 elements of D")

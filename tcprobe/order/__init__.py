@@ -15,6 +15,7 @@ from tcprobe.arithmetic.order_text import load, text
 from tcprobe.order.bound import error_bound
 from tcprobe.order.difference import difference
 from tcprobe.order.evaluate import multiply
+from tcprobe.order.picture import svg
 
 __all__ = [
     "Additions",
@@ -26,5 +27,6 @@ __all__ = [
     "error_bound",
     "load",
     "multiply",
+    "svg",
     "text",
 ]

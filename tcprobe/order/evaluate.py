@@ -10,16 +10,18 @@ f64 shows a number halfway between two of f32, or one below f32's normal numbers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from os import PathLike, fspath
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tcprobe import numerics
+from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.formats import FORMATS, bits_of, values_of
 from tcprobe.arithmetic.gemm import gemm, integers_of, multiplied_integers
 from tcprobe.arithmetic.model import fma, rounded_to_odd, two_sum
@@ -81,7 +83,7 @@ def rules_of(order: Order, layers: Layers | None = None) -> dict[str, Rule]:
 
 
 def multiply(
-    order: Order,
+    order: Order | Mapping[str, Any] | str | PathLike[str],
     a: ArrayLike,
     b: ArrayLike,
     rows: Chosen = None,
@@ -89,9 +91,11 @@ def multiply(
 ) -> Array:
     """D of A (m x k) and B (k x n): all of it, or the rows and columns that are chosen, in their order.
 
-    A and B hold numbers that their types have, as any type of NumPy's; D is of its own type: ml_dtypes' where NumPy has
-    none, int32 for integers. UsageError for other numbers, and for a form whose arithmetic nobody knows.
+    `order` may also be what ORDER.json holds, or the name of such a file. A and B hold numbers that their types have,
+    as any type of NumPy's; D is of its own type: ml_dtypes' where NumPy has none, int32 for integers. UsageError for
+    other numbers, and for a form whose arithmetic nobody knows.
     """
+    order = _order(order)
     first, second = np.asarray(a), np.asarray(b)
     if first.ndim != 2 or second.ndim != 2 or not first.shape[1] == second.shape[0] == order.k:
         raise UsageError(f"A {first.shape} and B {second.shape} are not matrices with {order.k} products an element.")
@@ -106,6 +110,13 @@ def multiply(
         with np.errstate(all="ignore"):
             d[tile] = _sum(order.sum, rules, operands.tile(*tile)).astype(d.dtype)
     return d
+
+
+def _order(given: Order | Mapping[str, Any] | str | PathLike[str]) -> Order:
+    """An order that may be plain data, or in a file."""
+    if isinstance(given, Order):
+        return given
+    return order_text.from_json(dict(given)) if isinstance(given, Mapping) else order_text.load(fspath(given))
 
 
 def _chosen(name: str, chosen: Chosen, size: int) -> slice | Ints:

@@ -25,7 +25,8 @@ from tcprobe.arithmetic.order import (
 )
 from tcprobe.text import Whole
 
-MOST_LINES = 20  # in a terminal
+MOST_LINES, MOST_COLUMNS = 20, 80  # in a terminal
+MOST_KINDS = 6  # of chains, in words
 MOST_DRAWN = 60  # lines of an SVG
 MOST_PARTS = 400  # marks of one line of an SVG
 INPUT_WORDS = {
@@ -101,21 +102,18 @@ def _runs(nodes: Sequence[Node], shapes: dict[int, int]) -> Iterator[tuple[Node,
 def label(line: Line, places: bool = True) -> str:
     """What a line says of its node; also of which products, unless these are drawn."""
     node = line.node
-    each = f"{line.times} x " if line.times > 1 else ""
-    start = "C: " if line.is_c else ""
+    start = ("C: " if line.is_c else "") + (f"{line.times} x " if line.times > 1 else "")
     if isinstance(node, Additions):
-        return f"{start}{each}{len(node.terms)} sums added in {node.result}, from left to right"
-    return f"{start}{each}{chain_words(node)}{f', k {_spans(line.spans)}' if places else ''}"
+        return f"{start}{len(node.terms)} sums added in {node.result}, from left to right"
+    steps = _steps(node)
+    what = f"multiply-add{'s' * (steps > 1)} in {node.type}" if isinstance(node, FusedMultiplyAdds) else node.form
+    number = f"{steps} " if steps > 1 or isinstance(node, FusedMultiplyAdds) else ""
+    return f"{start}{number}{what}{f', k {_spans(line.spans)}' if places else ''}"
 
 
-def chain_words(node: Multiplies | FusedMultiplyAdds) -> str:
-    """A chain in words."""
-    number = count(node.ranges)
-    if isinstance(node, FusedMultiplyAdds):
-        return f"{number} multiply-add{'s' * (number > 1)} in {node.type}{', a chain' * (number > 1)}"
-    depth = instruction(node.form).shape.k
-    multiplies = -(-number // depth)
-    return f"{node.form}{f', {multiplies} in a chain' if multiplies > 1 else ''}"
+def _steps(node: Multiplies | FusedMultiplyAdds) -> int:
+    """How many instructions a chain has."""
+    return -(-count(node.ranges) // (instruction(node.form).shape.k if isinstance(node, Multiplies) else 1))
 
 
 def _spans(parts: Sequence[range]) -> str:
@@ -127,7 +125,7 @@ def _spans(parts: Sequence[range]) -> str:
 def _span(part: range) -> str:
     if len(part) == 1:
         return str(part[0])
-    return f"{part[0]} to {part[-1]}{f' by {part.step}' if part.step > 1 else ''}"
+    return f"{part[0]}-{part[-1]}{f' by {part.step}' if part.step > 1 else ''}"
 
 
 def terminal(order: Order) -> Iterator[Whole]:
@@ -138,7 +136,7 @@ def terminal(order: Order) -> Iterator[Whole]:
     for line in made:
         bars = "".join("│  " if more else "   " for more in line.depth[:-1])
         corner = ("├─ " if line.depth[-1] else "└─ ") if line.depth else ""
-        yield Whole(f"{bars}{corner}{label(line)}")
+        yield Whole(_short(f"{bars}{corner}{label(line)}", MOST_COLUMNS))
     if left:
         yield Whole(f"... and {left} more sums")
 
@@ -147,18 +145,19 @@ def in_words(order: Order) -> Iterator[str]:
     """What is multiplied and added how, a line each."""
     a, b, d = order.types
     yield f"{order.k} products of {a if a == b else f'{a} and {b}'} on {order.arch}, D in {d}"
-    chains: Counter[tuple[str, int]] = Counter()
+    chains: Counter[tuple[str, int, int]] = Counter()
     added = 0
     for node in postorder(order.sum):
         if isinstance(node, Additions):
             added += len(node.terms) - 1
         else:
-            chains[chain_words(node), count(node.ranges)] += 1
-    for (words, number), times in list(chains.items())[:6]:
-        what = f"{times} x " if times > 1 else ""
-        yield f"{what}{words}: {number} product{'s' * (number > 1)}{' each' * (times > 1)}"
-    if len(chains) > 6:
-        yield f"and {len(chains) - 6} kinds of chains more"
+            what = f"multiply-adds in {node.type}" if isinstance(node, FusedMultiplyAdds) else node.form
+            chains[what, _steps(node), count(node.ranges)] += 1
+    for (what, steps, number), times in list(chains.items())[:MOST_KINDS]:
+        chain = f"{times} chain{'s' * (times > 1)} of {steps} {what}"
+        yield f"{chain}: {number} product{'s' * (number > 1)}{' each' * (times > 1)}"
+    if len(chains) > MOST_KINDS:
+        yield f"and {len(chains) - MOST_KINDS} kinds of chains more"
     for form in dict.fromkeys(node.form for node in postorder(order.sum) if isinstance(node, Multiplies)):
         yield f"{form} sums {instruction(form).shape.k} products at a time"
     if added:
@@ -171,11 +170,9 @@ def in_words(order: Order) -> Iterator[str]:
 def summary(order: Order) -> str:
     """An order in one line: the last sum, and of what it is made."""
     top, *inner = lines(order, 4)[0]
-    ways = [label(line, places=False) for line in inner if len(line.depth) == 1]
-    more = f", {ways[0]}" if len(ways) == 1 else f": {'; '.join(ways)}" if ways else ""
-    joined = f"{label(top, places=False)}{more}"
+    ways = "; ".join(label(line, places=False) for line in inner if len(line.depth) == 1)
     inputs = "" if order.inputs == "exact" else f"; {INPUT_WORDS[order.inputs]}"
-    return f"{joined}{inputs}"
+    return f"{label(top, places=False)}{f': {ways}' if ways else ''}{inputs}"
 
 
 def svg(order: Order, title: str = "") -> str:
