@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, core
 
-from tcprobe.ask.cost import InstructionCost, beside, stated_on, table
+from tcprobe.ask.cost import InstructionCost, stated_numbers, stated_on, table
 from tcprobe.ask.cost import costs as costs_of
 from tcprobe.ask.cost import words as said
-from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, together
+from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, sum_cycles
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
@@ -113,7 +113,7 @@ def test_plans_say_what_is_stated_of_their_accesses():
     assert found.missing == ("ld.shared.b32 on sm_80",)
     assert "A100: shared memory load 29 cycles" in str(found)
     assert found.to_json()["stated"] == list(found.stated)
-    assert together([found, found]).stated == found.stated * 2
+    assert sum_cycles([found, found]).stated == found.stated * 2
     assert not accesses_cost("ldmatrix.x4", 4, 4, MeasuredCosts("sm_80", layers(None))).stated
 
 
@@ -328,7 +328,7 @@ def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
 
 
 def test_references_stand_beside_what_is_measured(body):
-    pairs = {p.row.source: p for p in beside([InstructionCost(MMA, "sm_90", body, "x")])}
+    pairs = {p.row.source: p for p in stated_numbers([InstructionCost(MMA, "sm_90", body, "x")])}
     assert pairs["arXiv 2402.13499, table VII"].agrees
     assert {row.arch for row in rows_about(MMA)} >= {"sm_80", "sm_89", "sm_90", "sm_120"}
     known = dialogues("cost")

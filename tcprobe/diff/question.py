@@ -13,11 +13,11 @@ from tcprobe.arithmetic import order_text
 from tcprobe.ask.diff import ChangedNumerics, Difference, compare_named, differences
 from tcprobe.order.difference import OrderDifference
 from tcprobe.order.difference import difference as order_difference
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.naming import split_names
-from tcprobe.question.options import Given, Named
+from tcprobe.question.options import Named, NonEmptyText
 from tcprobe.question.shared import JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
 
@@ -43,7 +43,7 @@ def diff(
     ] = False,
     arch: Annotated[
         ArchName | None,
-        Option("--arch", "With --cuda: which arch. Default: all that ptxas knows.", "sm_XX|all", Given()),
+        Option("--arch", "With --cuda: which arch. Default: all that ptxas knows.", "sm_XX|all", NonEmptyText()),
     ] = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
@@ -85,11 +85,11 @@ def print_diff(
     for each in found:
         same = same and each.none
         if isinstance(each, Difference) and not as_json:
-            wrapping.lines(each.in_words(everything, changed), each.title)
+            terminal.lines(each.in_words(everything, changed), each.title)
         elif isinstance(each, Difference):
             click.echo(json.dumps(each.to_json(changed)))
         elif isinstance(each, OrderDifference) and not as_json:
-            wrapping.lines(each.in_words)
+            terminal.lines(each.in_words)
         elif not (changed and each.none):
-            click.echo(json.dumps(each.to_json())) if as_json else wrapping.line(str(each))
+            click.echo(json.dumps(each.to_json())) if as_json else terminal.line(str(each))
     sys.exit(0 if same else 1)

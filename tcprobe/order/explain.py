@@ -324,8 +324,8 @@ def candidates(root: Sum, asked: Asked) -> list[Candidate]:
     sizes = {form: max(len(group) for group in form.groups) for form in known}
     chosen: list[Form | str] = []
     if most <= 2 and all(len(each.leaves) < 2 for each in sums if each.parts):
-        kind = "f64" if "f64" in types[:2] else "f32"
-        chosen += [kind, kind + APART] if earlier else [kind]
+        own = "f64" if "f64" in types[:2] else "f32"
+        chosen += [own, own + APART] if earlier else [own]
     fitting = [form for form in known if sizes[form] == most]
     if not fitting and (not chosen or len(sums) == 1):  # of one sum nobody knows how many zeros it has
         fitting = [form for form in known if sizes[form] > most]

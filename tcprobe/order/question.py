@@ -15,13 +15,14 @@ from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.order import Order
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array
+from tcprobe.order import picture as drawn
 from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply
-from tcprobe.order.picture import in_words, svg, terminal
-from tcprobe.question import wrapping
+from tcprobe.order.picture import in_words, svg
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
-from tcprobe.question.options import Given, Named, Number, Numbers, Output, Sides
+from tcprobe.question.options import Named, NonEmptyText, Number, Numbers, Output, Sides
 from tcprobe.question.shared import JsonOption
 from tcprobe.system import files
 from tcprobe.system.npy import read_matrix, write_matrix
@@ -60,7 +61,7 @@ class OrderAnswer(Described):
     @property
     def in_words(self) -> list[str]:
         """The order, the picture of it, and what came of A and B."""
-        lines = [*in_words(self.order), *terminal(self.order)]
+        lines = [*in_words(self.order), *drawn.terminal(self.order)]
         if self.bound is not None:
             lines.append(
                 f"|D - exact| <= {self.bound.to_json()['bound']:.3g} x sum of |a x b|; a product is rounded at most "
@@ -117,12 +118,15 @@ def order(
     shape: Annotated[
         str | None,
         Option(
-            "--shape", "Size of the product; of one side also a list or a range: 1..512x4096x4096.", "MxNxK", Given()
+            "--shape",
+            "Size of the product; of one side also a list or a range: 1..512x4096x4096.",
+            "MxNxK",
+            NonEmptyText(),
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        Option("--type", "Types of A, B and D, such as bf16, or e4m3,e4m3,f32.", "TYPE[,TYPE,TYPE]", Given()),
+        Option("--type", "Types of A, B and D, such as bf16, or e4m3,e4m3,f32.", "TYPE[,TYPE,TYPE]", NonEmptyText()),
     ] = None,
     fast_accum: Annotated[
         bool, Option("--fast-accum", "Of torch._scaled_mm: sums of fp8 stay in the tensor core.")
@@ -132,12 +136,15 @@ def order(
         bool, Option("--sum", "CALL sums the rows of a matrix (m x k), instead of multiplying two.")
     ] = False,
     majors: Annotated[
-        str | None, Option("--majors", "What is contiguous in A and in B, such as row,col.", "ROW|COL,ROW|COL", Given())
+        str | None,
+        Option("--majors", "What is contiguous in A and in B, such as row,col.", "ROW|COL,ROW|COL", NonEmptyText()),
     ] = None,
     on: Annotated[
         Literal["gpu", "cpu"] | None, Option("--on", "Where arrays of FILE.py lie. Default: a GPU if there is one.")
     ] = None,
-    arch: Annotated[ArchName | None, Option("--arch", "Of `kernel`, as its other options.", "sm_XX", Given())] = None,
+    arch: Annotated[
+        ArchName | None, Option("--arch", "Of `kernel`, as its other options.", "sm_XX", NonEmptyText())
+    ] = None,
     tile: Annotated[
         Sizes | None, Option("--tile", "Of `kernel` and triton, as of kernel gemm.", reads=Sides(3, "MxNxK"))
     ] = None,
@@ -258,5 +265,5 @@ def print_order(
     if as_json:
         click.echo(answer.json())
     else:
-        wrapping.lines(answer.in_words)
+        terminal.lines(answer.in_words)
     sys.exit(answer.exit_code)

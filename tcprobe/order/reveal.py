@@ -24,10 +24,12 @@ from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
 from tcprobe.order.proof import KINDS, LEAST, PAIRINGS, ROWS, Difference, Operands, Sample
 from tcprobe.order.sums import Sum, tree
+from tcprobe.text import one_line
 
 MOST_K = 1 << 14
 MEASURED = "sm_90"  # whose arithmetic is meant on a CPU
 TRIED = (2, 12)  # rows and columns of each kind with which candidates are told apart
+MOST_NAME = 160  # letters of a kernel's name that an order keeps
 NONZERO = 200  # products of one, of a sum that every type holds
 EQUAL_CALLS = 3
 
@@ -138,9 +140,10 @@ class Revealing:
             )
         self.stage("again")
         kernel = self.kernel()
+        named = [one_line(name)[:MOST_NAME] for name in kernel or ()]
         self.stage("kernel")
         seconds = round(time.perf_counter() - self._start, 3)
-        more |= {**self.about, "kernel": list(kernel or ())}
+        more |= {**self.about, "kernel": named}
         return Found(self.call.name, found, samples, places, self.bench.calls, seconds, kernel, more, self.stages)
 
     @property

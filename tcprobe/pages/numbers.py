@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic, subject
-from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
+from tcprobe.ask.cost import InstructionCost, archs, costs, number_of, stated_numbers
 from tcprobe.isa import inventory
 from tcprobe.isa.operand import INPUTS, MATRICES
 from tcprobe.pages.tables import MADE, code, fitting, grid
@@ -61,7 +61,7 @@ def _cost_tables(name: str, layers: Layers) -> Iterator[str]:
         rows = list(lines)
         if rows:
             yield from ("", *grid(heads, rows))
-    pairs = beside(measured)
+    pairs = stated_numbers(measured)
     if pairs:
         comparisons = [
             (

@@ -18,8 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS, MULTIPLIED, Role
 from tcprobe.layout.table import Axis, Space, Table, Tables
 from tcprobe.layout.table import slots as lanes_and_slots
-from tcprobe.store.finding import METHODS, STATUSES, provenance_in
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import METHODS, STATUSES, Measurement, provenance_in
 from tcprobe.values import Json
 
 MOST_OPCODES = 1 << 20  # of the code of one instruction
@@ -95,7 +94,12 @@ def misfit(fragment: Fragment, table: Table) -> str | None:
     """
     if fragment.selectors:
         return _misfit_selected(fragment, table)
-    sizes = _sizes(fragment)
+    # how many of each output there are: only rows of an address, products only where a warp holds several
+    sizes = {"row": fragment.rows}
+    if fragment.role is not Role.ADDRESS:
+        sizes["col"] = fragment.cols
+    if fragment.products > 1:
+        sizes["product"] = fragment.products
     if (table.threads, table.elements) != (fragment.threads, fragment.elements):
         return (
             f"{table.threads} threads x {table.elements} elements, not {fragment.threads} threads x {fragment.elements}"
@@ -138,16 +142,6 @@ def _units(rows: int, cols: int, span: int) -> frozenset[tuple[int, int]]:
     return frozenset((row, col) for row in range(rows) for col in range(0, cols, span))
 
 
-def _sizes(fragment: Fragment) -> dict[str, int]:
-    """How many of each output there are: only rows of an address, products only where a warp holds several."""
-    sizes = {"row": fragment.rows}
-    if fragment.role is not Role.ADDRESS:
-        sizes["col"] = fragment.cols
-    if fragment.products > 1:
-        sizes["product"] = fragment.products
-    return sizes
-
-
 def require_fit(fragment: Fragment, table: Table) -> None:
     """UsageError where `table` cannot be that of `fragment`: a formula or a drawing would say more than is known."""
     chosen = bool(fragment.selectors) and table.space.names[0] != "selector"
@@ -156,9 +150,9 @@ def require_fit(fragment: Fragment, table: Table) -> None:
         raise UsageError(f"this cannot be a table of {fragment.id}: {words}.")
 
 
-def opcodes(body: Json, name: str) -> None:
-    """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of arch `name`."""
-    row = arch.arch(name)
+def opcodes(body: Json, arch_name: str) -> None:
+    """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of an arch."""
+    row = arch.arch(arch_name)
     if set(body) != {"opcodes"}:
         raise DataError("its keys are not those of opcodes.")
     for opcode, saved in body["opcodes"].items():
@@ -169,7 +163,7 @@ def opcodes(body: Json, name: str) -> None:
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
         source = inventory.instructions().get(saved["source"])
         if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(saved["compiler"], str):
-            raise DataError(f"{opcode}: source is not a wmma.mma of {name}, or compiler is not a text.")
+            raise DataError(f"{opcode}: source is not a wmma.mma of {arch_name}, or compiler is not a text.")
 
 
 def product(opcode: str, tables: Tables) -> None:

@@ -177,18 +177,14 @@ def _choices(tiling: Tiling) -> list[tuple[int, ...]]:
     for tile, lane, place in product(range(tiling.target_tiles), range(table.threads), range(tiling.places)):
         for element in tiling.needed_unit(lane, (tile, place)):
             needed.setdefault(element[tiling.k_axis], set()).add((lane, element[1 - tiling.k_axis]))
-    block = _scaled_together(tiling) or len(needed)
+    # how many k of the target have one scale; None without scales
+    row = inventory.instructions().get(tiling.target.fragment.experiment)
+    scales = [f.cols for f in row.of_role(Role.SCALE) if f.operand == "scale_a"] if row else []
+    block = (row.shape.k // scales[0] if row and scales else None) or len(needed)
     return [
         tuple(k for k in sorted(needed) if k // block == place // block and needed[place] <= available[k])
         for place in sorted(needed)
     ]
-
-
-def _scaled_together(tiling: Tiling) -> int | None:
-    """How many k of the target have one scale; None without scales."""
-    row = inventory.instructions().get(tiling.target.fragment.experiment)
-    scales = [f.cols for f in row.of_role(Role.SCALE) if f.operand == "scale_a"] if row else []
-    return row.shape.k // scales[0] if row and scales else None
 
 
 def _match_places(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -598,24 +594,20 @@ class _Exchange:
         """Shuffle, and put the registers together."""
         arrived: list[dict[Unit, Ref]] = [{} for _ in range(LANES)]
         for number in range(self._rounds):
-            word = self._shuffle(number)
+            sends: list[UnitPlaces | None] = [None] * LANES
+            receives = list(range(LANES))
+            for ((source, to), units), round_ in zip(self._sent, self._round, strict=True):
+                if round_ == number:
+                    places = [self._lane_places[source][unit] for unit in units]
+                    sends[source] = (*places, *[None] * (self._maker.units - len(places)))
+                    receives[to] = source
+            usual = Counter(places for places in sends if places is not None).most_common(1)[0][0]
+            sent = self._maker.pack_by_lane([places or usual for places in sends])
+            word = self._maker.add(Shuffle(self._maker.next, sent, tuple(receives)))
             for ((_, to), units), round_ in zip(self._sent, self._round, strict=True):
                 if round_ == number:
                     arrived[to] |= {unit: (word, place) for place, unit in enumerate(units)}
         return {key: self._assemble(lanes, arrived) for key, lanes in self._rest.items()}
-
-    def _shuffle(self, number: int) -> int:
-        """One round: what every lane sends, and from where it receives."""
-        sends: list[UnitPlaces | None] = [None] * LANES
-        receives = list(range(LANES))
-        for ((source, to), units), round_ in zip(self._sent, self._round, strict=True):
-            if round_ == number:
-                places = [self._lane_places[source][unit] for unit in units]
-                sends[source] = (*places, *[None] * (self._maker.units - len(places)))
-                receives[to] = source
-        usual = Counter(places for places in sends if places is not None).most_common(1)[0][0]
-        sent = self._maker.pack_by_lane([places or usual for places in sends])
-        return self._maker.add(Shuffle(self._maker.next, sent, tuple(receives)))
 
     def _assemble(self, lane_units: Sequence[tuple[Unit, ...]], arrived: Sequence[Mapping[Unit, Ref]]) -> int:
         """A target register from own units and received words."""
