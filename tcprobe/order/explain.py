@@ -391,4 +391,7 @@ def _sorted(names: Sequence[str], prefers: str) -> tuple[str, ...]:
     if row is not None and subject(row) in names:
         return (prefers, *(name for name in names if name != subject(row)))
     ranks = ("wgmma", "mma", "wmma") if prefers == "wgmma" else ("mma", "wgmma", "wmma")
-    return tuple(sorted(names, key=lambda name: ranks.index(name.split(".")[0])))
+    products = {name: inventory.instructions()[name].shape for name in names}
+    return tuple(
+        sorted(names, key=lambda name: (ranks.index(name.split(".")[0]), -products[name].m * products[name].k))
+    )

@@ -122,6 +122,8 @@ class Revealing:
         """All that needs the call; CallError where it has no order that can be found."""
         before = self.steady()
         self.stage("steady")
+        kernel = self.kernel()
+        self.stage("kernel")
         self.product()
         self.stage("product")
         places = self.places()
@@ -130,7 +132,7 @@ class Revealing:
         more: dict[str, Any] = {"subnormals": self.subnormals()}
         root = self.masks()
         self.stage("masks")
-        found = self.candidates(root)
+        found = self.candidates(root, self.call.prefers or _family(kernel))
         self.stage("explain")
         samples = list(self.samples(found[0].order))
         self.stage("samples")
@@ -139,9 +141,7 @@ class Revealing:
                 f"{self.call.name} gives other bits for the same operands than before it was called with masks."
             )
         self.stage("again")
-        kernel = self.kernel()
         named = [one_line(name)[:MOST_NAME] for name in kernel or ()]
-        self.stage("kernel")
         seconds = round(time.perf_counter() - self._start, 3)
         more |= {**self.about, "kernel": named}
         return Found(self.call.name, found, samples, places, self.bench.calls, seconds, kernel, more, self.stages)
@@ -261,15 +261,15 @@ class Revealing:
         self._masks = masks
         return tree(self.shape.k, masks.survivors)
 
-    def candidates(self, root: Sum | None) -> list[Candidate]:
+    def candidates(self, root: Sum | None, prefers: str) -> list[Candidate]:
         """The orders that it may be."""
         types, k = self.types, self.shape.k
         if root is None:
-            names = integer_forms(self.arch, types.a, types.b, self.call.prefers)
+            names = integer_forms(self.arch, types.a, types.b, prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
         inexact = not self.call.sums and types.a in ("f32", "f64")  # products of narrower types are exact
         earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
-        return candidates(root, Asked(self.arch, types, k, self.call.prefers, earlier))
+        return candidates(root, Asked(self.arch, types, k, prefers, earlier))
 
     def samples(self, order: Order) -> Iterator[Sample]:
         """Operands of each kind with their D, until there are enough elements; `order` says which parts sums have."""
@@ -321,6 +321,11 @@ class Revealing:
         if self.call.memory.device == "cpu":
             return None
         return kernel_names(self.bench.run)
+
+
+def _family(kernel: tuple[str, ...] | None) -> str:
+    """The family of multiplies that a kernel's name speaks of, "" where it does not."""
+    return "wgmma" if any(word in name for name in kernel or () for word in ("gmma", "sm90")) else ""
 
 
 def reveal_call(call: Call, shape: Shape, seed: int = 1, beat: Callable[[str], None] | None = None) -> Revealed:
