@@ -271,11 +271,11 @@ class Revealing:
         earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
         return candidates(root, Asked(self.arch, types, k, prefers, earlier))
 
-    def samples(self, order: Order) -> Iterator[Sample]:
+    def samples(self, order: Order, least: int | None = None) -> Iterator[Sample]:
         """Operands of each kind with their D, until there are enough elements; `order` says which parts sums have."""
         (m, width), k, kinds = self.bench.alike, self.shape.k, len(KINDS)
         rows = min(m, LEAST if self.call.sums else ROWS)
-        each = -(-LEAST // kinds)
+        each = -(-(least or LEAST) // kinds)
         cols = min(width, -(-each // rows))
         rows = min(rows, -(-each // cols))
         seed = self.seed
