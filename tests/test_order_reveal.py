@@ -124,13 +124,13 @@ def orders(draw):
     return Order("sm_90", Types(kind, kind, d), k, node(places, 0), inputs)
 
 
-@examples(120)
+@examples(80)
 @given(orders())
 def test_any_order_is_found(given_order):
     """The very tree, and bits that are all its own."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(reveal, "LEAST", 300)
-        found = revealed(given_order, 2, 48)
+        found = revealed(given_order, 2, 96)
     assert found.different == 0
     assert tree(found.order) == tree(given_order)
 
