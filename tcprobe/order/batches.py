@@ -91,7 +91,7 @@ def batches(call: Call, asked: Sizes, seed: int = 1, beat: Callable[[str], None]
         spans = [Span((shape.k,), reveal_call(call, shape, seed, beat), ()) for shape in asked.shapes]
         return Batches("k", tuple(spans), None)
     at = "mn".index(asked.side)
-    width = min(COLUMNS, min(shape.n for shape in asked.shapes))
+    width = min(COLUMNS, *(shape.n for shape in asked.shapes))
     by_bits: dict[bytes, Revealed] = {}
     spans = []
     for bits, shapes in _runs(call, asked.shapes, width, seed, beat):
@@ -133,7 +133,7 @@ def _again(
         here = Revealing(call, shape, seed + 1, beat)
         here.steady()
         here.bench.alike = here.places().alike
-        for sample in here.samples():
+        for sample in here.samples(found.order):
             different = proof.differing(found.order, sample)
             count = int(different.sum())
             first = proof.first_difference(found.order, sample, different) if count and not found.difference else None

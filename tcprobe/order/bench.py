@@ -30,8 +30,8 @@ class Bench:
     def __init__(self, call: Call, shape: Shape, beat: Callable[[str], None] | None = None) -> None:
         self.call, self.shape, self.calls, self.beat = call, shape, 0, beat or (lambda _: None)
         memory = call.memory
-        self.a = matrix(memory, shape.m, shape.k, call.types[0], call.a, call.apart)
-        self.b = None if call.sums else matrix(memory, shape.k, shape.n, call.types[1], call.b, call.apart)
+        self.a = matrix(memory, (shape.m, shape.k), call.types[0], call.a, call.apart)
+        self.b = None if call.sums else matrix(memory, (shape.k, shape.n), call.types[1], call.b, call.apart)
         self._given = [
             side if call.raw else memory.typed(side, kind)
             for side, kind in zip((self.a, self.b), call.types, strict=True)
