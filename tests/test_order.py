@@ -18,7 +18,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.order.bound import error_bound
 from tcprobe.order.difference import difference
 from tcprobe.order.evaluate import multiply, to_tf32
-from tcprobe.order.picture import in_words, lines, summary, svg, terminal
+from tcprobe.order.picture import in_words, lines, summary, svg, tree_lines
 
 MMA = "mma.m16n8k16.row.col.f32.bf16.bf16.f32"
 WGMMA = "wgmma.mma_async.m64n256k16.f32.bf16.bf16"
@@ -199,7 +199,7 @@ def test_sums_are_nested_a_thousand_deep(way):
     ones = multiply(made, np.ones((2, number)), np.ones((number, 2)))
     assert (ones == number).all()
     assert error_bound(made).roundings >= number - 1
-    assert len(list(terminal(made))) == 20
+    assert len(list(tree_lines(made))) == 20
     assert difference(made, made).none
     with pytest.raises(DataError, match="nested more than 1000 deep"):
         read(text_of({"add": [deep]}))
@@ -503,7 +503,7 @@ def test_pictures_have_few_lines_and_every_product(seed):
     import xml.etree.ElementTree as ET
 
     made = read(raw(random_orders.order(np.random.default_rng(seed), most=200)))
-    assert 1 <= len(list(terminal(made))) <= 20
+    assert 1 <= len(list(tree_lines(made))) <= 20
     whole, left = lines(made, 10**6)
     assert left == 0
     assert sorted(k for part in whole[0].spans for k in part) == list(range(made.k))
@@ -516,7 +516,7 @@ def test_alike_sums_share_a_line():
     made = from_json(
         order(split(512, 8) | {"add": [*split(512, 8)["add"][:-1], {"fma": "f32", "k": [[448, 512]]}]}, 512)
     )
-    assert list(terminal(made)) == [
+    assert list(tree_lines(made)) == [
         "8 sums added in f32, from left to right",
         f"├─ 7 x 4 {WGMMA}, k 0-63, ..., 384-447",
         "└─ 64 multiply-adds in f32, k 448-511",

@@ -138,7 +138,7 @@ def test_what_was_not_called_is_a_point(tmp_path):
         msgspec.structs.replace(BODY, ranges=[BODY.ranges[0], *BODY.ranges[2:]], orders=BODY.orders[::2]),
         fix=True,
     )
-    text = "\n".join(pages.page(Results(tmp_path)))
+    text = "\n".join(pages.orders_page(Results(tmp_path)))
     assert "AAAAAAAAAAAAAAAAA..................." in text
 
 
@@ -146,7 +146,7 @@ def test_hundreds_of_findings(tmp_path):
     bodies = many(200)
     for body in bodies:
         save(tmp_path, body)
-    text = "\n".join(pages.page(Results(tmp_path)))
+    text = "\n".join(pages.orders_page(Results(tmp_path)))
     assert text.count("\n### ") == len({pages.title(body) for body in bodies})
     assert sum(line.startswith("| ") and line[2].isdigit() for line in text.splitlines()) == sum(
         len(b.ranges) for b in bodies

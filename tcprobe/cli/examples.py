@@ -49,7 +49,7 @@ EXAMPLES = {
     ),
     "order": (
         "order --file order.json --a a.npy --b b.npy -o d.npy",
-        "order --file order.json --bound --svg order.svg",
+        "order --file order.json --bound --picture order.svg",
     ),
     "pages": ("pages --results theirs", "pages --results theirs --check"),
     "path": (

@@ -12,7 +12,7 @@ from tcprobe.errors import UsageError
 from tcprobe.order.batches import sizes_of
 from tcprobe.order.calls import CallOptions
 from tcprobe.order.child import asked
-from tcprobe.order.picture import in_words, terminal
+from tcprobe.order.picture import in_words, tree_lines
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
@@ -41,7 +41,7 @@ class RevealedAnswer(Described):
         if len(self.spans) > 1 or len(self.spans[0]["sizes"]) > 1:
             return list(self._of_sizes())
         order, span = self.orders[0], self.spans[0]
-        lines = [f"{self.call}: {_kernel(span)}", *in_words(order), *terminal(order)]
+        lines = [f"{self.call}: {_kernel(span)}", *in_words(order), *tree_lines(order)]
         if len(span["alike"]) > 1:
             lines.append(f"the same bits from: {', '.join(span['alike'])}")
         lines += [*_found(order), *_proof(span), *(_places(span) if self.rows or span["places"]["different"] else ())]

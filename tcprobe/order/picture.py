@@ -128,7 +128,7 @@ def _span(part: range) -> str:
     return f"{part[0]}-{part[-1]}{f' by {part.step}' if part.step > 1 else ''}"
 
 
-def terminal(order: Order) -> Iterator[Whole]:
+def tree_lines(order: Order) -> Iterator[Whole]:
     """The tree in at most MOST_LINES lines."""
     made, left = lines(order, MOST_LINES)
     if left:

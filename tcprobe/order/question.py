@@ -15,10 +15,9 @@ from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.order import Order
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array
-from tcprobe.order import picture as drawn
 from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply
-from tcprobe.order.picture import in_words, svg
+from tcprobe.order.picture import in_words, svg, tree_lines
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
@@ -61,7 +60,7 @@ class OrderAnswer(Described):
     @property
     def in_words(self) -> list[str]:
         """The order, the picture of it, and what came of A and B."""
-        lines = [*in_words(self.order), *drawn.terminal(self.order)]
+        lines = [*in_words(self.order), *tree_lines(self.order)]
         if self.bound is not None:
             lines.append(
                 f"|D - exact| <= {self.bound.to_json()['bound']:.3g} x sum of |a x b|; a product is rounded at most "
@@ -247,7 +246,7 @@ def print_order(
         ),
     ] = None,
     picture: Annotated[
-        Path | None, Option("--svg", "A picture of the order, as SVG.", reads=Output(dir_okay=False))
+        Path | None, Option("--picture", "A picture of the order, as SVG.", reads=Output(dir_okay=False))
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

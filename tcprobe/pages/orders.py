@@ -11,22 +11,16 @@ from itertools import groupby
 from math import ceil, log2
 
 from tcprobe.order.picture import summary
-from tcprobe.pages.tables import MADE, grid
+from tcprobe.pages.tables import page
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.finding import Finding
 from tcprobe.store.kinds.order import Body, MRange, orders, words
 from tcprobe.store.results import Results
-from tcprobe.text import markdown
 
 KIND = "order"
 EACH = 4  # letters for a factor of two of M
 HEADS = ("N", "K", "M", "order", "in words", "elements", "different", "of a row changed")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-ABOUT = (
-    "Found by calling a program on a GPU and proven on random operands: every bit of D follows from the order, by",
-    "`tcprobe order --file`. Within a range of M the order is the same, as far as its sizes were called; where it",
-    "changes, a row of D has other bits in a larger or smaller batch: so many of its N elements.",
-)
 
 
 def has_orders(results: Results) -> bool:
@@ -72,28 +66,24 @@ def scale(most: int) -> str:
     return text
 
 
-def page(results: Results) -> Iterator[str]:
+def orders_page(results: Results) -> list[str]:
     """A section an arch, a part a program, library and types."""
     layers = alone(results)
-    yield from (MADE, "# In which order programs sum", "", *ABOUT)
-    for name in results.archs():
-        found = measured(layers, name)
-        if found:
-            yield from ("", f"## {name}", "", markdown(words(found)) + ".")
-        for head, together in groupby(found, key=lambda finding: title(finding.body)):
-            yield from ("", f"### {markdown(head)}", "")
-            yield from _part([finding.body for finding in together])
+    found = [(name, measured(layers, name)) for name in results.archs()]
+    return page(
+        "orders.md", HEADS=HEADS, archs=[(name, words(every), list(parts(every))) for name, every in found if every]
+    )
 
 
-def _part(bodies: Sequence[Body]) -> Iterator[str]:
-    most = max(body.ranges[-1].last for body in bodies)
-    sizes = [f"N {body.n}, K {body.k}" for body in bodies]
-    wide = max(map(len, sizes))
-    yield "```text"
-    yield f"{'M'.rjust(wide)}  {scale(most)}"
-    yield from (f"{size.rjust(wide)}  {strip(body, most)}" for size, body in zip(sizes, bodies, strict=True))
-    yield from ("```", "")
-    yield from grid(HEADS, (row for body in bodies for row in rows(body)))
+def parts(found: Sequence[Finding]) -> Iterator[tuple[str, list[str], list[Sequence[str]]]]:
+    """(title, lines of letters, rows of the table) of the products that have a title in common."""
+    for head, together in groupby(found, key=lambda finding: title(finding.body)):
+        bodies = [finding.body for finding in together]
+        most = max(body.ranges[-1].last for body in bodies)
+        sizes = [f"N {body.n}, K {body.k}" for body in bodies]
+        wide = max(map(len, sizes))
+        drawn = [f"{size.rjust(wide)}  {strip(body, most)}" for size, body in zip(sizes, bodies, strict=True)]
+        yield head, [f"{'M'.rjust(wide)}  {scale(most)}", *drawn], [row for body in bodies for row in rows(body)]
 
 
 def rows(body: Body) -> Iterator[Sequence[str]]:
