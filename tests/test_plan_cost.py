@@ -94,7 +94,7 @@ def test_a_path_names_what_it_leaves_out():
     assert plain == PlanCycles(round_trip=box.round_trip)
     many, _ = cycles_of(fill="tma", placed="pad:128")
     assert many.round_trip is None
-    assert "lines of 128 bytes" in many.missing[0]
+    assert "128 bytes" in many.missing[0]
     assert cycles_of(placed="plain")[1].interval == pytest.approx(512, rel=0.02)
 
 
