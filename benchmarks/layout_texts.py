@@ -46,7 +46,11 @@ def run(asked: argparse.Namespace) -> None:
 
     counts: Counter[tuple[str, bool]] = Counter()
     if asked.part == "cute":
-        against, cases, judge = "CuTe DSL", foreign_layouts.cute_cases(asked.seed, asked.mma, asked.copies), foreign_layouts.wrong
+        against, cases, judge = (
+            "CuTe DSL",
+            foreign_layouts.cute_cases(asked.seed, asked.mma, asked.copies),
+            foreign_layouts.wrong,
+        )
     elif asked.part == "cxx":
         against, judge = "CuTe C++", foreign_layouts.wrong
         cases = foreign_layouts.cxx_cases(asked.cutlass, asked.cuda, asked.seed)

@@ -52,6 +52,7 @@ __all__ = [
     "layouts",
     "lower",
     "numerics",
+    "order",
     "path",
     "plan",
     "read",
@@ -100,7 +101,7 @@ class _Package(ModuleType):
     """This package: its modules of functions' names, such as `tcprobe.numerics`, are these functions too."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in ("kernel", "layout", "numerics") and isinstance(value, ModuleType):
+        if name in ("kernel", "layout", "numerics", "order") and isinstance(value, ModuleType):
             value.__class__ = _CalledModule
         super().__setattr__(name, value)
 

@@ -479,7 +479,11 @@ def wrong_bases(case):
 
 # CuTe's C++, compiled for the host
 CXX_ATOMS = {  # those that CuTe DSL lacks, with m n k and threads
-    **{f"SM70_8x8x4_{types}_{order}": ((8, 8, 4), 8) for types in ("F32F16F16F32", "F16F16F16F16") for order in ("TN", "NT", "NN", "TT")},
+    **{
+        f"SM70_8x8x4_{types}_{order}": ((8, 8, 4), 8)
+        for types in ("F32F16F16F32", "F16F16F16F16")
+        for order in ("TN", "NT", "NN", "TT")
+    },
     "SM75_16x8x8_F32F16F16F32_TN": ((16, 8, 8), 32),
     "SM75_8x8x16_S32S8S8S32_TN": ((8, 8, 16), 32),
     "SM80_16x8x32_S32S8S8S32_TN": ((16, 8, 32), 32),
@@ -528,8 +532,13 @@ def cxx_cases(cutlass, cuda, seed, number=60):
     program = (
         "#include <cute/tensor.hpp>\n#include <cute/atom/mma_atom.hpp>\n#include <cstdio>\nusing namespace cute;\n"
         "template <class T> void show(int n, T t) {\n"
-        + "".join(f'  printf("%d {o} ", n); print(t.get_layout{c}_TV()); printf("\\n");\n' for o, c in zip("abd", "ABC", strict=True))
-        + "}\nint main() {\n" + "\n".join(lines) + "\n}\n"
+        + "".join(
+            f'  printf("%d {o} ", n); print(t.get_layout{c}_TV()); printf("\\n");\n'
+            for o, c in zip("abd", "ABC", strict=True)
+        )
+        + "}\nint main() {\n"
+        + "\n".join(lines)
+        + "\n}\n"
     )
     with tempfile.TemporaryDirectory() as folder:
         source, binary = Path(folder) / "layouts.cpp", Path(folder) / "layouts"

@@ -1,6 +1,6 @@
 """What a name of `import tcprobe` is: a function, or the module of that name, which is called as one.
 
-`tcprobe.numerics`, `tcprobe.kernel` and `tcprobe.layout` are packages or modules of several things:
+`tcprobe.numerics`, `tcprobe.kernel`, `tcprobe.layout` and `tcprobe.order` are packages or modules of several things:
 `tcprobe.numerics(...)` is the function of `tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
 """
 
@@ -11,9 +11,15 @@ from typing import Any
 import tcprobe.kernel
 import tcprobe.layout
 import tcprobe.numerics
+import tcprobe.order
 from tcprobe.api import functions
 
-_MODULES = {"kernel": tcprobe.kernel, "layout": tcprobe.layout, "numerics": tcprobe.numerics}
+_MODULES = {
+    "kernel": tcprobe.kernel,
+    "layout": tcprobe.layout,
+    "numerics": tcprobe.numerics,
+    "order": tcprobe.order,
+}
 
 
 def offered(name: str) -> Any:

@@ -36,6 +36,7 @@ HEADINGS = {
         "diff",
         "cost",
         "numerics",
+        "order",
         "banks",
         "agree",
         "plan",

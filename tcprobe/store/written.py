@@ -164,7 +164,7 @@ class WrittenCell(Cell):
 
 
 class Meant(NamedTuple):
-    """As `names.Meant`."""
+    """As `names.NamedCell`."""
 
     cell: WrittenCell
     note: str | None = None
