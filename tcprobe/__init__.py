@@ -18,6 +18,7 @@ import sys
 
 TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from inspect import Signature
     from types import ModuleType
 
@@ -91,10 +92,11 @@ class _CalledModule(ModuleType):
     def __call__(self, *args: object, **kwargs: object) -> object:
         return self._function()(*args, **kwargs)
 
-    def _function(self):  # type: ignore[no-untyped-def]
+    def _function(self) -> Callable[..., object]:
         from importlib import import_module
 
-        return getattr(import_module("tcprobe.api.functions"), self.__name__.rpartition(".")[2])
+        found: Callable[..., object] = getattr(import_module("tcprobe.api.functions"), self.__name__.rpartition(".")[2])
+        return found
 
 
 class _Package(ModuleType):

@@ -26,7 +26,7 @@ from tcprobe.errors import DataError, UsageError, answer_or_none
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import sizes_written, swizzle_named, type_named
 from tcprobe.question import terminal
-from tcprobe.question.arguments import ArchName, checked, place, word
+from tcprobe.question.arguments import checked, place, word
 from tcprobe.question.declare import PlainArgument, command
 from tcprobe.question.options import NonEmptyText
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, find_cell
@@ -211,7 +211,8 @@ def compared(writer: Side, reader: Side) -> Agreement:
     """Both maps, element by element; UsageError where they are not of one matrix."""
     if (writer.rows, writer.cols) != (reader.rows, reader.cols):
         raise UsageError(
-            f"the writer has {writer.rows} x {writer.cols} elements, the reader {reader.rows} x {reader.cols}: both are "
+            f"the writer has {writer.rows} x {writer.cols} elements, the reader {reader.rows} x {reader.cols}: "
+            "both are "
             "written in rows and columns of the same matrix."
         )
     if writer.bits and reader.bits and writer.bits != reader.bits:
@@ -337,7 +338,8 @@ def _access(kind: str, rest: str, arch: object, folders: Layers) -> Side:
     side = _with_place(kind, of, bits, size, more, rest)
     if side.rows % cell.fragment.rows or side.cols % cell.fragment.cols:
         raise UsageError(
-            f"{cell.fragment.id} is {cell.fragment.rows} x {cell.fragment.cols}; {side.rows} x {side.cols} is not a whole "
+            f"{cell.fragment.id} is {cell.fragment.rows} x {cell.fragment.cols}; "
+            f"{side.rows} x {side.cols} is not a whole "
             "number of them."
         )
     if kind in ("ldmatrix", "stmatrix"):
@@ -346,7 +348,8 @@ def _access(kind: str, rest: str, arch: object, folders: Layers) -> Side:
         tile = _tile(side)
         if cell.table.threads == 32 and not matrix_ways(slots_of(cell), tile):
             raise UsageError(
-                f"{kind}: with {tile.contiguous}s contiguous a register of {cell.fragment.id} is not an 8 x 8 matrix of b16."
+                f"{kind}: with {tile.contiguous}s contiguous a register of {cell.fragment.id} "
+                "is not an 8 x 8 matrix of b16."
             )
     return side
 
@@ -381,7 +384,8 @@ def _placed(side: Side) -> Ints:
     row, col = np.mgrid[0 : side.rows, 0 : side.cols]
     line, inner = (row, col) if tile.contiguous == "row" else (col, row)
     bit = inner * side.bits
-    return shared.offset(tile, line, bit // 8) * 8 + bit % 8
+    at: Ints = shared.offset(tile, line, bit // 8) * 8 + bit % 8
+    return at
 
 
 def _place_words(side: Side) -> str:
@@ -440,7 +444,8 @@ def _behind(side: Side) -> Ints:
     tile = lay_tile((side.rows, side.cols), side.of, major, width, (8, 32))
     line, k = np.mgrid[0 : side.rows, 0 : side.cols]
     inner = (k if major == "k" else line) * side.bits % 8
-    return tile.offset(line, k) * 8 + inner
+    at: Ints = tile.offset(line, k) * 8 + inner
+    return at
 
 
 def _behind_words(side: Side) -> str:
@@ -477,6 +482,8 @@ def _scales(kind: str, rest: str, arch: object, folders: Layers) -> Side:
 
 
 def _scale_bytes(side: Side) -> Ints:
+    line: Ints
+    block: Ints
     line, block = np.mgrid[0 : side.rows, 0 : side.cols]
     name = side.parts[0]
     if name == "linear":
@@ -484,12 +491,8 @@ def _scale_bytes(side: Side) -> Ints:
     if name == "sfatom":
         from tcprobe.references.tensor_memory import scale_offset
 
-        return (
-            np.array([scale_offset(r, c, side.cols) for r, c in np.ndindex(side.rows, side.cols)], np.int64).reshape(
-                side.rows, side.cols
-            )
-            * 8
-        )
+        offsets = [scale_offset(r, c, side.cols) for r, c in np.ndindex(side.rows, side.cols)]
+        return np.array(offsets, np.int64).reshape(side.rows, side.cols) * 8
     if name == "8x4":
         tiles = -(-side.cols // 4)
         return ((line // 8 * tiles + block // 4) * 32 + line % 8 * 4 + block % 4) * 8

@@ -332,7 +332,8 @@ def _head(cell: Cell, folds: bool = True) -> Iterator[str]:
     yield Styled(f"{fragment.id} on {cell.arch}, {cell.known}", fragment.id, folds, bold=True)
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
     if cell.in_memory:
-        yield f"memory of {fragment.rows} x {fragment.cols} elements; i is the element offset, 0 to {cell.table.points - 1}"
+        most = cell.table.points - 1
+        yield f"memory of {fragment.rows} x {fragment.cols} elements; i is the element offset, 0 to {most}"
         yield from _formulas(cell, folds)
         return
     yield Styled(

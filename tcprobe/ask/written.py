@@ -53,6 +53,7 @@ def lines(cell: WrittenCell) -> Iterator[str]:
 def identity(cell: WrittenCell) -> Iterator[str]:
     """Which fragment has this very table; where none has, the nearest one and what makes them agree."""
     fragment, alike = cell.fragment, cell.alike
+    extent = f"{fragment.rows} x {fragment.cols}"
     if alike:
         row = inventory.fragment(best_named(alike))
         turned = (
@@ -60,7 +61,7 @@ def identity(cell: WrittenCell) -> Iterator[str]:
         )
         others = len(alike) - 1
         more = f", and {others} other fragment{'s' * (others > 1)}" if others else ""
-        yield f"this is {row.operand.upper()} of {row.id.rpartition('.')[0]} over {fragment.rows} x {fragment.cols}{turned}{more}"
+        yield f"this is {row.operand.upper()} of {row.id.rpartition('.')[0]} over {extent}{turned}{more}"
     elif (near := nearest(cell)) is not None:
         id_, words = near
         yield f"no fragment has this layout; nearest is {id_}: {'; '.join(words)}"
@@ -102,17 +103,20 @@ def nearest(cell: WrittenCell) -> tuple[str, list[str]] | None:
 def tile_lines(cell: WrittenCell) -> Iterator[str]:
     """Atoms x warps x repetitions of a tile, what lane and i count, and CuTe's text of it."""
     fragment, tiling = cell.fragment, cell.tiling
-    assert isinstance(fragment, WrittenFragment) and tiling is not None and fragment.atom is not None
+    assert isinstance(fragment, WrittenFragment)
+    assert tiling is not None
+    assert fragment.atom is not None
     first, second = REPEATED[fragment.operand]
     repeats = {dim: tiling.tile[dim] // (tiling.atom[dim] * tiling.warps.sides[dim]) for dim in (first, second)}
     unit = {WARP: "warps", 128: "warpgroups"}.get(fragment.lanes, "atoms")
     yield (
-        f"{tiling.warps.count} {unit} of {fragment.lanes} threads, {tiling.warps} along m, n, x {repeats[first]} repetitions "
-        f"along {'mnk'[first]}, then {repeats[second]} along {'mnk'[second]}, of {fragment.atom.rows} x {fragment.atom.cols}"
+        f"{tiling.warps.count} {unit} of {fragment.lanes} threads, {tiling.warps} along m, n, x {repeats[first]} "
+        f"repetitions along {'mnk'[first]}, then {repeats[second]} along {'mnk'[second]}, "
+        f"of {fragment.atom.rows} x {fragment.atom.cols}"
     )
     yield (
-        f"lane is the thread of the CTA, 0 to {fragment.threads - 1}; its warp is lane / {WARP}; i is that of the multiply + "
-        f"{fragment.atom.elements} x repetition"
+        f"lane is the thread of the CTA, 0 to {fragment.threads - 1}; its warp is lane / {WARP}; "
+        f"i is that of the multiply + {fragment.atom.elements} x repetition"
     )
     yield Whole(f"CuTe: {cute_text(cell)}")
 
@@ -121,15 +125,17 @@ def cute_text(cell: WrittenCell) -> str:
     """make_tiled_mma of a tile, by the atom that CuTe has, or by PTX's name."""
     from tcprobe.isa.inventory import instructions
     from tcprobe.notation import cute
+    from tcprobe.notation.tokens import Token
     from tcprobe.references.cute import atoms, name_of
 
     fragment, tiling = cell.fragment, cell.tiling
-    assert isinstance(fragment, WrittenFragment) and tiling is not None
+    assert isinstance(fragment, WrittenFragment)
+    assert tiling is not None
     row = instructions().get(fragment.experiment)
     stem = name_of(row) if row else ""
     named = (name for atom in atoms() for name in atom.names if name.partition("_")[2] == stem)
     atom = next(named, row.id if row else fragment.instruction)
-    made = cute.TiledMma(atom, tiling.warps.layout, tiling.permutation, cute.Token("", 1))
+    made = cute.TiledMma(atom, tiling.warps.layout, tiling.permutation, Token("", 1))
     return str(made)
 
 
@@ -179,7 +185,10 @@ def copy_lines(cell: WrittenCell) -> Iterator[str]:
             yield f"with {words} contiguous a thread's {cell.vector} bits do not lie side by side"
         else:
             touched = f"{least}" if least == most else f"{least} to {most}"
-            yield f"with {words} contiguous an instruction of a warp moves {cell.vector} bits a thread, of {touched} sectors of {SECTOR} bytes"
+            yield (
+                f"with {words} contiguous an instruction of a warp moves {cell.vector} bits a thread, "
+                f"of {touched} sectors of {SECTOR} bytes"
+            )
 
 
 def copy_facts(cell: WrittenCell) -> Json | None:

@@ -201,7 +201,7 @@ class Gemm(StagedGemm):
 
     @property
     def numbering(self) -> tuple[str, str]:
-        """Which warp has which part of the tile, as --warps and --permute of `tcprobe where` take it: n counts first."""
+        """Which warp has which part of the tile, as `tcprobe where` takes --warps and --permute: n counts first."""
         (down, across), (m, n) = self.warps, self.warp_tile
         one, rows, cols = self.shape, m // self.shape.m, n // self.shape.n
         parts = [

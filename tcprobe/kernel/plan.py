@@ -1,4 +1,4 @@
-"""What a block's tile takes of an SM: registers, shared memory, tensor memory, how many blocks fit, cycles of its parts.
+"""What a block's tile takes of an SM: registers, shared and tensor memory, how many blocks fit, cycles of its parts.
 
 >>> from tcprobe.kernel.plan import Request, budget
 >>> found = budget(Request("sm_90", "bf16", (128, 256, 64), 4))
@@ -7,7 +7,7 @@
 >>> budget(Request("sm_100", "bf16", (128, 256, 64), 4, accumulators=2)).columns
 512
 
-Counted are the accumulators and fragments of the multiplies and the stages of A and B; addresses, an epilogue's tile and
+Counted are accumulators and fragments of the multiplies and the stages of A and B; addresses, an epilogue's tile and
 barriers come on top. Nothing is judged: what would not launch is refused with the number that is too large.
 """
 
@@ -73,7 +73,7 @@ def limits(number: int) -> Limits:
 
 
 class Request(NamedTuple):
-    """What is asked: `warps` along m and n of mma.sync; `accumulators` tiles of D in tensor memory, `columns` others."""
+    """What is asked: `warps` along m and n of mma.sync; `accumulators` tiles of D in tensor memory, other `columns`."""
 
     arch: str
     type: str
@@ -136,7 +136,8 @@ class Budget(Described):
         asked, of = self.request, limits(self.device.number)
         tile = "x".join(map(str, asked.tile))
         yield Whole(
-            f"{tile} of {asked.type} on {self.device.name}, {asked.stages} stages: {self.multiply}, {self.threads} threads"
+            f"{tile} of {asked.type} on {self.device.name}, {asked.stages} stages: {self.multiply}, "
+            f"{self.threads} threads"
         )
         each = ", ".join(f"{count} of {name}" for name, count in self.registers.items())
         yield f"registers a thread: {each}; {sum(self.registers.values())} of {MOST_REGISTERS}, and addresses"
@@ -211,7 +212,7 @@ def _stage_bytes(asked: Request) -> int:
     return bits // 8
 
 
-def _made(
+def _made(  # noqa: PLR0913, PLR0917
     asked: Request,
     device: Arch,
     multiply: str,
@@ -293,7 +294,7 @@ def _loads(asked: Request, device: Arch, layers: Layers | None, warps: tuple[int
         plan = answer_or_none(lambda name=name: gemm.paths[name])  # type: ignore[misc]
         if plan is not None:
             step, times = plan.registers, warps[0] * warps[1]
-            issues, wavefronts = len(step.issues()) * times, step.wavefronts * times
+            issues, wavefronts = len(step.issues()) * times, (step.wavefronts or 0) * times
             cycles = accesses_cost(step.instruction, issues, wavefronts, MeasuredCosts(device.name, layers))
             yield Part(f"{name.upper()} to registers", step.instruction, issues, wavefronts, cycles)
 
@@ -361,7 +362,8 @@ def _by_tensor_memory(asked: Request, device: Arch, layers: Layers | None) -> Bu
     wide = next((n // parts for parts in range(1, n + 1) if n % parts == 0 and n // parts in row.stated["n_values"]), 0)
     if not sizes or not wide:
         raise UsageError(
-            f"`tile` {m}x{n}x{k}: {row.id} takes M of {', '.join(map(str, row.stated['m_values']))} and N up to {WIDEST}."
+            f"`tile` {m}x{n}x{k}: {row.id} takes M of {', '.join(map(str, row.stated['m_values']))} "
+            f"and N up to {WIDEST}."
         )
     each_k = _K_BITS // (8 if narrow and kind in ("f8f6f4", "mxf8f6f4") else max(bits, 4))
     if k % each_k:

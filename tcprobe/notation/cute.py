@@ -14,7 +14,7 @@ atom/mma_atom.hpp and atom/copy_atom.hpp of CUTLASS.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import prod
 from typing import NamedTuple, TypeAlias
 
@@ -28,6 +28,7 @@ from tcprobe.references.cute import L, Nested, flat, size
 
 MOST_SIZE = 1 << 20  # elements of a layout that is worked out
 _LAYOUTS = ("Layout", "make_layout")
+_COPIES = ("make_tiled_copy", "make_tiled_copy_tv", "make_tiled_copy_A", "make_tiled_copy_B", "make_tiled_copy_C")
 _TUPLES = ("Shape", "Stride", "Tile", "Step", "make_shape", "make_stride", "make_tile", "tuple")
 _SWIZZLES = ("Sw", "S", "Swizzle")
 _COMPOSED = ("ComposedLayout", "composition", "make_composed_layout")
@@ -83,7 +84,7 @@ class TiledCopy(NamedTuple):
 
 
 Read: TypeAlias = L | Composed | TiledMma | TiledCopy
-Item: TypeAlias = "Read | int | None | tuple[Item, ...]"
+Item: TypeAlias = "Read | int | tuple[Item, ...] | None"
 
 
 def read(text: str) -> Read:
@@ -116,7 +117,7 @@ def _side(reader: Reader) -> Item:
 def _sides(reader: Reader, given: Item) -> tuple[L | int | None, ...]:
     sides = given if isinstance(given, tuple) and not isinstance(given, L) else (given,)
     found: list[L | int | None] = []
-    for side in sides:  # type: ignore[union-attr]
+    for side in sides:
         if isinstance(side, tuple) and not isinstance(side, (L, Composed, TiledMma, TiledCopy)):
             reader.fail("a side of a permutation is a number, _ or a layout")
         if isinstance(side, (Composed, TiledMma, TiledCopy)):
@@ -148,27 +149,36 @@ def _simple(reader: Reader) -> Item | Swizzle:
         reader.take()
         reader.braces()
         return None
-    name = reader.name("a number, ( or a layout").text.rpartition("::")[2].rpartition(".")[2]
-    if name in _SWIZZLES:
-        return _swizzle(reader, token)
+    return _named(reader, token, reader.name("a number, ( or a layout").text.rpartition("::")[2].rpartition(".")[2])
+
+
+def _named(reader: Reader, token: Token, name: str) -> Item | Swizzle:
+    """What begins with a name, which was read."""
     if name in _TUPLES:
         return tuple(_bracketed(reader))
     if name in _LAYOUTS:
-        parts = _bracketed(reader)
-        if not 1 <= len(parts) <= 2:
-            reader.fail(f"{name} takes a shape and a stride", token)
-        if isinstance(parts[0], L) and len(parts) == 1:
-            return parts[0]
-        return _layout(
-            reader, token, parts[0], parts[1] if len(parts) == 2 else compact(_nested(reader, token, parts[0]))
-        )
-    if name in _COMPOSED:
-        return _composition(reader, token)
-    if name == "make_tiled_mma":
-        return _tiled_mma(reader, token)
-    if name in ("make_tiled_copy", "make_tiled_copy_tv", "make_tiled_copy_A", "make_tiled_copy_B", "make_tiled_copy_C"):
+        return _layout_of(reader, token, name)
+    if name in _COPIES:
         return _tiled_copy(reader, token, name)
-    reader.fail(f"{token.text[:40]} is not a part of a layout of CuTe", token)
+    made: dict[str, Callable[[Reader, Token], Item | Swizzle]] = {
+        **dict.fromkeys(_SWIZZLES, _swizzle),
+        **dict.fromkeys(_COMPOSED, _composition),
+        "make_tiled_mma": _tiled_mma,
+    }
+    if name not in made:
+        reader.fail(f"{token.text[:40]} is not a part of a layout of CuTe", token)
+    return made[name](reader, token)
+
+
+def _layout_of(reader: Reader, token: Token, name: str) -> Item:
+    """Layout<shape, stride>, make_layout(shape, stride) and what else has them in brackets."""
+    parts = _bracketed(reader)
+    if not 1 <= len(parts) <= 2:
+        reader.fail(f"{name} takes a shape and a stride", token)
+    if isinstance(parts[0], L) and len(parts) == 1:
+        return parts[0]
+    stride = parts[1] if len(parts) == 2 else compact(_nested(reader, token, parts[0]))
+    return _layout(reader, token, parts[0], stride)
 
 
 def _bracketed(reader: Reader) -> list[Item]:
@@ -241,7 +251,7 @@ def _pointer(reader: Reader) -> int:
 
 
 def _composition(reader: Reader, token: Token) -> Composed:
-    """composition(Swizzle<3,4,3>{}, Layout<...>{}), ComposedLayout<Swizzle<...>, smem_ptr_flag_bits<16>, Layout<...>>."""
+    """composition(Swizzle<3,4,3>{}, Layout<...>{}), or ComposedLayout<Swizzle<...>, smem_ptr_flag_bits<16>, ...>."""
     opened = reader.take()
     if opened.text not in ("(", "<"):
         reader.fail("( or < should follow", opened)
@@ -388,7 +398,8 @@ def _tiled_mma(reader: Reader, token: Token) -> TiledMma:
     """make_tiled_mma(ATOM, atoms along m, n and k, what permutes them)."""
     reader.expect("(")
     atom = _atom(reader)
-    warps, permutation = L((1, 1, 1), (1, 1, 1)), [None, None, None]
+    warps = L((1, 1, 1), (1, 1, 1))
+    permutation: list[L | int | None] = [None, None, None]
     if reader.accept(","):
         _keyword(reader, "atom_layout_mnk", "atom_layout")
         warps = _atoms_along(reader, item(reader), token)
@@ -397,7 +408,7 @@ def _tiled_mma(reader: Reader, token: Token) -> TiledMma:
         sides = _sides(reader, item(reader))
         if len(sides) > 3:
             reader.fail("a permutation has three sides, of m, n and k", token)
-        permutation = [*sides, None, None][:3]  # type: ignore[list-item]
+        permutation = [*sides, None, None][:3]
     reader.expect(")")
     return TiledMma(atom, warps, (permutation[0], permutation[1], permutation[2]), token)
 

@@ -79,7 +79,8 @@ def thread_values(layout: L, tile: tuple[int, int]) -> Places:
     rows, cols = tile
     if cute.cosize(layout) > rows * cols:
         raise UsageError(
-            f"column 1 of the layout: {words} reaches number {cute.cosize(layout) - 1}, and a tile of {rows} x {cols} has "
+            f"column 1 of the layout: {words} reaches number {cute.cosize(layout) - 1}, "
+            f"and a tile of {rows} x {cols} has "
             f"{rows * cols}: its shape does not divide the tile."
         )
     _require_apart(threads, values, words)
@@ -90,7 +91,8 @@ def thread_values(layout: L, tile: tuple[int, int]) -> Places:
 def _require_bounds(threads: int, values: int, words: str) -> None:
     if threads > MOST_THREADS or threads * values > MOST_SLOTS:
         raise UsageError(
-            f"column 1 of the layout: {words} has {threads} threads x {values} values; at most {MOST_THREADS} threads and "
+            f"column 1 of the layout: {words} has {threads} threads x {values} values; "
+            f"at most {MOST_THREADS} threads and "
             f"{MOST_SLOTS} slots are worked out."
         )
 
@@ -129,7 +131,8 @@ def memory(layout: L | cute.Composed, tile: tuple[int, int] | None) -> tuple[Pla
     rows, cols = tile or (sides[0], sides[1])
     if rows % sides[0] or cols % sides[1]:
         raise UsageError(
-            f"column 1 of the layout: {words} is {sides[0]} x {sides[1]}, which does not divide a tile of {rows} x {cols}."
+            f"column 1 of the layout: {words} is {sides[0]} x {sides[1]}, "
+            f"which does not divide a tile of {rows} x {cols}."
         )
     if rows * cols > MOST_SLOTS:
         raise UsageError(
@@ -255,7 +258,8 @@ class Tiling(NamedTuple):
             side, one, along, name = self.tile[dim], self.atom[dim], self.warps.sides[dim], "mnk"[dim]
             if side < 1 or side % (one * along):
                 raise UsageError(
-                    f"`tile` {'x'.join(map(str, self.tile))}: {name} {side} is not a multiple of {one * along}: {along} of "
+                    f"`tile` {'x'.join(map(str, self.tile))}: {name} {side} is not a multiple of {one * along}: "
+                    f"{along} of "
                     f"the multiply's {one}."
                 )
 
@@ -267,7 +271,8 @@ class Tiling(NamedTuple):
                 tiler < 1 or side % tiler or tiler % (self.atom[dim] * self.warps.sides[dim])
             ):
                 raise UsageError(
-                    f"`permute` {tiler} along {'mnk'[dim]}: a multiple of {self.atom[dim] * self.warps.sides[dim]} that "
+                    f"`permute` {tiler} along {'mnk'[dim]}: "
+                    f"a multiple of {self.atom[dim] * self.warps.sides[dim]} that "
                     f"divides {side} is needed."
                 )
             return np.arange(side)

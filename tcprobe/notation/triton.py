@@ -507,7 +507,9 @@ def _ctas(
         ctas, splits, order = (attribute.values.get(name) for name in _CTAS)
         if not all(isinstance(each, list) and len(each) == RANK for each in (ctas, splits, order)):
             raise attribute.fail(f"{', '.join(_CTAS)} are lists of {RANK} numbers, all or none of them given")
-        assert isinstance(ctas, list) and isinstance(splits, list) and isinstance(order, list)
+        assert isinstance(ctas, list)
+        assert isinstance(splits, list)
+        assert isinstance(order, list)
         shared = Linear(order=order)
         for dim in order:
             shared.extend("block", splits[dim], dim)

@@ -67,7 +67,7 @@ class Cell:
         return f"{title}<pre>{escape(chr(10).join(drawn))}</pre>"
 
     def in_cta(self, thread: int) -> dict[str, int]:
-        """What is said of a thread beside its number in a warp or warpgroup, of a table of a whole CTA: nothing here."""
+        """What a table of a whole CTA says of a thread beside its number in a warp or warpgroup: nothing here."""
         del thread
         return {}
 

@@ -19,7 +19,7 @@ import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class WrittenCell(Cell):
     turned: bool = False  # whether a text of CuTe gives B as N x K
 
     def in_cta(self, thread: int) -> dict[str, int]:
-        """A thread of the CTA: its number in its warp, or warpgroup where a multiply has one, in the CTA, and its warp."""
+        """A thread of the CTA: its number in its warp, or its multiply's warpgroup, in the CTA, and its warp."""
         fragment = self.fragment
         assert isinstance(fragment, WrittenFragment)
         return {"lane": thread % fragment.lanes, "thread": thread, "warp": thread // WARP}
@@ -187,12 +187,11 @@ def choose(name: str, arch_name: str | None, layers: Layers) -> tuple[list[Writt
     text = spelled(_bounded(name))
     if text.is_layout:
         made = _layout(text, arch_name, layers)
-        return made if isinstance(made, list) else [made.fragment], None  # type: ignore[list-item]
+        return made if isinstance(made, list) else [cast("WrittenFragment", made.fragment)], None
     fragments, note = names.choose_fragments([text.layout], arch_name, layers)
     tiled = [fragment for fragment in fragments if fragment.operand in DIMENSIONS and fragment.role in WHOLE]
-    return [_tile_fragment(fragment, text, None, arch_name, layers) for fragment in tiled or fragments], (
-        note or [None]
-    )[0]
+    made_of = [_tile_fragment(fragment, text, None, arch_name, layers) for fragment in tiled or fragments]
+    return made_of, note[0] if note else None
 
 
 def _bounded(name: str) -> str:
@@ -337,7 +336,7 @@ def _type_of(text: Spelled, bits: int | None) -> tuple[str, int]:
     return name, 8 if known[name] in (6, 7) else known[name]
 
 
-def _cell(
+def _cell(  # noqa: PLR0913, PLR0917
     text: Spelled,
     arch_name: str | None,
     layers: Layers,
@@ -362,7 +361,7 @@ def _cell(
     return _of_table(named, arch_name, layers, table, extent, words, bits=bits, memory=memory, turned=turned)
 
 
-def _of_table(
+def _of_table(  # noqa: PLR0913, PLR0917
     text: Spelled,
     arch_name: str | None,
     layers: Layers,
@@ -411,7 +410,7 @@ def _any_target() -> Any:
 
 
 def _default(layers: Layers) -> str:
-    """The arch whose costs and names count for a text where none is named: of the strongest measurements, the newest."""
+    """The arch whose costs and names count for a text where none is named: the newest of the best measured."""
     known = layers.archs()
     return "sm_90" if "sm_90" in known or not known else known[-1]
 
@@ -447,7 +446,7 @@ def _tile_of(atom: Cell, text: Spelled, mma: cute.TiledMma | None) -> WrittenCel
         raise UsageError(f"{fragment.id}: `warps` makes a tile of A, B, C or D of a multiply.")
     if mma is None and fragment.products > 1:
         raise UsageError(
-            f"{fragment.id} holds {fragment.products} products in a warp; say how they lie by make_tiled_mma of its CuTe "
+            f"{fragment.id} holds {fragment.products} products in a warp; say how they lie by make_tiled_mma of its "
             "atom, with atoms of 8 threads."
         )
     if text.over is None:
@@ -474,7 +473,8 @@ def _tile_of(atom: Cell, text: Spelled, mma: cute.TiledMma | None) -> WrittenCel
     permuted = "" if permutation == (None, None, None) else f" permute {_permutation_text(permutation)}"
     head = f"{mma} {fragment.operand}" if mma and quads else f"{fragment.id} warps {warps}"
     id_ = f"{head} over {text.over}{'' if mma and quads else permuted}"
-    words = f"a tile of {'x'.join(map(str, tile))} by {warps} {'warpgroups' if len(lanes) == 128 else 'warps' if len(lanes) == 32 else 'atoms'}"
+    unit = {32: "warps", 128: "warpgroups"}.get(len(lanes), "atoms")
+    words = f"a tile of {'x'.join(map(str, tile))} by {warps} {unit}"
 
     def make(name: str | None, layers: Layers) -> WrittenCell:
         cell = find(fragment, name, layers) or atom
@@ -583,7 +583,8 @@ def _of_tiled_copy(copy: cute.TiledCopy, text: Spelled, arch_name: str | None, l
         threads, values = (cute.table(mode) for mode in cute.by_modes(copy.tv))
         tv, tiler = threads[:, None] + values[None, :], copy.tiler
     else:
-        assert copy.threads is not None and copy.values is not None
+        assert copy.threads is not None
+        assert copy.values is not None
         tv, tiler = places.copy_tv(copy.threads, copy.values)
     said = text._replace(of=kind)
     _, bits = _type_of(said, None)
@@ -604,8 +605,8 @@ def _tv_of_mma(mma: cute.TiledMma, operand: str, atom: Cell) -> tuple[Any, tuple
     warps = Warps(mma.warps)
     if operand == "d" and warps.sides[2] > 1:
         raise UsageError(
-            f"column {mma.token.column} of the layout: {warps.sides[2]} atoms along k: CuTe's make_tiled_copy_C then leads "
-            "threads beyond the tile."
+            f"column {mma.token.column} of the layout: {warps.sides[2]} atoms along k: "
+            "CuTe's make_tiled_copy_C then leads threads beyond the tile."
         )
     tile = []
     for dim in range(3):
@@ -646,7 +647,7 @@ def _bits_of(layout: L) -> int:
 def _side_of(reference: L, asked: L, bits: int) -> CopySide:
     """By thread and value of the asked side the thread and value of the reference, whose layouts count bits."""
     threads, values = (size(mode.shape) for mode in modes(reference))
-    at = {}
+    at: dict[int, int] = {}
     of_thread, of_value = modes(reference)
     for value in range(0, values, bits):
         for thread in range(threads):

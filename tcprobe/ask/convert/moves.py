@@ -170,7 +170,9 @@ def _packed(cell: Cell) -> Cell:
         if parts[-1] != parts[0]:
             raise UsageError(f"{fragment.id}: warp {warp} does not hold its part as the first warp does.")
     first, height, width = parts[0]
-    values = {name: tuple(c and c[place] for c in first) for place, name in enumerate(table.outputs)}
+    values: dict[str, tuple[int | None, ...]] = {
+        name: tuple(c[place] if c else None for c in first) for place, name in enumerate(table.outputs)
+    }
     packed = replace(fragment, threads=WARP, rows=height, cols=width)
     return replace(cell, fragment=packed, table=slot_table(WARP, table.elements, values))
 
