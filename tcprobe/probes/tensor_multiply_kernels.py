@@ -357,12 +357,13 @@ class TensorCopy(FormOp):
 ALIGNMENT, ALL_COLUMNS = 1024, 512
 SLOT, ARRIVED = ROOM_A + ROOM_B, ROOM_A + ROOM_B + 8  # offsets of the allocated address and of the mbarrier
 SHARED_BYTES = 120 << 10  # more than half of an SM's: one block allocates its tensor memory at a time
+MOST_NS = 1 << 29  # nanoseconds that a block waits for its instruction, which takes less than a thousand
 FEW_SCALES = 3  # most scales of a row with blocks of 32 elements; with more, blocks have 16
 POINTERS = ("plan", "a", "b", "t", "out")
 REGISTERS = (
     ".reg .b32 %warp, %base, %there, %taddr, %own, %cell, %value, %column, %columns, %dcolumns, %abytes, %bbytes, %at;",
     ".reg .b32 %to, %ia, %ib, %it, %idesc, %ta, %meta, %sa, %sb, %rank, %place4, %v<4>;",
-    ".reg .b64 %adesc, %bdesc, %low, %place;",
+    ".reg .b64 %adesc, %bdesc, %low, %place, %since, %now;",
     ".reg .b16 %both;",
     ".reg .pred %p, %first, %one, %done, %never;",
 )
@@ -460,7 +461,10 @@ def _fill(paired: bool) -> list[str]:
 
 
 def _issue(instruction: str, paired: bool) -> list[str]:
-    """One thread, of the first CTA, issues the instruction and commits it; all threads wait."""
+    """One thread, of the first CTA, issues the instruction and commits it; all threads wait, MOST_NS at most.
+
+    If it never arrives, cells stay POISON, which decoding notices, and tensor memory is freed all the same.
+    """
     arrive = "mbarrier::arrive::one.shared::cluster"
     to = f"{arrive}.multicast::cluster.b64 [%base+{ARRIVED}], %both" if paired else f"{arrive}.b64 [%base+{ARRIVED}]"
     rank = ["mov.u32 %rank, %cluster_ctarank;", "setp.eq.and.u32 %first, %rank, 0, %first;"] if paired else []
@@ -482,9 +486,15 @@ def _issue(instruction: str, paired: bool) -> list[str]:
         f"@%one {instruction}",
         f"@%one tcgen05.commit.{_group(paired)}.{to};",
         "ISSUED:",
+        "mov.u64 %since, %globaltimer;",
         "WAIT:",
         f"mbarrier.try_wait.parity.shared::cta.b64 %done, [%base+{ARRIVED}], 0;",
-        "@!%done bra WAIT;",
+        "@%done bra OVER;",
+        "mov.u64 %now, %globaltimer;",
+        "sub.u64 %now, %now, %since;",
+        f"setp.lt.u64 %p, %now, {MOST_NS};",
+        "@%p bra WAIT;",
+        "OVER:",
         "tcgen05.fence::after_thread_sync;",
     ]
 
