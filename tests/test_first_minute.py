@@ -1,4 +1,4 @@
-"""What no GPU has run, on an emulated GPU where it goes wrong: a fault costs its own cell, says so, the rest goes on."""
+"""What no GPU has run, on an emulated GPU where it goes wrong: a fault costs its own cell only, and names itself."""
 
 import first_minute
 import pytest

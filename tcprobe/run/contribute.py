@@ -27,11 +27,20 @@ from tcprobe.isa.arch import BY_NAME, arch
 from tcprobe.probes import dialogues, experiments
 from tcprobe.run import backend
 from tcprobe.run.backend import Device, Relay
-from tcprobe.run.merge import AnySaved, Conflict, accept, conflicts_with, measured_findings, own, write_report
+from tcprobe.run.merge import (
+    AnySaved,
+    Conflict,
+    accept,
+    conflicts_with,
+    measured_findings,
+    own,
+    subject_of,
+    write_report,
+)
 from tcprobe.run.runner import JobEnd, Probe, Session, TimeUpError, kind_of, measure, missing
 from tcprobe.run.verify import verifiable
 from tcprobe.store import kinds
-from tcprobe.store.finding import FROM_CODE, Key
+from tcprobe.store.finding import FROM_CODE
 from tcprobe.store.measurement import TABLE
 from tcprobe.store.results import Results, published
 from tcprobe.system import children
@@ -270,8 +279,8 @@ def _write(file: Path, measured: Sequence[AnySaved]) -> int:
     if file.stat().st_size > MOST_FILE:
         before = _published(measured)
         contradicting = {id(conflict.other) for conflict in conflicts_with(before, measured)}
-        known = {_subject(finding) for finding in before}
-        measured = sorted(measured, key=lambda one: _subject(one) in known and id(one) not in contradicting)
+        known = {subject_of(finding) for finding in before}
+        measured = sorted(measured, key=lambda one: subject_of(one) in known and id(one) not in contradicting)
     while (size := file.stat().st_size) > MOST_FILE:
         measured = measured[: len(measured) * MOST_FILE // (size + size // 20)]
         write_report(file, measured)
@@ -282,19 +291,14 @@ def _published(findings: Sequence[AnySaved]) -> list[AnySaved]:
     return list(measured_findings(published(), {finding.arch for finding in findings}))
 
 
-def _subject(finding: AnySaved) -> Key:
-    """What a finding is of, however it was found."""
-    return finding.key._replace(method="")
-
-
 def _compared(file: Path, devices: list[Device], outcomes: Counter[str]) -> Contribution:
     """The contribution of a file, read back as a stranger's, beside what is published of its archs."""
-    findings = accept(file, None)
+    findings = accept(file, None).findings
     before = _published(findings)
     conflicts = list(conflicts_with(before, findings))
     contradicting = {id(conflict.other) for conflict in conflicts}
-    known = {_subject(finding) for finding in before}
-    agreeing = [f for f in findings if id(f) not in contradicting and _subject(f) in known]
+    known = {subject_of(finding) for finding in before}
+    agreeing = [f for f in findings if id(f) not in contradicting and subject_of(f) in known]
     return Contribution(
         file,
         devices,
