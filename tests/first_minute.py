@@ -1,8 +1,10 @@
 """The first minute of an arch that no GPU was seen of: an emulated GPU, as documented, some of whose kernels go wrong.
 
-`tried` contributes from such a GPU: some experiments that no GPU has run, a fault each, and others beside them. The
-module is also the worker that has the GPU: python first_minute.py ARCH FAULTS, where FAULTS is {experiment: fault} as
-JSON.
+`tried` contributes from such a GPU: some experiments that no GPU has run, a fault each, and others beside them.
+
+python first_minute.py worker ARCH FAULTS         the worker that has the GPU; FAULTS is {experiment: fault} as JSON
+python first_minute.py program ARCH ARGUMENT...   tcprobe where there is this GPU, without faults; what an emulator
+                                                  cannot show, arithmetic and cost, is not asked
 """
 
 import dataclasses
@@ -22,15 +24,16 @@ from tcprobe.isa.arch import arch
 from tcprobe.layout.table import Table
 from tcprobe.probes import dialogues, experiments
 from tcprobe.probes.experiment import kernels
-from tcprobe.probes.ptx import POISON
-from tcprobe.run import contribute
+from tcprobe.probes.ptx import POISON, TOO_NEW
+from tcprobe.run import backend, contribute
 from tcprobe.run.backend import BackendFaultError, BackendHangError, Device
 from tcprobe.run.emulator import Emulator
 from tcprobe.run.merge import measured_findings
 from tcprobe.run.runner import Probe, key_of, kind_of
 from tcprobe.run.worker import main
 from tcprobe.store import kinds
-from tcprobe.store.cell import stated
+from tcprobe.store.cell import cell, stated
+from tcprobe.store.choose import default
 from tcprobe.store.findings import read_any
 from tcprobe.store.results import Results, published
 
@@ -48,10 +51,14 @@ FAULTS = {
 
 
 class Faulty(Emulator):
-    """An emulated GPU of an arch, with everything as it is documented but for the faults of some experiments."""
+    """An emulated GPU of an arch, with everything as it is documented but for the faults of some experiments.
 
-    def __init__(self, name, faults):
-        super().__init__({}, name=name)
+    `names` has the archs of several GPUs, between commas.
+    """
+
+    def __init__(self, names, faults):
+        super().__init__({}, name=names.partition(",")[0])
+        self.archs = names.split(",")
         probes = [probe_of(id_) for id_ in faults]
         pairs = list(zip(probes, faults.values(), strict=True))
         self.fault_of = {kernel.name: fault for probe, fault in pairs for kernel in kernels(probe)}
@@ -59,11 +66,17 @@ class Faulty(Emulator):
 
     def devices(self):
         (device,) = super().devices()
-        return [dataclasses.replace(device, name=f"emulated {device.arch}", method="live")]
+        named = [dataclasses.replace(device, name=f"emulated {name}", arch=name, method="live") for name in self.archs]
+        return [dataclasses.replace(one, index=number) for number, one in enumerate(named)]
+
+    def open(self, index):
+        self._arch = self.archs[index]
 
     def load(self, kernels):
         refused = [k.name for k in kernels if self.fault_of.get(k.name) == "is refused by the driver"]
-        return super().load(kernels) | dict.fromkeys(refused, "Feature not supported on .target")
+        new = [k.name for k in kernels if self.fault_of.get(k.name) == "is too new"]
+        refused_for = dict.fromkeys(refused, "Feature not supported on .target")
+        return super().load(kernels) | refused_for | dict.fromkeys(new, f"{TOO_NEW}9.4: Unsupported .version 9.4")
 
     def run(self, launches):
         fault = next((self.fault_of[x.kernel.name] for x in launches if x.kernel.name in self.fault_of), "")
@@ -81,8 +94,9 @@ class Faulty(Emulator):
         return super().run(launches)
 
     def table(self, fragment):
-        _, claim = stated(fragment, arch(self._arch))
-        table = claim.meant
+        row = arch(self._arch)
+        claimed = stated(fragment, row)
+        table = claimed[1].meant if claimed else cell(fragment, row.name, default()).table
         if fragment.experiment not in self.otherwise or fragment.operand not in ("a", "d"):
             return table
         values = {name: (column[1], column[0], *column[2:]) for name, column in table.values.items()}
@@ -106,12 +120,20 @@ def unrun(name: str) -> dict[str, list[Probe]]:
     """The experiments on places of an arch that no GPU has run, by family."""
     seen = {(f.key.kind, f.key.subject) for f in measured_findings(published()) if f.method == "live"}
     families: dict[str, list[Probe]] = {}
-    for batch in contribute.batches(Device(0, "a GPU", name, "1", "1", "1")):
+    for batch in emulated(name):
         for probe in batch:
-            kind = kind_of(probe)
-            if (kind, probe.id) not in seen and kind in ("table", "tensor_memory"):
+            if (kind_of(probe), probe.id) not in seen:
                 families.setdefault(contribute._family(probe.id), []).append(probe)
     return families
+
+
+def emulated(name: str) -> list[list[Probe]]:
+    """What a contribution asks a GPU of an arch, as far as an emulator can show it."""
+    asked = ASKED(Device(0, "a GPU", name, "1", "1", "1"))
+    return [batch for batch in asked if kind_of(batch[0]) in ("table", "tensor_memory")]
+
+
+ASKED = contribute.batches
 
 
 def rounds(name: str) -> Iterable[tuple[dict[str, str], list[str]]]:
@@ -130,7 +152,7 @@ def _beside(family: list[Probe]) -> Probe:
 
 def worker_command(name: str, faults: dict[str, str]) -> tuple[str, ...]:
     """What starts the worker that has the GPU."""
-    return (sys.executable, str(Path(__file__)), name, json.dumps(faults))
+    return (sys.executable, str(Path(__file__)), "worker", name, json.dumps(faults))
 
 
 def tried(
@@ -142,9 +164,9 @@ def tried(
     """
     probes = sorted(map(probe_of, (*faults, *others)), key=lambda probe: probe.id)
     by_kind = [[p for p in probes if kind_of(p) == kind] for kind in ("table", *kinds.names())]
-    kept = contribute.batches, contribute.backend.COMMAND, contribute.VERIFY
+    kept = contribute.batches, backend.COMMAND, contribute.VERIFY
     contribute.batches = lambda device: [batch for batch in by_kind if batch]
-    contribute.backend.COMMAND = worker_command(name, faults)
+    backend.COMMAND = worker_command(name, faults)
     contribute.VERIFY = (sys.executable, "-S", "-c", "")
     begun = time.monotonic()
     try:
@@ -152,7 +174,7 @@ def tried(
         request = contribute.Request(folder / "c.json.gz", folder / "c", 30, LIMIT, lambda _: None, tick)
         contribute.contribute(request)
     finally:
-        contribute.batches, contribute.backend.COMMAND, contribute.VERIFY = kept
+        contribute.batches, backend.COMMAND, contribute.VERIFY = kept
     seconds = time.monotonic() - begun
     (root,) = (folder / "c").iterdir()
     device = Device(0, f"emulated {name}", name, "none", "none", "none")
@@ -161,4 +183,12 @@ def tried(
 
 
 if __name__ == "__main__":
-    main(lambda: Faulty(sys.argv[1], json.loads(sys.argv[2])))
+    what, name, *words = sys.argv[1:]
+    if what == "worker":
+        main(lambda: Faulty(name, json.loads(words[0])))
+    from tcprobe.__main__ import main as program
+
+    backend.COMMAND = worker_command(name, {})
+    contribute.batches = lambda device: emulated(device.arch)
+    sys.argv = ["tcprobe", *words]
+    program()

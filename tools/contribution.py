@@ -18,7 +18,7 @@ DERIVED = (".md",)  # files that a job of main writes
 PROGRAM = (sys.executable, "-m", "tcprobe")
 WORDS = {
     0: "What this adds fits what is published.",
-    1: "**Something here contradicts what is published.** Both are kept, with their devices, until a third one decides.",
+    1: "**Something here contradicts what is published.** Both are kept, with their devices, until a third decides.",
     4: "**This cannot be trusted, so it cannot be merged.**",
 }
 

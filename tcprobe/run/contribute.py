@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -243,8 +244,11 @@ class Verifying:
 
     def __init__(self, device: Device, folder: Path) -> None:
         forms = [form for form in verifiable() if form.target.on(arch(device.arch))]
-        spread = {(form.family, *(f.type for f in form.fragments)): form.id for form in reversed(forms)}
-        names = list(spread.values())[::-1]
+        spread = {(form.family, *(f.type for f in form.fragments)): form for form in reversed(forms)}
+        families: dict[str, list[str]] = {}
+        for form in reversed(spread.values()):
+            families.setdefault(form.family, []).append(form.id)
+        names = [id_ for one_of_each in zip_longest(*families.values()) for id_ in one_of_each if id_]
         self._command = [*VERIFY, "--device", str(device.index), "--results", str(folder), *names]
 
     def __enter__(self) -> Verifying:
