@@ -11,7 +11,17 @@ from click.testing import CliRunner
 from crafted import MMA, filled
 
 from tcprobe.cli import main
-from tcprobe.question.options import ElementType, Given, MapSwizzle, Named, Number, Numbers, Seconds, Sides, SwizzleType
+from tcprobe.question.options import (
+    ElementType,
+    MapSwizzle,
+    Named,
+    NonEmptyText,
+    Number,
+    Numbers,
+    Seconds,
+    Sides,
+    SwizzleType,
+)
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -60,7 +70,7 @@ NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 
 NO_SECONDS = (*NO_NUMBERS, "0", "0.5", "1e999", "100000")
 WRONG = {
     Named: NOWHERE,
-    Given: ("", " "),
+    NonEmptyText: ("", " "),
     Number: NO_NUMBERS,
     Numbers: NO_NUMBERS,
     Seconds: NO_SECONDS,

@@ -29,7 +29,7 @@ from tcprobe.isa.names import resolve
 from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number, Numbers
@@ -80,6 +80,11 @@ class ScaleRead(NamedTuple):
     byte_id: int
     scale: int
 
+    @classmethod
+    def of(cls, block: int, vector: int) -> "ScaleRead":
+        """Where a multiply that takes `vector` scales reads a block of k."""
+        return cls(block // BLOCKS, block // vector, block % BLOCKS // vector * vector, block % vector)
+
 
 @dataclass(frozen=True)
 class LoadedScales:
@@ -101,9 +106,7 @@ class LoadedScales:
 
     def reads(self, block: int) -> ScaleRead:
         """Where a multiply reads a block of k."""
-        return ScaleRead(
-            block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
-        )
+        return ScaleRead.of(block, self.vector)
 
     def code(self, name: str, qualifier: str = "__device__ ") -> str:
         """CUDA: the host's offset, and a lane's register."""
@@ -150,9 +153,7 @@ class CopiedScales:
 
     def reads(self, block: int) -> ScaleRead:
         """Where a multiply reads a block of k; byte_id is the ID in the instruction descriptor."""
-        return ScaleRead(
-            block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
-        )
+        return ScaleRead.of(block, self.vector)
 
     def code(self, name: str, qualifier: str = "__device__ ") -> str:
         """CUDA: the host's offset, and the copy of the atoms of 4 blocks."""
@@ -317,8 +318,7 @@ def print_scales(
         Option("--line", "Row of A, or column of B, or a range: where its scales are.", reads=Numbers()),
     ] = None,
     scaled: Annotated[
-        list[int] | None,
-        Option("--block", "With --line: which block of k, or a range. Default: all.", reads=Numbers()),
+        list[int] | None, Option("--block", "With --line: which block of k, or a range. Default: all.", reads=Numbers())
     ] = None,
     blocks: Annotated[
         int | None, Option("--blocks", "Blocks in a line of the whole matrix. Default: 4.", reads=Number(1))
@@ -346,7 +346,7 @@ def print_scales(
     elif located:
         for scale in located:
             click.echo(_located_in_words(scale))
-        wrapping.line(found.evidence)
+        terminal.line(found.evidence)
     else:
         click.echo(code, nl=False)
 

@@ -32,7 +32,7 @@ from tcprobe.ask.operand import (
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Number
@@ -73,8 +73,7 @@ def trace(
     row: Annotated[Range, Option("--row", "Row of the D element, or a range: 3, 0-7.", reads=RANGE)] = None,
     col: Annotated[Range, Option("--col", "Column of the D element, or a range.", reads=RANGE)] = None,
     product: Annotated[
-        int | None,
-        Option("--product", "Which product, where a warp holds several (m8n8k4 of f16).", reads=Number()),
+        int | None, Option("--product", "Which product, where a warp holds several (m8n8k4 of f16).", reads=Number())
     ] = None,
     operand: Annotated[
         TracedOperand | None, Option("--operand", "Say what a slot, or a byte, of this operand feeds instead.")
@@ -85,19 +84,16 @@ def trace(
         Range, Option("--byte", "With --operand a_smem or b_smem: bytes from the start address.", reads=RANGE)
     ] = None,
     a_in: Annotated[
-        PlaceOfA | None,
-        Option("--a-in", "Where A is. Default: registers for wgmma, shared for tcgen05.mma."),
+        PlaceOfA | None, Option("--a-in", "Where A is. Default: registers for wgmma, shared for tcgen05.mma.")
     ] = None,
     m: MOption = None,
     n: NOption = None,
     vector: VectorOption = None,
     a_major: Annotated[
-        MajorName | None,
-        Option("--a-major", "With tcgen05.mma: what of A is contiguous. Default: --major, or k."),
+        MajorName | None, Option("--a-major", "With tcgen05.mma: what of A is contiguous. Default: --major, or k.")
     ] = None,
     b_major: Annotated[
-        MajorName | None,
-        Option("--b-major", "With tcgen05.mma: what of B is contiguous. Default: --major, or k."),
+        MajorName | None, Option("--b-major", "With tcgen05.mma: what of B is contiguous. Default: --major, or k.")
     ] = None,
     ld: LoadOption = None,
     swizzle: DescriptorSwizzleOption = None,
@@ -165,11 +161,11 @@ def _in_shared_memory(
     instruction: Instruction, tables: Mapping[str, Cell], options: OperandOptions, traced: TraceRequest
 ) -> Iterator[OperandAnswer]:
     """Of a multiply with factors behind descriptors: of an element of D, a byte, or a slot of A."""
-    from tcprobe.ask.shared_operand import SharedMultiply, behind_options, fed_by_byte, fed_by_slot, trace_element
+    from tcprobe.ask.shared_operand import SharedMultiply, fed_by_byte, fed_by_slot, shared_map_by, trace_element
 
     _check_shared(instruction, options.selector, traced)
     options = options._replace(layers=tables["d"].layers)
-    a, b = (behind_options(one, options) for one in instruction.described)
+    a, b = (shared_map_by(one, options) for one in instruction.described)
     in_shared = traced.a_in == "shared" or traced.operand == "a_smem"
     memory = SharedMultiply(instruction, tables, b, a if in_shared else None)
     asked = traced.asked
@@ -242,4 +238,4 @@ def print_trace(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
-            wrapping.lines(answer.in_words, answer.about)
+            terminal.lines(answer.in_words, answer.about)

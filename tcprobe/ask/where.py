@@ -26,7 +26,7 @@ from tcprobe.ask.operand import (
     VectorOption,
     in_place,
 )
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
@@ -88,20 +88,9 @@ def where(
 
     --arch sm_70,sm_90 gives one answer after the other; --json prints one object per line.
     """
+    folders, at = layers(results, only), arch_name(arch)
     options = OperandOptions(
-        layers(results, only),
-        arch_name(arch),
-        selector,
-        swizzle,
-        major,
-        lbo,
-        sbo,
-        base_offset,
-        start,
-        m,
-        n,
-        vector,
-        multicast,
+        folders, at, selector, swizzle, major, lbo, sbo, base_offset, start, m, n, vector, multicast
     )
     sought = Sought(rows, cols, products, lanes, elements, byte, cta, columns, bit, ld, warp)
     return in_place(word("name", name)).where(options, sought)
@@ -114,4 +103,4 @@ def print_where(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
-            wrapping.lines(answer.in_words, answer.about)
+            terminal.lines(answer.in_words, answer.about)

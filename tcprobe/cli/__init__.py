@@ -1,7 +1,7 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
 shell, hints, examples     what commands share
-measuring, fleet           `run` and `fit`
+measuring                  `run` and `fit`
 printing                   how these are printed
 tools                      `merge`, `pages` and `site`
 
@@ -27,8 +27,5 @@ def main() -> None:
 
 
 # the modules that have the commands; they are imported when they are asked for
-for module, commands in {
-    "measuring": ("run", "fit"),
-    "tools": ("merge", "pages", "site"),
-}.items():
+for module, commands in {"measuring": ("run", "fit"), "tools": ("merge", "pages", "site")}.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

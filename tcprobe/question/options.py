@@ -44,7 +44,7 @@ def _for_the_system(name: str) -> bool:
         return False
 
 
-class Given(click.ParamType[str]):
+class NonEmptyText(click.ParamType[str]):
     """A text that is not empty, as that of a shell variable that is not set would be: it would ask for anything."""
 
     name = "text"
@@ -209,7 +209,7 @@ class MapTile(click.ParamType[tuple[int, ...]]):
         return value if isinstance(value, tuple) else map_tile(str(value))
 
 
-class ElementType(Given):
+class ElementType(NonEmptyText):
     """An element type as PTX names it, or as C or cuda.h do."""
 
     name = "TYPE"

@@ -32,8 +32,7 @@ from tcprobe.isa.arch import arch as find_arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
-from tcprobe.store.finding import METHODS, PUBLISHED, witness
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import METHODS, PUBLISHED, Measurement, witness
 from tcprobe.store.results import Results, published
 from tcprobe.system.files import is_folder
 from tcprobe.values import Json
@@ -85,7 +84,6 @@ class Layers:
         self.layers = tuple(layers)
         self._say = say or (lambda text: print(text, file=sys.stderr))
         self._distrusted: dict[LayoutPlace, DataError] = {}
-        self._methods: dict[tuple[str, str], list[str]] = {}
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
         self._findings: dict[tuple[str, str], dict[str, Sourced]] = {}  # by kind and arch
@@ -170,19 +168,15 @@ class Layers:
     def sharing(self, layout: str, arch: str, fragment: Fragment) -> list[str]:
         """Ids of the fragments whose table that counts on an arch has a layout, as that of `fragment` has."""
         if (layout, arch) not in self._sharing:
-            experiments = self._mentioning(layout, arch, fragment)
+            found: set[str] = set()
+            for layer, name, method in self._places([arch]):
+                listed = self._experiments(layer, name, method)
+                likely = inventory.may_hold(fragment, listed)
+                found.update(e for e in likely if layer.results.mentions(layout, name, method, e))
+            experiments = found
             operands = {e: [o for o, id_ in self._named(e, arch).items() if id_ == layout] for e in experiments}
             self._sharing[layout, arch] = inventory.ids_of(operands)
         return self._sharing[layout, arch]
-
-    def _mentioning(self, layout: str, arch: str, fragment: Fragment) -> set[str]:
-        """The experiments on an arch whose files name a layout: one that has it of a fragment is among them."""
-        found: set[str] = set()
-        for layer, name, method in self._places([arch]):
-            listed = self._experiments(layer, name, method)
-            likely = inventory.may_hold(fragment, listed)
-            found.update(e for e in likely if layer.results.mentions(layout, name, method, e))
-        return found
 
     def _named(self, experiment: str, arch: str) -> Mapping[str, str]:
         """Layout ids by operand of the tables of an experiment that count on an arch."""
@@ -210,14 +204,8 @@ class Layers:
         for method in methods:
             for layer in self.layers:
                 for name in reversed(archs):
-                    if method in self._methods_of(layer, name):
+                    if method in layer.results.methods(name):
                         yield layer, name, method
-
-    def _methods_of(self, layer: Layer, arch: str) -> list[str]:
-        key = (layer.name, arch)
-        if key not in self._methods:
-            self._methods[key] = layer.results.methods(arch)
-        return self._methods[key]
 
     def lowerings(self, arch: str) -> Iterator[tuple[Json, str]]:
         """What the multiplies of an arch become, as in `Results.lowering`, and whose layer says so, nearest first."""
@@ -301,7 +289,7 @@ class Layers:
             measurement = self._read(layer, (name, method, fragment.experiment))
             return measurement is not None and fragment.operand in measurement.tables
 
-        return [name for name in self.archs() if any(has(name, method) for method in self._methods_of(layer, name))]
+        return [name for name in self.archs() if any(has(name, method) for method in layer.results.methods(name))]
 
     def _read(self, layer: Layer, key: tuple[str, str, str]) -> Measurement | None:
         if not self._may_have(layer, key):
@@ -408,9 +396,9 @@ def side_by_side(folders: Sequence[Path]) -> Layers:
     return Layers([layer for folder in folders for layer in alone(Results(folder)).layers]) if folders else default()
 
 
-def archs_of(name: str | None, layers: Layers) -> list[str]:
+def archs_of(arch: str | None, layers: Layers) -> list[str]:
     """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
-    return layers.archs() if name in (None, "all") else [find_arch(at).name for at in (name or "").split(",")]
+    return layers.archs() if arch in (None, "all") else [find_arch(at).name for at in (arch or "").split(",")]
 
 
 def some(names: Sequence[str], most: int = 4) -> str:

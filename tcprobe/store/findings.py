@@ -16,14 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tcprobe.errors import DataError, NewerSchemaError
+from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store import documents, kinds
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES, Finding, Key, provenance_in
+from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES, TABLE, Finding, Key, Measurement, provenance_in
 from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
-from tcprobe.store.measurement import TABLE, Measurement
-from tcprobe.store.results import Results, file_name, published, subject_of
+from tcprobe.store.results import Results, file_name, published, read_trusted, subject_of
 from tcprobe.system import files
 from tcprobe.values import Json
 
@@ -51,7 +50,15 @@ def _in_file(results: Results, key: Key) -> Finding | None:
     if content is None:
         return None
     with naming(place):
-        finding = _from_json(key.kind, content)
+        if set(content) != _KEYS or content["status"] not in STATUSES or content["method"] not in METHODS:
+            raise DataError("its keys, status or method are not those of a finding.")
+        provenance_in(content["provenance"])
+        body = content.pop("body")
+        if (body is None) == (content["status"] == "measured") or (content["words"] is None) == (body is None):
+            raise DataError(f"status {content['status']} contradicts body and words.")
+        shaped = None if body is None else kinds.to_body(key.kind, body)
+        finding = Finding(key.kind, body=shaped, **content)
+        kinds.check(finding)
         if finding.key != key:
             raise DataError(f"holds {finding.subject} of {finding.arch}, {finding.method}; it was renamed or copied.")
     return finding
@@ -84,11 +91,9 @@ def settle(results: Results, kind: str, arch: str) -> None:
     document = earlier_document(results, kind, arch)
     if document is None or not document.exists():
         return
-    try:
-        before = earlier_findings(results, kind, arch)
-    except NewerSchemaError:
-        raise
-    except DataError:
+    nothing: dict[Key, Finding] = {}
+    before, complaints = read_trusted(lambda: earlier_findings(results, kind, arch), nothing)
+    if complaints:
         document.replace(document.with_suffix(".untrusted"))
         return
     for key, finding in before.items():
@@ -99,12 +104,7 @@ def settle(results: Results, kind: str, arch: str) -> None:
 
 def _is_measured(results: Results, key: Key) -> bool:
     """Whether there is a finding that a failure leaves alone; NewerSchemaError where a later tcprobe wrote the file."""
-    try:
-        finding = _in_file(results, key)
-    except NewerSchemaError:
-        raise
-    except DataError:
-        return False
+    finding, _ = read_trusted(lambda: _in_file(results, key), None)
     return finding is not None and finding.status == "measured"
 
 
@@ -177,19 +177,6 @@ def published_finding(kind: str, arch: str, subject: str) -> Finding:
     finding = next((one for one in found if one), None)
     if finding is None:
         raise KeyError((kind, arch, subject))
-    return finding
-
-
-def _from_json(kind: str, content: dict[str, object]) -> Finding:
-    if set(content) != _KEYS or content["status"] not in STATUSES or content["method"] not in METHODS:
-        raise DataError("its keys, status or method are not those of a finding.")
-    provenance_in(content["provenance"])
-    body = content.pop("body")
-    if (body is None) == (content["status"] == "measured") or (content["words"] is None) == (body is None):
-        raise DataError(f"status {content['status']} contradicts body and words.")
-    shaped = None if body is None else kinds.to_body(kind, body)  # type: ignore[arg-type]
-    finding = Finding(kind, body=shaped, **content)  # type: ignore[arg-type]
-    kinds.check(finding)
     return finding
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import TypeName, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import ElementType, Given, Output, is_redirected
+from tcprobe.question.options import ElementType, NonEmptyText, is_redirected
 from tcprobe.question.shared import (
     JsonOption,
     OneArch,
@@ -26,6 +26,7 @@ from tcprobe.question.shared import (
     SharedOption,
     SwizzleOption,
     find_cell,
+    output_option,
     place_of,
 )
 from tcprobe.store.cell import Cell
@@ -52,7 +53,7 @@ def convert(
     ] = False,
     function: Annotated[
         str | None,
-        Option("--name", "Name of the function; give it once for each FROM TO.", "NAME", Given(), multiple=True),
+        Option("--name", "Name of the function; give it once for each FROM TO.", "NAME", NonEmptyText(), multiple=True),
     ] = None,
     kind: Annotated[
         TypeName | None,
@@ -135,15 +136,7 @@ def _asks(values: dict[str, Any]) -> list[dict[str, Any]]:
 def print_conversions(
     found: "list[Conversion | StorePlan]",
     *,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "Write a complete header to this file.",
-            reads=Output(path_type=Path, dir_okay=False),
-            letter="-o",
-        ),
-    ] = None,
+    output: Annotated[Path | None, output_option("Write a complete header to this file.")] = None,
     namespace: Annotated[str | None, Option("--namespace", "Namespace of the functions in a header.", "NS")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -160,10 +153,10 @@ def print_conversions(
         if as_json:
             click.echo(json.dumps(placed.to_json()))
             continue
-        wrapping.lines(placed.about, placed.cell.fragment.id if isinstance(placed, StorePlan) else "", aside)
+        terminal.lines(placed.about, placed.cell.fragment.id if isinstance(placed, StorePlan) else "", aside)
         if placed.code and not aside:
             click.echo(f"\n{placed.code}\n")
-        wrapping.lines(placed.rests_on, err=aside)
+        terminal.lines(placed.rests_on, err=aside)
     if output is not None:
         files.write(output, header(conversions, namespace or "").encode())
     elif aside:
