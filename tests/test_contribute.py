@@ -1,5 +1,6 @@
 """`contribute`, on emulated GPUs: what is asked first, what the file says, what goes on after a stop."""
 
+import dataclasses
 import gzip
 import json
 import os
@@ -28,7 +29,7 @@ from tcprobe.run import contribute as contributing
 from tcprobe.run import merge, runner
 from tcprobe.run.backend import Device, Worker
 from tcprobe.run.runner import kind_of
-from tcprobe.store import findings
+from tcprobe.store import documents, findings
 from tcprobe.store.results import Results, published
 
 HERE = Path(__file__).parent
@@ -318,3 +319,96 @@ def test_what_is_published_itself_agrees_whatever_it_is_of(tmp_path):
     merge.write_report(tmp_path / "r", known)
     made = contributing._compared(tmp_path / "r", [], Counter(left=2))
     assert made[2:9] == (len(known), len(known), 0, 0, 0, 0, 2)
+
+
+def told(path, target):
+    """(exit code, JSON or the error's line) of merge --check of a report."""
+    done = CliRunner().invoke(main, ["merge", str(path), "--check", "--results", str(target), "--json"])
+    return done.exit_code, json.loads(done.stdout) if done.exit_code < 2 else done.stderr.strip()
+
+
+def test_a_resealed_lie_breaks_a_law_or_is_a_contradiction(tmp_path):
+    """A cost beyond the arch's peak, a table that gives another structure: no trust. A wmma fragment: contradicted."""
+    cost = next(one for one in findings.every(published(), "cost", "sm_90") if one.subject.startswith("mma.m16n8k16"))
+    lies = {
+        "cost": cost,
+        "structure": dataclasses.replace(measured(MMA, seed=4), structure=measured(MMA).structure),
+        "fragment": measured(WMMA, "NVIDIA H100", seed=4),
+    }
+
+    def faster(name, document):
+        body = document["body"]
+        points = [point | {"cycles": point["cycles"] / 9} for point in body["curve"]]
+        interval = body["interval"] | {"cycles": body["interval"]["cycles"] / 9}
+        rate = round(2048 / interval["cycles"], 1)
+        return name, resealed(document, body=body | {"curve": points, "interval": interval, "macs_per_cycle": rate})
+
+    for name, lie in lies.items():
+        merge.write_report(tmp_path / name, [lie])
+    renamed(tmp_path / "cost", faster)
+    said = {name: told(tmp_path / name, tmp_path / "none") for name in lies}
+    assert {name: code for name, (code, _) in said.items()} == {"cost": 4, "structure": 4, "fragment": 1}
+    assert "more than the" in said["cost"][1]
+    assert "structure tensor" in said["structure"][1]
+    assert "ANOTHER TABLE" in said["fragment"][1]["conflicts"][0]
+
+
+def renamed(path, change):
+    """The report with the names and documents of its findings changed, and sealed again."""
+    body = json.loads(merge.unpacked(path.read_bytes()))
+    body["files"] = dict(change(name, document) for name, document in body["files"].items())
+    inner = {key: value for key, value in body.items() if key not in ("kind", "schema", "sha256")}
+    path.write_bytes(merge.packed(documents.seal(merge.KIND, inner)))
+
+
+def resealed(document, **changes):
+    plain = {key: value for key, value in (document | changes).items() if key not in ("kind", "schema", "sha256")}
+    return json.loads(documents.seal(changes.get("kind", document["kind"]), plain, document["schema"]))
+
+
+def test_what_this_version_does_not_know_is_kept_aside_and_said(tmp_path):
+    """A later arch beside one that is known; a later kind; damaged ones are not taken."""
+    path = tmp_path / "r"
+
+    def later(name, document):
+        if name.startswith("sm_90/live/"):
+            return name.replace("sm_90", "sm_130"), resealed(document, arch="sm_130")
+        return name, document
+
+    merge.write_report(path, [measured(MMA)])
+    renamed(path, later)
+    code, said = told(path, tmp_path / "none")
+    assert (code, said["added"], len(said["aside"]) > 1) == (0, {}, True)
+    done = CliRunner().invoke(main, ["merge", str(path), "--results", str(tmp_path / "ours")])
+    assert (done.exit_code, "kept aside" in done.stdout, "sm_130/live/" in done.stdout) == (0, True, True)
+    (aside,) = (tmp_path / "ours" / "aside").iterdir()
+    assert {kept.relative_to(aside).as_posix() for kept in aside.rglob("*.json")} == set(said["aside"])
+    assert Results(tmp_path / "ours").archs() == []
+    code, said = told(aside, tmp_path / "none")  # which a later version merges
+    assert (code, len(said["aside"]) > 1) == (0, True)
+
+    merge.write_report(path, [*some(), measured(WMMA, "NVIDIA H200")])
+    renamed(path, lambda name, document: (name.replace("/descriptors/", "/entropies/"), document))
+    code, said = told(path, tmp_path / "none")
+    assert (code, len(said["aside"]), sum(said["added"].values()) + said["known"]) == (0, len(some()), 1)
+
+    kept = next(aside.rglob("sm_130/live/*.json"))
+    kept.write_bytes(kept.read_bytes().replace(b"H100", b"B100"))
+    assert told(aside, tmp_path / "none")[0] == 4
+
+
+@pytest.mark.parametrize("text", [b"[" * 100_000, b"{", b"{}", b"null", b"\xff", b'{"kind": "report", "schema": 99}'])
+def test_what_is_no_contribution_is_refused_in_a_line(text, tmp_path):
+    for raw in (text, merge.GZIP + gzip.compress(text, mtime=0)[len(merge.GZIP) :]):
+        (tmp_path / "r").write_bytes(raw)
+        code, said = told(tmp_path / "r", tmp_path / "none")
+        assert (code, said.count("\n"), said.startswith("Error: ")) == (4, 0, True)
+
+
+def test_devices_that_agree_are_counted(tmp_path):
+    """Kinds of them, however often one reports; an H200 is published."""
+    for device, counts in (("H100", {"2": 1}), ("GH200", {"3": 1}), ("GH200", {})):
+        merge.write_report(tmp_path / "r", [measured(MMA, f"NVIDIA {device}")])
+        _, said = told(tmp_path / "r", tmp_path / "ours")
+        assert (said["devices"], said["agrees"], said["known"]) == (counts, len(counts), 1 - len(counts))
+        CliRunner().invoke(main, ["merge", str(tmp_path / "r"), "--results", str(tmp_path / "ours")])

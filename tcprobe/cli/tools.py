@@ -67,7 +67,8 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, check:
             click.echo(f"{count} measurements {would}added to {folder / 'runs' / run}")
         click.echo(f"{union.known} were there already, {union.without_precedent} are of what nobody had found")
         for devices, count in union.agreeing.items():
-            click.echo(f"{count} agree with what is known: {devices} kinds of device or compiler {would}say so")
+            kinds = f"{devices} kinds of GPU say" if devices != 1 else "1 kind of GPU says"
+            click.echo(f"{count} agree with what is known: {kinds} so")
         for place in union.aside:
             click.echo(escaped(f"{would}kept aside, this version does not know its arch or kind: {place}"))
         for conflict in conflicts:

@@ -172,7 +172,7 @@ class Conflict(NamedTuple):
 class Merged:
     """The numbers of findings added, by run, and known before; the contradictions; the new findings.
 
-    `agreeing` counts the findings that others of their subject say too, by how many kinds of device then say so.
+    `agreeing` counts the findings that others of their subject say too, by how many kinds of GPU then say so.
     `doubts` are those that, as they say themselves, contradict the model of their kind. `aside` are the places of
     documents of archs and kinds that this version does not know.
     """
@@ -252,13 +252,17 @@ def compare(accepted_findings: Sequence[AnySaved], before: Sequence[AnySaved], c
 
 
 def _agreeing(before: Iterable[AnySaved], merged_findings: Sequence[AnySaved]) -> dict[int, int]:
-    """The number of findings that earlier ones of their subject say too, by how many kinds of device then say it."""
-    witnesses: dict[Key, set[str]] = {}
+    """The number of findings that earlier ones of their subject say too, by how many kinds of GPU then say it."""
+    gpus: dict[Key, set[str]] = {}
     for finding in before:
-        witnesses.setdefault(subject_of(finding), set()).add(witness(finding))
-    known = [finding for finding in merged_findings if subject_of(finding) in witnesses]
-    counts = Counter(len(witnesses[subject_of(finding)] | {witness(finding)}) for finding in known)
-    return dict(sorted(counts.items()))
+        gpus.setdefault(subject_of(finding), set()).update(_gpu(finding))
+    known = [finding for finding in merged_findings if subject_of(finding) in gpus]
+    return dict(sorted(Counter(len(gpus[subject_of(finding)] | _gpu(finding)) for finding in known).items()))
+
+
+def _gpu(finding: AnySaved) -> set[str]:
+    """The kind of GPU that shows a finding; none where machine code does."""
+    return set() if finding.method in FROM_CODE else {witness(finding)}
 
 
 def subject_of(finding: AnySaved) -> Key:
