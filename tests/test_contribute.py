@@ -185,9 +185,11 @@ def test_a_request_that_lies_is_red_and_one_that_contradicts_gets_a_comment(tmp_
     path.write_text(path.read_text().replace("NVIDIA H100", "NVIDIA B100"))
     code, comment = request_check(tmp_path / "same", ours)
     assert (code, "cannot be trusted" in comment) == (4, True)
+    (tmp_path / "other" / "runs" / "`x`.json").symlink_to("/etc/passwd")
     next((tmp_path / "other" / "sm_90" / "live").glob("*.json")).unlink()
     code, comment = request_check(tmp_path / "other", ours)
-    assert (code, "changed or removed here: sm_90/live" in comment) == (1, True)
+    assert (code, "changed or removed here: sm_90/live" in comment, comment.count("`")) == (1, True, 6)
+    assert "no file of a contribution: runs/?x?.json" in comment
 
 
 @pytest.mark.full
