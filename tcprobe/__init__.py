@@ -41,6 +41,7 @@ __all__ = [
     "kernel",
     "lower",
     "numerics",
+    "order",
     "path",
     "read",
     "reduce",

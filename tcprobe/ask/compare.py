@@ -27,7 +27,7 @@ from tcprobe.isa.names import select
 from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
 from tcprobe.question import terminal
-from tcprobe.question.arguments import ArchName, arch_name, checked
+from tcprobe.question.arguments import ArchName, arch_name, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell
@@ -40,7 +40,7 @@ from tcprobe.text import Whole, escaped
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.ask.cost import Beside
+    from tcprobe.ask.cost import StatedNumber
 
 CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
 
@@ -122,7 +122,13 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement) ->
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
     row, table = inventory.instructions().get(fragment.experiment), measured.tables[fragment.operand]
     if (row and row.metadata) or fragment.role is Role.SCALE:
-        return _by_number(reference, claim, table)
+        # A sparse multiply: its index fields say which k a slot stands for, so the numbers themselves can be compared
+        wrong = []
+        if claim.printed != table:
+            pairs = zip(table.space.all(), claim.printed.cells, table.cells, strict=True)
+            wrong = [f"{point}: stated {theirs}, measured {ours}" for point, theirs, ours in pairs if theirs != ours]
+        detail = f"{table.points - len(wrong)} of {table.points} slots agree"
+        return _judge(reference, claim, detail, wrong[:FIRST])
     if row and row.conventional:
         return _by_structure(reference, claim, row, fragment, measured)
     agreed, given, wrong = same_slots(claim.printed, table)
@@ -147,16 +153,6 @@ def conventional(fragment: Fragment) -> bool:
     """Whether row, column and k numbers are a convention, and only which slots meet can be compared."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and row.conventional
-
-
-def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:
-    """A sparse multiply: its index fields say which k a slot stands for, so the numbers themselves can be compared."""
-    wrong = []
-    if claim.printed != measured:
-        pairs = zip(measured.space.all(), claim.printed.cells, measured.cells, strict=True)
-        wrong = [f"{point}: stated {theirs}, measured {ours}" for point, theirs, ours in pairs if theirs != ours]
-    detail = f"{measured.points - len(wrong)} of {measured.points} slots agree"
-    return _judge(reference, claim, detail, wrong[:FIRST])
 
 
 def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) -> str:
@@ -330,16 +326,7 @@ class ArchComparison(NamedTuple):
 
         `others` are errors that show in no layout: (reference, where, fragments, words).
         """
-        counts = Counter((v.reference, v.verdict) for _, _, v in self.judged)
-        errata = Counter(v.reference for _, _, v in self.judged if v.verdict == DIFFERS and v.erratum)
-        heads = (f"{self.arch}, against", CONFIRMED, "errata", DIFFERS, NOT_COVERED)
-        names = list(dict.fromkeys(v.reference for _, _, v in self.judged))
-        first = max(map(len, (heads[0], *names)))
-        yield Whole(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
-        for name in names:
-            of_kind = {"errata": errata[name], DIFFERS: counts[name, DIFFERS] - errata[name]}
-            cells = (str(of_kind.get(kind, counts[name, kind])).rjust(len(kind)) for kind in heads[1:])
-            yield Whole("  ".join((name.ljust(first), *cells)))
+        yield from self._counts()
         sources = Counter({fragment.id: saved.source for fragment, saved, _ in self.judged}.values())
         yield "tables: " + ", ".join(f"{count} {source_words(source)}" for source, count in sources.items())
         for fragment, _, verdict in self.judged:
@@ -361,6 +348,19 @@ class ArchComparison(NamedTuple):
         for reference, where, pattern, words in listed:
             yield f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}"
         yield from self._repeated()
+
+    def _counts(self) -> Iterator[str]:
+        """How many verdicts of each kind a reference has: a table."""
+        counts = Counter((v.reference, v.verdict) for _, _, v in self.judged)
+        errata = Counter(v.reference for _, _, v in self.judged if v.verdict == DIFFERS and v.erratum)
+        heads = (f"{self.arch}, against", CONFIRMED, "errata", DIFFERS, NOT_COVERED)
+        names = list(dict.fromkeys(v.reference for _, _, v in self.judged))
+        first = max(map(len, (heads[0], *names)))
+        yield Whole(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
+        for name in names:
+            of_kind = {"errata": errata[name], DIFFERS: counts[name, DIFFERS] - errata[name]}
+            cells = (str(of_kind.get(kind, counts[name, kind])).rjust(len(kind)) for kind in heads[1:])
+            yield Whole("  ".join((name.ljust(first), *cells)))
 
     def _repeated(self) -> Iterator[str]:
         """How far the measurements agree with each other."""
@@ -437,7 +437,7 @@ class FileComparison(Against):
 class CostComparison(NamedTuple):
     """Measured costs beside what others state."""
 
-    pairs: "list[Beside]"
+    pairs: "list[StatedNumber]"
 
     @property
     def agrees(self) -> bool:
@@ -500,8 +500,7 @@ def compare(
     """
     folders = layers(results, only)
     if costs:
-        others = {"table": table, "selector": selector, "complete": complete or None}
-        if unfit := [f"`{parameter}`" for parameter, value in others.items() if value is not None]:
+        if unfit := given_names(table=table, selector=selector, complete=complete or None):
             raise UsageError(f"`costs` compares no tables: remove {', '.join(unfit)}.")
         return _costs(name, arch, folders)
     if table is None and not isinstance(name, str | Cell) and name and _is_table(name[0]):
@@ -528,7 +527,7 @@ def _is_table(word: str) -> bool:
 
 def _costs(name: str | Cell | Sequence[str] | None, arch: ArchName | None, folders: Layers) -> CostComparison:
     """Costs beside what others state; UsageError where one of them is missing."""
-    from tcprobe.ask.cost import beside, costs
+    from tcprobe.ask.cost import costs, stated_numbers
 
     if isinstance(name, Cell):
         raise UsageError("`costs` are of instructions: give a `name`.")
@@ -537,7 +536,7 @@ def _costs(name: str | Cell | Sequence[str] | None, arch: ArchName | None, folde
         raise UsageError(
             f"no cost of these is measured on {found[0].arch}, to compare with what others state.", "no cost"
         )
-    if pairs := beside(found):
+    if pairs := stated_numbers(found):
         return CostComparison(pairs)
     raise UsageError("nobody has published these costs for this arch.")
 

@@ -54,10 +54,10 @@ KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked: what to measure and how. `name` is an arch, "all" or None; `cuda` a folder with the tools."""
+    """What is asked: what to measure and how. `arch` is one, "all" or None; `cuda` a folder with the tools."""
 
     patterns: tuple[str, ...] = ()
-    name: str | None = None
+    arch: str | None = None
     index: int | None = None
     method: str = "auto"
     cuda: Path | None = None
@@ -100,7 +100,8 @@ def _dialogues_by_subject(kind: str, patterns: Sequence[str]) -> list[Probe]:
     """The experiments of a kind whose subjects match; UsageError if a pattern matches none."""
     every = dialogues(kind)
     if not every:
-        raise UsageError(f"findings of kind {kind} follow from others: run without `family`.")
+        made = getattr(kinds.kind(kind), "MADE", "others: run without `family`")
+        raise UsageError(f"findings of kind {kind} follow from {made}.")
     for pattern in patterns:
         if not fnmatch.filter(every, pattern):
             raise UsageError(f"{pattern}: not a subject of {kind}; one is {next(iter(every))}.")
@@ -212,7 +213,7 @@ class Campaign:
 
     def _live_device(self, live: runner.Session | None, only: bool) -> Device | None:
         """The GPU to measure on; None, after saying why, if machine code is read instead. `only` a GPU can show it."""
-        arch_name, auto = self.request.name, self.request.method == "auto" and not only
+        arch_name, auto = self.request.arch, self.request.method == "auto" and not only
         if live is None and only:
             raise self.request.needs_gpu()
         if live is None:
@@ -227,7 +228,7 @@ class Campaign:
 
     def _sass_archs(self, device: Device | None) -> list[str]:
         """Archs to read from machine code."""
-        arch_name, method = self.request.name, self.request.method
+        arch_name, method = self.request.arch, self.request.method
         if method == "live" or (device and arch_name != "all"):
             return []
         if arch_name not in (None, "all"):
@@ -390,8 +391,10 @@ def _is_saved(results: Results, new: Measurement) -> bool:
 
 def _beside(results: Results, report: Report) -> list[Path]:
     """The files of refusals and failures that were saved next to earlier tables."""
-    tables = [results.beside(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"]
-    others = [findings.beside(results, f.key) for f in report.findings if f.status != "measured"]
+    tables = [
+        results.refusal_path(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"
+    ]
+    others = [findings.refusal_path(results, f.key) for f in report.findings if f.status != "measured"]
     return [place for place in (*tables, *others) if place.exists()]
 
 
