@@ -89,7 +89,7 @@ def short(row: dict[str, Any]) -> str:
     return (
         f"{verdict} {row['case']}: {row['different']} of {row['elements']} differ, {row['seconds']} s, "
         f"{row['calls']} calls; "
-        f"{row['words'][0][:100]} [{kernel}]{moved} {row['stages']}"
+        f"{'; '.join(row['words'][1:4])[:160]} [{kernel}]{moved} {row['stages']}"
     )
 
 

@@ -11,7 +11,7 @@ from tcprobe.arithmetic.order import Order
 from tcprobe.errors import UsageError
 from tcprobe.order.batches import sizes_of
 from tcprobe.order.calls import CallOptions
-from tcprobe.order.child import PATIENCE, asked
+from tcprobe.order.child import asked
 from tcprobe.order.picture import in_words, tree_lines
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
@@ -119,20 +119,14 @@ def _places(span: Json) -> Iterator[str]:
         return
     (first, last), (left, right) = places["rows"], places["cols"]
     yield (
-        f"the order depends on the place: {places['different']} of {places['elements']} elements, in rows {first}..{last} and "
-        f"columns {left}..{right}, have other bits than the first ones with the same operands; the order is that of the "
-        f"first {places['alike'][0]} rows and {places['alike'][1]} columns"
+        f"the order depends on the place: {places['different']} of {places['elements']} elements, in rows "
+        f"{first}..{last} and columns {left}..{right}, have other bits than the first ones with the same operands; the "
+        f"order is that of the first {places['alike'][0]} rows and {places['alike'][1]} columns"
     )
 
 
 def reveal(
-    call: str,
-    shape: str | None,
-    kind: str | None,
-    *,
-    rows: bool = False,
-    patience: float = PATIENCE,
-    options: CallOptions | None = None,
+    call: str, shape: str | None, kind: str | None, options: CallOptions | None = None, rows: bool = False
 ) -> RevealedAnswer:
     """The order of a call, found in a process of its own; UsageError without `shape` and `type`."""
     if not shape or not kind:
@@ -141,6 +135,6 @@ def reveal(
     asked_options = options or CallOptions()
     sizes_of(shape, asked_options.sums or call.endswith(".sum"))
     request = {"call": call, "shape": shape, "types": types, "options": asked_options._asdict()}
-    found = asked(request, patience)
+    found = asked(request)
     orders = tuple(order_text.from_json(span["order"]) for span in found["spans"])
     return RevealedAnswer(call, found["side"], tuple(found["spans"]), found["changes"], orders, rows)

@@ -91,7 +91,7 @@ def batches(call: Call, asked: Sizes, seed: int = 1, beat: Callable[[str], None]
         spans = [Span((shape.k,), reveal_call(call, shape, seed, beat), ()) for shape in asked.shapes]
         return Batches("k", tuple(spans), None)
     at = "mn".index(asked.side)
-    width = min(COLUMNS, min(shape.n for shape in asked.shapes))
+    width = min(COLUMNS, *(shape.n for shape in asked.shapes))
     by_bits: dict[bytes, Revealed] = {}
     spans = []
     for bits, shapes in _runs(call, asked.shapes, width, seed, beat):
@@ -119,10 +119,14 @@ def _runs(
 
 def _row(bench: Bench, width: int, seed: int) -> bytes:
     """The bits of the first row of D; all rows of A are this one."""
-    kinds = Types(*bench.call.types, bench.d_kind or "f32")
-    given = proof.operands("cancelling", kinds, (1, width, bench.shape.k), seed, bench.call.sums)
-    a, b = given.bits
+    a, b = row_operands(bench, width, seed).bits
     return np.ascontiguousarray(bench.sampled(a, None if bench.call.sums else b)[:1, :width]).tobytes()
+
+
+def row_operands(bench: Bench, width: int, seed: int) -> proof.Operands:
+    """One row of A, and columns of B with which its sums nearly cancel."""
+    kinds = Types(*bench.call.types, bench.d_kind or "f32")
+    return proof.operands("cancelling", kinds, (1, width, bench.shape.k), seed, bench.call.sums)
 
 
 def _again(
@@ -133,7 +137,7 @@ def _again(
         here = Revealing(call, shape, seed + 1, beat)
         here.steady()
         here.bench.alike = here.places().alike
-        for sample in here.samples():
+        for sample in here.samples(found.order):
             different = proof.differing(found.order, sample)
             count = int(different.sum())
             first = proof.first_difference(found.order, sample, different) if count and not found.difference else None

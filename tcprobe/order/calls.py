@@ -62,7 +62,7 @@ class Call:
     """A GEMM, or with `sums` a reduction.
 
     `d`: D's type where the call is told it, else what the call returns. `a`, `b`: what is contiguous; lines are a
-    multiple of `apart` bytes apart. `raw`: arrays are of whole numbers. `prefers`: the multiply that it is known to have.
+    multiple of `apart` bytes apart. `raw`: arrays are of whole numbers. `prefers`: the multiply it is known to have.
     """
 
     name: str
@@ -252,12 +252,12 @@ def _kernel(a: str, b: str, d: str | None, asked: CallOptions) -> Call:
     launched = gpu.compile(made.source, made.name, target, made.shared_bytes)
     kept: dict[tuple[Placed, Placed], tuple[Any, Any]] = {}
 
-    def function(x: Any, y: Any) -> Any:
+    def function(x: Any, y: Any, _owner: Gpu = gpu) -> Any:  # which keeps the machine code
         (m, k), n = x.shape, y.shape[1]
         key = placed(x, layout[0]), placed(y, layout[1])
         if key not in kept:
             kept.clear()
-            out = matrix(memory, m, n, made.gemm.out, "row", ALIGNED)
+            out = matrix(memory, (m, n), made.gemm.out, "row", ALIGNED)
             kept[key] = out, launcher(made, launched, (*key, placed(out, "row")), (m, n, k))
         out, launch = kept[key]
         launch()

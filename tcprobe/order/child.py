@@ -18,8 +18,8 @@ from typing import IO, Any
 
 from tcprobe.arithmetic import order_text
 from tcprobe.errors import StarvedError, class_named, debugging, understood
-from tcprobe.order.calls import CallError, CallOptions, call
 from tcprobe.order.batches import batches, sizes_of
+from tcprobe.order.calls import CallError, CallOptions, call
 from tcprobe.order.reveal import Revealed
 from tcprobe.system import children
 from tcprobe.text import escaped
@@ -29,7 +29,7 @@ STARTING, PATIENCE, LONGEST = 120.0, 60.0, 480.0  # seconds: until the first wor
 SELDOM = 0.1  # seconds between beats
 
 
-def asked(request: Json, patience: float = PATIENCE) -> Json:
+def asked(request: Json) -> Json:
     """What the process answers; CallError where it is lost or silent, and the errors that it met."""
     with tempfile.TemporaryFile() as errors:
         process = children.start(
@@ -39,21 +39,22 @@ def asked(request: Json, patience: float = PATIENCE) -> Json:
             stderr=errors,
         )
         try:
-            answer, stage = _heard(process, request, patience)
+            answer, stage = _heard(process, request)
         finally:
             children.end(process)
             process.wait()
         if answer is None:
-            raise CallError(_lost(process.returncode, stage, request, patience, _last_line(errors)))
+            raise CallError(_lost(process.returncode, stage, request, _last_line(errors)))
     if "error" in answer:
         raise class_named(answer["error"])(answer["words"])
     found: Json = answer["answer"]
     return found
 
 
-def _heard(process: subprocess.Popen[bytes], request: Json, patience: float) -> tuple[Json | None, str]:
+def _heard(process: subprocess.Popen[bytes], request: Json) -> tuple[Json | None, str]:
     """(the answer, None where there is none; the last stage)."""
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
         process.stdin.write(json.dumps(request).encode() + b"\n")
         process.stdin.flush()
@@ -76,17 +77,18 @@ def _heard(process: subprocess.Popen[bytes], request: Json, patience: float) -> 
     end = time.monotonic() + LONGEST
     while not done.wait(0.05):
         now = time.monotonic()
-        limit = max(STARTING, patience) if state["stage"] == "start" else patience
+        limit = STARTING if state["stage"] == "start" else PATIENCE
         if now - state["at"] > limit or now > end:
             return None, f"{state['stage']}, silent"
     return state["answer"], state["stage"]
 
 
-def _lost(code: int | None, stage: str, request: Json, patience: float, last: str) -> str:
+def _lost(code: int | None, stage: str, request: Json, last: str) -> str:
     """What became of a call that gave no answer."""
     name = escaped(str(request["call"]))
     if stage.endswith("silent"):
-        return f"{name} hangs: nothing came back for {patience:g} s ({stage.split(',')[0]}); its process was ended."
+        where = stage.removesuffix(", silent")
+        return f"{name} hangs: nothing came back for {PATIENCE:g} s ({where}); its process was ended."
     how = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
     return f"{name} ended its process ({how}){': ' + last if last else ''}."
 

@@ -7,7 +7,7 @@ sm_80) is put together from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ from tcprobe.order.calls import CallError
 from tcprobe.order.evaluate import rule_of
 from tcprobe.order.sums import Sum, postorder
 
+# of pairs of products: 1 where the first is rounded before the second is added, -1 the other way, 0 where both are
 Earlier = Callable[[Sequence[int], Sequence[int]], Ints]
 MOST_SHOWN = 6
 
@@ -65,6 +66,19 @@ class Form(NamedTuple):
         return sum(map(len, self.groups))
 
 
+Rounded = Mapping[tuple[int, ...], int]  # see `_rounded`
+
+
+class Asked(NamedTuple):
+    """Whose arithmetic may be meant; `prefers`: a form, or "wgmma"; `earlier`: how to ask which product is first."""
+
+    arch: str
+    types: Types
+    k: int
+    prefers: str = ""
+    earlier: Earlier | None = None
+
+
 class Candidate(NamedTuple):
     """An order that the tree allows, and the forms that give the same bits as its own."""
 
@@ -73,7 +87,7 @@ class Candidate(NamedTuple):
 
 
 def forms(arch: str, a: str, b: str) -> list[Form]:
-    """The dense multiplies of floats whose arithmetic is known on an arch and whose factors hold A's and B's numbers."""
+    """The dense multiplies of floats whose arithmetic an arch is known to have and that take A's and B's numbers."""
     found: dict[object, list[str]] = {}
     kept: dict[object, Form] = {}
     for name, rows in forms_alike().items():
@@ -115,7 +129,7 @@ def integer_forms(arch: str, a: str, b: str, prefers: str) -> tuple[str, ...]:
     return _sorted(names, prefers)
 
 
-class _Refused(Exception):
+class _RefusedError(Exception):
     """A tree that a form does not explain."""
 
 
@@ -148,29 +162,29 @@ class _Added:
 _Value = _Chain | _Added
 
 
-def node_of(root: Sum, kind: Form | str, firsts: dict[tuple[int, int], int]) -> Node:
-    """The order of a tree by one form, or by multiply-adds of a type ("f32", "f64"); _Refused where it is none.
+def node_of(root: Sum, kind: Form | str, rounded: Rounded) -> Node:
+    """The order of a tree by one form, or by multiply-adds of a type ("f32", "f64"); _RefusedError where it is none.
 
-    `firsts`: which of two products that begin a chain of multiply-adds is rounded by itself.
+    `rounded`: which product is rounded by itself before it is added.
     """
     values: dict[int, _Value] = {}
     for each in postorder(root):
         parts = [values.pop(id(part)) for part in each.parts]
-        values[id(each)] = _summed(each, parts, kind, firsts)
+        values[id(each)] = _summed(each, parts, kind, rounded)
     return _closed(values[id(root)])
 
 
-def _summed(each: Sum, parts: list[_Value], kind: Form | str, firsts: dict[tuple[int, int], int]) -> _Value:
+def _summed(each: Sum, parts: list[_Value], kind: Form | str, rounded: Rounded) -> _Value:
     """One sum of the tree, from its parts."""
     if each.leaves:
         if len(parts) > 1:
-            raise _Refused(f"{len(each.leaves)} products and {len(parts)} sums are added at one place")
+            raise _RefusedError(f"{len(each.leaves)} products and {len(parts)} sums are added at one place")
         inner = parts[0] if parts else None
         if isinstance(kind, str):
-            return _fused(sorted(each.leaves), inner, kind, firsts)
+            return _fused(sorted(each.leaves), inner, kind, rounded)
         return _multiplied(sorted(each.leaves), inner, kind)
     if len(parts) != 2:
-        raise _Refused(f"{len(parts)} sums are added at one place")
+        raise _RefusedError(f"{len(parts)} sums are added at one place")
     if isinstance(kind, Form) and kind.last:
         made = _after(parts, kind)
         if made is not None:
@@ -197,14 +211,21 @@ def _least(value: _Value) -> int:
     return min(leaf for part in value.steps[0] for leaf in part)
 
 
-def _fused(leaves: list[int], inner: _Value | None, kind: str, firsts: dict[tuple[int, int], int]) -> _Chain:
+def _apart(leaves: list[int], inner: _Value | None, kind: str) -> _Added:
+    """Products that are rounded, and then added."""
+    terms: list[Node] = [FusedMultiplyAdds(kind, ((leaf, leaf + 1),)) for leaf in leaves]
+    return _Added([*(inner.terms if isinstance(inner, _Added) else [] if inner is None else [_closed(inner)]), *terms])
+
+
+def _fused(leaves: list[int], inner: _Value | None, kind: str, rounded: Rounded) -> _Value:
     """Multiply-adds: one product to what is there, or the first two of a chain."""
     if len(leaves) > (1 if inner else 2):
-        raise _Refused(f"{len(leaves)} products are added at one place")
+        raise _RefusedError(f"{len(leaves)} products are added at one place")
     if len(leaves) == 2:
-        if firsts.get((leaves[0], leaves[1]), 1) < 0:
-            leaves = leaves[::-1]
-        return _Chain(kind, [[[leaf]] for leaf in leaves])
+        which = rounded.get((leaves[0], leaves[1]), 1)
+        return _Chain(kind, [[[leaf]] for leaf in leaves[::which]]) if which else _apart(leaves, None, kind)
+    if inner is not None and not rounded.get((leaves[0],), 1):
+        return _apart(leaves, inner, kind)
     if isinstance(inner, _Chain):
         inner.steps.append([leaves])
         return inner
@@ -220,13 +241,13 @@ def _multiplied(leaves: list[int], inner: _Value | None, form: Form) -> _Chain:
             return inner
         if inner.whole and not form.last:
             if len(leaves) > len(form.groups[0]):
-                raise _Refused(f"{len(leaves)} products are added at one place")
+                raise _RefusedError(f"{len(leaves)} products are added at one place")
             inner.steps.append([leaves])
             return inner
     if len(leaves) > len(form.groups[0]):
-        raise _Refused(f"{len(leaves)} products are added at one place")
+        raise _RefusedError(f"{len(leaves)} products are added at one place")
     if inner is not None and form.last:
-        raise _Refused("what comes to a multiply is added after it")
+        raise _RefusedError("what comes to a multiply is added after it")
     return _Chain(form, [[leaves]], None if inner is None else _closed(inner))
 
 
@@ -256,7 +277,7 @@ def _closed(value: _Value) -> Node:
 
 
 def _in_order(chain: _Chain, form: Form) -> Iterator[int]:
-    """Products in the order in which ranges name them; _Refused where one is missing before the end."""
+    """Products in the order in which ranges name them; _RefusedError where one is missing before the end."""
     for number, step in enumerate(chain.steps):
         places = {
             place: leaf
@@ -265,7 +286,7 @@ def _in_order(chain: _Chain, form: Form) -> Iterator[int]:
         }
         short = len(places) < form.products
         if short and (number < len(chain.steps) - 1 or max(places) != len(places) - 1):
-            raise _Refused(f"a multiply of {len(places)} products, in another place than the last {len(places)}")
+            raise _RefusedError(f"a multiply of {len(places)} products, in another place than the last {len(places)}")
         yield from (places[place] for place in sorted(places))
 
 
@@ -287,22 +308,17 @@ def ranges(products: Sequence[int]) -> tuple[Range, ...]:
     return tuple(made)
 
 
-def pairs(root: Sum) -> list[tuple[int, int]]:
-    """The two products that each chain of multiply-adds may begin with."""
-    return [
-        (min(each.leaves), max(each.leaves)) for each in postorder(root) if len(each.leaves) == 2 and not each.parts
-    ]
-
-
-def candidates(root: Sum, arch: str, types: Types, k: int, prefers: str, earlier: Earlier | None) -> list[Candidate]:
+def candidates(root: Sum, asked: Asked) -> list[Candidate]:
     """All orders that the tree allows, those of A's and B's own types first; CallError, with reasons, where none is."""
+    arch, types, k, prefers, earlier = asked
     sums = list(postorder(root))
     most = max(len(each.leaves) for each in sums)
     known = sorted(forms(arch, types.a, types.b), key=lambda form: not _own(form, types))
     sizes = {form: max(len(group) for group in form.groups) for form in known}
     chosen: list[Form | str] = []
     if most <= 2 and all(len(each.leaves) < 2 for each in sums if each.parts):
-        chosen.append("f64" if "f64" in types[:2] else "f32")
+        own = "f64" if "f64" in types[:2] else "f32"
+        chosen.append(own)
     fitting = [form for form in known if sizes[form] == most]
     if not fitting and (not chosen or len(sums) == 1):  # of one sum nobody knows how many zeros it has
         fitting = [form for form in known if sizes[form] > most]
@@ -315,10 +331,10 @@ def candidates(root: Sum, arch: str, types: Types, k: int, prefers: str, earlier
             node = node_of(
                 root,
                 kind._replace(names=names) if isinstance(kind, Form) else kind,
-                _firsts(root, kind, types, earlier),
+                _rounded(root, earlier) if isinstance(kind, str) and earlier else {},
             )
             made += [Candidate(Order(arch, types, k, node, inputs), names) for inputs in _inputs(kind, types)]
-        except (_Refused, UsageError) as refused:
+        except (_RefusedError, UsageError) as refused:
             refusals.append(f"{kind if isinstance(kind, str) else kind.name}: {refused}")
     if made:
         return made
@@ -335,17 +351,24 @@ def _own(form: Form, types: Types) -> bool:
     )
 
 
-def _firsts(root: Sum, kind: Form | str, types: Types, earlier: Earlier | None) -> dict[tuple[int, int], int]:
-    """Which product is first where a chain of multiply-adds begins; where products are exact it does not matter."""
-    if not isinstance(kind, str) or earlier is None or types.a not in ("f32", "f64"):
+def _rounded(root: Sum, earlier: Earlier) -> dict[tuple[int, ...], int]:
+    """Of every product that is added to others by itself: 1 where it is fused, 0 where it is rounded before. Of the two
+    that a chain begins with: 1 where the first is rounded by itself, -1 where the second is, 0 where both are.
+    """
+    asked: dict[tuple[int, ...], tuple[int, int]] = {}
+    some: dict[int, int] = {}
+    for each in postorder(root):
+        below = [some.pop(id(part)) for part in each.parts]
+        if len(each.leaves) == 1 and below:
+            asked[(each.leaves[0],)] = below[0], each.leaves[0]
+        elif len(each.leaves) == 2 and not below:
+            first, second = sorted(each.leaves)
+            asked[(first, second)] = first, second
+        some[id(each)] = each.leaves[0] if each.leaves else below[0]
+    if not asked:
         return {}
-    begun = pairs(root)
-    if not begun:
-        return {}
-    answers = earlier([i for i, _ in begun], [j for _, j in begun])
-    if not answers.all():
-        raise CallError("products are rounded before they are added: no order of fused multiply-adds or multiplies.")
-    return {pair: int(answer) for pair, answer in zip(begun, answers, strict=True)}
+    answers = earlier(*zip(*asked.values(), strict=True))
+    return {key: int(answer) for key, answer in zip(asked, answers, strict=True)}
 
 
 def _inputs(kind: Form | str, types: Types) -> tuple[Inputs, ...]:
@@ -368,4 +391,7 @@ def _sorted(names: Sequence[str], prefers: str) -> tuple[str, ...]:
     if row is not None and subject(row) in names:
         return (prefers, *(name for name in names if name != subject(row)))
     ranks = ("wgmma", "mma", "wmma") if prefers == "wgmma" else ("mma", "wgmma", "wmma")
-    return tuple(sorted(names, key=lambda name: ranks.index(name.split(".")[0])))
+    products = {name: inventory.instructions()[name].shape for name in names}
+    return tuple(
+        sorted(names, key=lambda name: (ranks.index(name.split(".")[0]), -products[name].m * products[name].k))
+    )

@@ -9,7 +9,7 @@ would be asked.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class Queries(NamedTuple):
         return Queries(*(each[chosen] for each in self))
 
 
-def queries(x: object, y: object, start: object, stop: object) -> Queries:
+def queries(x: Any, y: Any, start: Any, stop: Any) -> Queries:
     """From lists or arrays of one length, or numbers."""
     return Queries(*(np.array(each, np.int64) for each in np.broadcast_arrays(x, y, start, stop)))
 
@@ -101,9 +101,9 @@ class Masks:
         )
         self._side, self._mask = sides
         self.unit = self.values.side_unit * self.values.unit
-        lines = bench.b if self.by_columns else bench.a.T
+        lines: Any = bench.b if self.by_columns else bench.a.T
         self._lines = lines
-        self._other = bench.a if self.by_columns else None if bench.b is None else bench.b.T
+        self._other: Any = bench.a if self.by_columns else None if bench.b is None else bench.b.T
         self.width = min(WIDEST, columns if self.by_columns else rows)
         self._bits = [pattern(self._mask, value) for value in (self.values.large, -self.values.large, self.values.unit)]
         self.begin()
@@ -197,7 +197,8 @@ class Masks:
         fill_with_masks(memory, self._lines[:, :count], chosen, values)
         d = self.bench.run()
         line = memory.get(d[0, :count] if self.by_columns else d[:count, 0])
-        return np.ascontiguousarray(line).view(numpy_type(self.bench.d_kind)).astype(np.float64)
+        numbers: Array = np.ascontiguousarray(line).view(numpy_type(self.bench.d_kind)).astype(np.float64)
+        return numbers
 
     def _whole(self, d: Array) -> Ints:
         """Numbers of units; CallError for what is none."""
@@ -205,16 +206,14 @@ class Masks:
         bad = ~(np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts)))
         if bad.any():
             raise CallError(
-                f"masks of {self.call.name} give {float(d[bad][0])!r}, where a count of units of {self.unit!r} is needed: no tree of "
-                "sums explains it."
+                f"masks of {self.call.name} give {float(d[bad][0])!r}, where a count of units of {self.unit!r} is "
+                "needed: no tree of sums explains it."
             )
         return counts.astype(np.int64)
 
     def earlier(self, i: Ints, j: Ints) -> Array:
-        """For pairs of products of f32 or f64 that a chain of multiply-adds begins with: 1 where i is first, -1 where j
-        is, 0 where products are rounded before they are added.
-
-        The first is rounded; the other is not, and the sum of both shows what was lost.
+        """For pairs of products of f32 or f64 of which one is added to the other by itself: 1 where i is rounded and j
+        fused, -1 the other way, 0 where both are rounded before they are added. The sum of both shows what was lost.
         """
         kind = self._mask
         last = 1 + 2.0 ** -FORMATS[kind].fraction

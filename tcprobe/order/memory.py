@@ -185,9 +185,9 @@ class Torch:
             self.module.cuda.synchronize()
 
 
-def matrix(memory: Memory, rows: int, cols: int, kind: str, contiguous: str, apart: int = 1) -> Any:
+def matrix(memory: Memory, shape: tuple[int, int], kind: str, contiguous: str, apart: int = 1) -> Any:
     """A matrix of zero bits, its rows ("row") or columns ("col") contiguous, their starts a multiple of bytes apart."""
-    size = bytes_of(kind)
+    (rows, cols), size = shape, bytes_of(kind)
     lines, length = (rows, cols) if contiguous == "row" else (cols, rows)
     whole = memory.zeros((lines, -(-length * size // apart) * apart // size), size)[:, :length]
     return whole if contiguous == "row" else whole.T

@@ -1,7 +1,8 @@
 """The proof: D of operands that show every rounding, compared with the order's, bit by bit.
 
-Three kinds: numbers of like size; numbers of all sizes that the type has room for; and products that cancel in pairs
-across the whole of k, so that D is little more than what roundings left, which differs between any two orders.
+Four kinds: numbers of like size; numbers of all sizes that the type has room for; products that cancel in pairs across
+the whole of k, so that D is little more than what roundings left, which differs between any two orders; and partial
+sums of very different sizes of which two and two cancel, so that it matters in which order they are joined.
 """
 
 from __future__ import annotations
@@ -12,15 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.arithmetic.order import Additions, Node, Order, Types, as_range, children, products
+from tcprobe.arithmetic.order import Additions, Node, Order, Types, as_range, children, postorder, products
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Array
+from tcprobe.layout.arrays import Array, Ints
 from tcprobe.order.evaluate import multiply
 from tcprobe.order.memory import WHOLE, numpy_type
 
-KINDS = ("random", "cancelling", "wide")
+KINDS = ("random", "cancelling", "wide", "parts")
 LEAST = 4096  # elements of a proof
 ROWS = 16  # of A, at most
+PAIRINGS = 4  # of parts that cancel
+PIECES = 6  # of k, of a sum without parts
+EXTREME = 0.7  # of parts, which are scaled as far as their type allows
 STEPS = 12  # of a sum, shown where it differs
 # exponents of wide numbers: the least and the largest
 WIDE = {
@@ -29,7 +33,7 @@ WIDE = {
     "tf32": (-14, 14),
     "f64": (-40, 40),
     "f16": (-8, 3),
-    "e4m3": (-5, 5),
+    "e4m3": (-6, 6),
     "e5m2": (-8, 6),
 }
 WIDE_INTO_F16 = (-7, 0)
@@ -48,8 +52,46 @@ class Operands(NamedTuple):
         return self.a.view(WHOLE[self.a.itemsize]), self.b.view(WHOLE[self.b.itemsize])
 
 
+def segments(order: Order, seed: int) -> list[Ints]:
+    """Products by the chain that sums them; of one chain at random, by neighbours."""
+    chains = [each for each in postorder(order.sum) if not isinstance(each, Additions)]
+    if len(chains) > 1:
+        return [np.concatenate([np.array(as_range(part)) for part in each.ranges]) for each in chains]
+    cuts = np.random.default_rng(seed).integers(0, order.k, min(order.k, PIECES))
+    return [part for part in np.split(np.arange(order.k), np.unique(cuts)) if len(part)]
+
+
+def of_parts(order: Order, size: tuple[int, int, int], seed: int, sums: bool = False) -> Operands:
+    """The kind "parts": each chain has a size of its own, and every two chains cancel; which two, `seed` says."""
+    rng, types = np.random.default_rng(seed), order.types
+    rows, cols, k = size
+    if types.a in ("s8", "u8"):
+        return operands("parts", types, size, seed, sums)
+    a, b = (np.zeros(shape, np.float64) for shape in ((rows, k), (k, cols)))
+    found = segments(order, seed)
+    mixed = [found[at] for at in rng.permutation(len(found))]
+    for first, second in zip(mixed[::2], [*mixed[1::2], mixed[-1][:0]], strict=False):
+        both = min(len(first), len(second)) or len(first)
+        left = _scaled(rng, types.a, types.d, (rows, both), (rows, 1))
+        right = _scaled(rng, types.b, types.d, (both, cols), (1, cols))
+        a[:, first[:both]], b[first[:both]] = left, right
+        if len(second):
+            a[:, second[:both]], b[second[:both]] = (-left if sums else left), -right
+    a, b = (side.astype(numpy_type(kind)) for side, kind in zip((a, b), types, strict=False))
+    return Operands("parts", a, np.ones_like(b) if sums else b)
+
+
+def _scaled(rng: np.random.Generator, type_: str, d: str, shape: tuple[int, int], each: tuple[int, int]) -> Array:
+    """Normally distributed, times a power of two for each row, each column, or all."""
+    least, most = _exponents(type_, d)
+    ends = rng.random(each) < EXTREME
+    powers = np.where(ends, rng.choice([least, most], each), rng.integers(least, most + 1, each))
+    made: Array = _within(type_, np.ldexp(rng.standard_normal(shape), powers))
+    return made.astype(numpy_type(type_)).astype(np.float64)
+
+
 def operands(kind: str, types: Types, size: tuple[int, int, int], seed: int, sums: bool = False) -> Operands:
-    """Of a kind, for (rows, columns, k); with `sums` B is ones."""
+    """Of the other kinds, for (rows, columns, k); with `sums` B is ones."""
     rng = np.random.default_rng(seed)
     rows, cols, k = size
     if types.a in ("s8", "u8"):
@@ -70,13 +112,21 @@ def operands(kind: str, types: Types, size: tuple[int, int, int], seed: int, sum
 
 def _numbers(rng: np.random.Generator, kind: str, type_: str, d: str, shape: tuple[int, int]) -> Array:
     """Normally distributed, or times powers of two."""
-    made = rng.standard_normal(shape, np.float64 if type_ == "f64" else np.float32)
+    made: Array = rng.standard_normal(shape, np.float64 if type_ == "f64" else np.float32)
     if kind != "random":
-        least, most = WIDE_INTO_F16 if d == "f16" and type_ != "f64" else WIDE[type_]
+        least, most = _exponents(type_, d)
         made = np.ldexp(made, rng.integers(least, most + 1, shape).astype(np.int32))
-    if type_ == "e4m3":
-        made = np.clip(made, -448, 448)
-    return np.ascontiguousarray(made.astype(numpy_type(type_)))
+    return np.ascontiguousarray(_within(type_, made).astype(numpy_type(type_)))
+
+
+def _exponents(type_: str, d: str) -> tuple[int, int]:
+    """The least and the largest by which numbers of a type are scaled."""
+    return WIDE_INTO_F16 if d == "f16" and type_ != "f64" else WIDE[type_]
+
+
+def _within(type_: str, numbers: Array) -> Array:
+    """Numbers no larger than e4m3's largest, which has no infinity."""
+    return np.clip(numbers, -448, 448) if type_ == "e4m3" else numbers
 
 
 def _whole(rng: np.random.Generator, type_: str, shape: tuple[int, int]) -> Array:
@@ -127,7 +177,7 @@ def first_difference(order: Order, sample: Sample, different: Array) -> Differen
 
 
 def steps(order: Order, a: Array, b: Array) -> Iterator[str]:
-    """A line for each sum that the outermost ones join, and what it is of one row and column: other products are zero."""
+    """A line for each of the outermost sums, and what it is of one row and column: other products are zero."""
     wide = order.types._replace(d={"s32": "s32", "f64": "f64"}.get(order.types.d, "f32"))
     whole = replace(order, types=wide)
     for node in _outermost(order.sum):

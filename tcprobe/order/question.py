@@ -180,7 +180,7 @@ def order(
             stages=stages,
             cluster=cluster or 1,
         )
-        return reveal(str(call), shape, kind, rows=rows, options=options)
+        return reveal(str(call), shape, kind, options, rows)
     _refuse(
         {
             **{

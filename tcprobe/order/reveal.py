@@ -18,16 +18,18 @@ from tcprobe.layout.arrays import Array
 from tcprobe.order import proof
 from tcprobe.order.bench import Bench, Shape
 from tcprobe.order.calls import Call, CallError
-from tcprobe.order.explain import Candidate, candidates, integer_forms
+from tcprobe.order.explain import Asked, Candidate, candidates, integer_forms
 from tcprobe.order.masks import Masks
 from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
-from tcprobe.order.proof import KINDS, LEAST, ROWS, Difference, Operands, Sample
+from tcprobe.order.proof import KINDS, LEAST, PAIRINGS, ROWS, Difference, Operands, Sample
 from tcprobe.order.sums import Sum, tree
+from tcprobe.text import one_line
 
 MOST_K = 1 << 14
 MEASURED = "sm_90"  # whose arithmetic is meant on a CPU
 TRIED = (2, 12)  # rows and columns of each kind with which candidates are told apart
+MOST_NAME = 160  # letters of a kernel's name that an order keeps
 NONZERO = 200  # products of one, of a sum that every type holds
 EQUAL_CALLS = 3
 
@@ -120,6 +122,8 @@ class Revealing:
         """All that needs the call; CallError where it has no order that can be found."""
         before = self.steady()
         self.stage("steady")
+        kernel = self.kernel()
+        self.stage("kernel")
         self.product()
         self.stage("product")
         places = self.places()
@@ -128,19 +132,18 @@ class Revealing:
         more: dict[str, Any] = {"subnormals": self.subnormals()}
         root = self.masks()
         self.stage("masks")
-        found = self.candidates(root)
+        found = self.candidates(root, self.call.prefers or _family(kernel))
         self.stage("explain")
-        samples = list(self.samples())
+        samples = list(self.samples(found[0].order))
         self.stage("samples")
         if self.again() != before:
             raise CallError(
                 f"{self.call.name} gives other bits for the same operands than before it was called with masks."
             )
         self.stage("again")
-        kernel = self.kernel()
-        self.stage("kernel")
+        named = [one_line(name)[:MOST_NAME] for name in kernel or ()]
         seconds = round(time.perf_counter() - self._start, 3)
-        more |= {**self.about, "kernel": list(kernel or ())}
+        more |= {**self.about, "kernel": named}
         return Found(self.call.name, found, samples, places, self.bench.calls, seconds, kernel, more, self.stages)
 
     @property
@@ -207,8 +210,8 @@ class Revealing:
         a, b = np.zeros((rows, k)), rng.choice([-1.0, 1.0], (k, cols))
         if self.call.sums:
             b = np.ones((k, 1))
-        for row in a:
-            row[rng.permutation(k)[: min(k, NONZERO)]] = rng.choice([-1.0, 1.0], min(k, NONZERO))
+        for line in a:
+            line[rng.permutation(k)[: min(k, NONZERO)]] = rng.choice([-1.0, 1.0], min(k, NONZERO))
         d = self._exact(a, b)
         wanted = a @ b
         if (d == wanted).all():
@@ -224,10 +227,10 @@ class Revealing:
         known = ratio[wanted != 0]
         if known.size and (known == known[0]).all() and not d[wanted == 0].any():
             raise CallError(f"{name} gives {float(known[0])!r} times A B (alpha or a scale): orders are of alpha 1.")
-        row, col = (int(each[0]) for each in np.nonzero(d != wanted))
+        row, col = map(int, np.argwhere(d != wanted)[0])
         raise CallError(
-            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {float(d[row, col])!r}, where the sum of its "
-            f"products is {float(wanted[row, col])!r}."
+            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {float(d[row, col])!r}, where the "
+            f"sum of its products is {float(wanted[row, col])!r}."
         )
 
     def _exact(self, a: Array, b: Array) -> Array:
@@ -235,7 +238,8 @@ class Revealing:
         kinds = self.call.types
         bits = patterns(kinds[0], a), None if self.call.sums else patterns(kinds[1], b)
         d = self.bench.sampled(*bits)
-        return np.ascontiguousarray(d).view(numpy_type(self.bench.d_kind)).astype(np.float64)
+        numbers: Array = np.ascontiguousarray(d).view(numpy_type(self.bench.d_kind)).astype(np.float64)
+        return numbers
 
     def subnormals(self) -> dict[str, str]:
         """Whether numbers below the normal ones count, where A, B and D can be small enough to show it."""
@@ -257,27 +261,33 @@ class Revealing:
         self._masks = masks
         return tree(self.shape.k, masks.survivors)
 
-    def candidates(self, root: Sum | None) -> list[Candidate]:
+    def candidates(self, root: Sum | None, prefers: str) -> list[Candidate]:
         """The orders that it may be."""
         types, k = self.types, self.shape.k
         if root is None:
-            names = integer_forms(self.arch, types.a, types.b, self.call.prefers)
+            names = integer_forms(self.arch, types.a, types.b, prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
-        earlier = None if self.call.sums else lambda i, j: self._masks.earlier(i, j).astype(np.int64)
-        return candidates(root, self.arch, types, k, self.call.prefers, earlier)
+        inexact = not self.call.sums and types.a in ("f32", "f64")  # products of narrower types are exact
+        earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
+        return candidates(root, Asked(self.arch, types, k, prefers, earlier))
 
-    def samples(self) -> Iterator[Sample]:
-        """Operands of each kind with their D, until there are enough elements."""
+    def samples(self, order: Order, least: int | None = None) -> Iterator[Sample]:
+        """Operands of each kind with their D, until there are enough elements; `order` says which parts sums have."""
         (m, width), k, kinds = self.bench.alike, self.shape.k, len(KINDS)
         rows = min(m, LEAST if self.call.sums else ROWS)
-        each = -(-LEAST // kinds)
+        each = -(-(least or LEAST) // kinds)
         cols = min(width, -(-each // rows))
         rows = min(rows, -(-each // cols))
         seed = self.seed
         for kind in KINDS:
-            for _ in range(-(-each // (rows * cols))):
+            across = -(-cols // PAIRINGS) if kind == "parts" else cols
+            for _ in range(-(-each // (rows * across))):
                 seed += 1
-                given = proof.operands(kind, self.types, (rows, cols, k), seed, self.call.sums)
+                size = rows, across, k
+                if kind == "parts":
+                    given = proof.of_parts(order, size, seed, self.call.sums)
+                else:
+                    given = proof.operands(kind, self.types, size, seed, self.call.sums)
                 a, b = given.bits
                 d = self.bench.sampled(a, None if self.call.sums else b)
                 yield Sample(given, np.ascontiguousarray(d).view(numpy_type(self.types.d)))
@@ -311,6 +321,11 @@ class Revealing:
         if self.call.memory.device == "cpu":
             return None
         return kernel_names(self.bench.run)
+
+
+def _family(kernel: tuple[str, ...] | None) -> str:
+    """The family of multiplies that a kernel's name speaks of, "" where it does not."""
+    return "wgmma" if any(word in name for name in kernel or () for word in ("gmma", "sm90")) else ""
 
 
 def reveal_call(call: Call, shape: Shape, seed: int = 1, beat: Callable[[str], None] | None = None) -> Revealed:
@@ -359,7 +374,7 @@ def prove(
             difference = proof.first_difference(chosen.order, sample, different)
     if difference and len(right) > 1:
         return prove(right[1:], samples, name)
-    if difference and all(proof.in_16_bits(chosen.order, sample) for sample in few):
+    if difference and any(all(proof.in_16_bits(each.order, sample) for sample in few) for each in found):
         raise CallError(
             f"{name} rounds partial sums to {chosen.order.types.d} before they are joined: no order has that."
         )

@@ -100,8 +100,8 @@ def _nested(each: _Open, sizes: Ints) -> list[_Group]:
     if wrong.any():
         at = int(np.argmax(wrong))
         raise CallError(
-            f"masks contradict each other: {int(counts[: at + 1].sum())} products meet product {base} in sums of at most "
-            f"{int(levels[at])} products, beside it. No tree of sums explains it."
+            f"masks contradict each other: {int(counts[: at + 1].sum())} products meet product {base} in sums of at "
+            f"most {int(levels[at])} products, beside it. No tree of sums explains it."
         )
     inner, groups = None, []
     for start, count in zip(starts, counts, strict=True):
@@ -169,8 +169,8 @@ def _classes(group: _Group, answers: np.ndarray) -> tuple[list[Ints], Ints]:
     parts = list(rows.values())
     if any(int(same[part[0]].sum()) != len(part) for part in parts):
         raise CallError(
-            f"masks contradict each other about products {', '.join(map(str, group.members[:6]))}, ...: which of them are "
-            "summed together depends on the pair. No tree of sums explains it."
+            f"masks contradict each other about products {', '.join(map(str, group.members[:6]))}, ...: which of them "
+            "are summed together depends on the pair. No tree of sums explains it."
         )
     return [group.members[part] for part in parts], group.members[:0]
 
@@ -218,6 +218,6 @@ def _check(root: Sum, k: int, survivors: Survivors) -> None:
     if wrong.any():
         at = int(np.argmax(wrong))
         raise CallError(
-            f"masks contradict each other: products {x[at]}, {y[at]} and {z[at]} meet otherwise than those before them. "
-            "No tree of sums explains it."
+            f"masks contradict each other: products {x[at]}, {y[at]} and {z[at]} meet otherwise than those before "
+            "them. No tree of sums explains it."
         )

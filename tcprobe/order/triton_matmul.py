@@ -13,7 +13,7 @@ BLOCK = (64, 64, 64)  # rows, columns, products of a step
 
 
 @triton.jit  # type: ignore[untyped-decorator,unused-ignore]
-def _matmul(  # type: ignore[no-untyped-def]
+def _matmul(  # type: ignore[no-untyped-def]  # noqa: PLR0913, PLR0917
     a,
     b,
     d,
@@ -26,10 +26,10 @@ def _matmul(  # type: ignore[no-untyped-def]
     b_col,
     d_row,
     d_col,
-    ROWS: tl.constexpr,
-    COLS: tl.constexpr,
-    DEPTH: tl.constexpr,
-    TF32: tl.constexpr,
+    ROWS: tl.constexpr,  # noqa: N803
+    COLS: tl.constexpr,  # noqa: N803
+    DEPTH: tl.constexpr,  # noqa: N803
+    TF32: tl.constexpr,  # noqa: N803
 ):
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
