@@ -58,7 +58,9 @@ def _environment(folder: Path, suffix: str) -> Environment:
         keep_trailing_newline=True,
         trim_blocks=True,
         auto_reload=False,
-        finalize=lambda value: "\n".join(value) if isinstance(value, (list, tuple, Iterator)) else value,
+        finalize=lambda value: (
+            "\n".join(value) if type(value) is tuple or isinstance(value, list | Iterator) else value
+        ),
     )
     environment.globals |= {"hex": hex, "zip": zip}
     return environment
