@@ -16,6 +16,7 @@ from tcprobe.cli import main
 
 ROOT = Path(__file__).parent.parent
 GITHUB = ROOT / ".github"
+TCPROBE = Path(tcprobe.__file__).parent
 SCHEMAS = {
     "vendor.github-workflows": [*GITHUB.glob("workflows/*.yml")],
     "vendor.github-issue-forms": [p for p in GITHUB.glob("ISSUE_TEMPLATE/*.yml") if p.name != "config.yml"],
@@ -81,6 +82,9 @@ def test_the_sdist_builds_a_wheel_with_the_site(tmp_path):
     names = set(zipfile.ZipFile(wheel).namelist())
     site = "tcprobe/pages/site"
     assert {f"{site}/static/site.js", f"{site}/static/site.css", f"{site}/templates/fact.html"} <= names
+    filled = {str(path.relative_to(ROOT)) for kind in ("ptx", "cu", "cuh", "md") for path in TCPROBE.rglob(f"*.{kind}")}
+    assert filled
+    assert filled <= names
     with tarfile.open(sdist) as archive:
         inside = {name.partition("/")[2] for name in archive.getnames()}
     assert {"CONTRIBUTING.md", "SECURITY.md", "CITATION.cff", "pyproject.toml", "results/README.md"} <= inside
