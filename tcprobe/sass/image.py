@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
@@ -196,6 +196,8 @@ SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 FRAME_SIZE, REGISTERS = 0x11, 0x2F
 # attributes of .nv.info.<function>: where parameters are in constant bank 0; place and size of each
 PARAM_CBANK, KPARAM_INFO = 0x0A, 0x17
+BRANCH_TARGETS = 0x34  # address of an indirect branch, 4 bytes, number of targets, their addresses; and the next branch
+RELOCATIONS = {4: 24, 9: 16}  # types of their sections, with and without addends: bytes of each
 HAS_SIZE = 0x04  # format of an attribute that is followed by its value
 SYMTAB, NOBITS = 2, 8
 VENDOR_TYPES = 0x70000000  # types of NVIDIA's own from here on; some, as 0x7000000a of shared memory, have no bytes
@@ -236,7 +238,8 @@ class FunctionCode:
     """A kernel or device function: `code` with 16 bytes per instruction, registers of a thread, bytes of stack.
 
     `registers` and `stack` are None if the file does not say. `routines` are the compiler's, linked into it.
-    `parameters` is None for device functions, and for kernels without any.
+    `parameters` is None for device functions, and for kernels without any. `branches`: the targets of each indirect
+    branch whose targets the file lists, by address; `relocated`: the addresses that a linker still fills.
     """
 
     name: str
@@ -245,6 +248,8 @@ class FunctionCode:
     stack: int | None
     routines: tuple[str, ...] = ()
     parameters: Parameters | None = None
+    branches: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    relocated: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -341,18 +346,56 @@ def _functions(
         match = _ROUTINE.fullmatch(symbol.name) if symbol.function else None
         if match:
             routines.setdefault(symbol.section, []).append(match[1])
+    relocations = {s.name.removeprefix(".rela").removeprefix(".rel"): _relocations(s) for s in sections}
     infos = {s.name.removeprefix(".nv.info."): s.data for s in sections if s.name.startswith(".nv.info.")}
     for number, section in enumerate(sections):
         if section.name.startswith(".text.") and section.data:
-            symbol_number = section.info & SYMBOL_NUMBER
+            symbol_number, name = section.info & SYMBOL_NUMBER, section.name.removeprefix(".text.")
             yield FunctionCode(
-                section.name.removeprefix(".text."),
+                name,
                 section.data[: len(section.data) // 16 * 16],
                 attributes.get((REGISTERS, symbol_number)),
                 attributes.get((FRAME_SIZE, symbol_number)),
                 tuple(routines.get(number, ())),
-                _parameters(infos.get(section.name.removeprefix(".text."))),
+                _parameters(infos.get(name)),
+                _branches(infos.get(name, b"")),
+                frozenset(place // 16 * 16 for place in relocations.get(section.name, ())),
             )
+
+
+def _relocations(section: Section) -> tuple[int, ...]:
+    """The places in its section that each entry of a section of relocations is about."""
+    size = RELOCATIONS.get(section.type)
+    if size is None:
+        return ()
+    whole = range(0, len(section.data) // size * size, size)
+    return tuple(int.from_bytes(section.data[at : at + 8], "little") for at in whole)
+
+
+def _branches(info: bytes) -> dict[int, tuple[int, ...]]:
+    """The targets of indirect branches by address, from a function's own attributes."""
+    found = {}
+    for attribute, value in _values(info):
+        place = 0
+        while attribute == BRANCH_TARGETS and place + 12 <= len(value):
+            address, _, count = struct.unpack_from("<III", value, place)
+            end = place + 12 + 4 * count
+            if end > len(value):
+                break
+            found[address] = struct.unpack_from(f"<{count}I", value, place + 12)
+            place = end
+    return found
+
+
+def _values(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """(attribute, its bytes) of those that have a value."""
+    place = 0
+    while place + 4 <= len(info):
+        kind, attribute, size = struct.unpack_from("<BBH", info, place)
+        place += 4
+        if kind == HAS_SIZE:
+            yield attribute, info[place : place + size]
+            place += size
 
 
 def _parameters(info: bytes | None) -> Parameters | None:
