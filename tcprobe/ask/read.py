@@ -50,8 +50,9 @@ def readings(
     \f
     What cannot be read of the files comes last.
     """
-    from tcprobe.ask.read_file import Origins, Reader, code_files
+    from tcprobe.ask.read_file import Origins, Reader
     from tcprobe.sass import toolchain
+    from tcprobe.sass.code_files import code_files
 
     folders, tools = layers(results, only), toolchain.find(cuda)
     wanted = [archs.arch(name).name for name in (arch_name(arch) or "").split(",") if name]

@@ -171,6 +171,14 @@ class Kernel:
         )
 
 
+def not_followed(kernel: Kernel) -> list[tuple[int, str]]:
+    """(address, why) of the calls and branches that are not followed."""
+    if kernel.stems.isdisjoint(_INDIRECT) and "CALL" not in kernel.stems and not kernel.code.relocated:
+        return []
+    _ = kernel.successors
+    return kernel.unfollowed
+
+
 def target(instruction: Instruction) -> int | None:
     """The number of the instruction that a branch, call or BSSY names, None where it names none."""
     for operand in reversed(instruction.operands):

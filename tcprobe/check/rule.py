@@ -30,13 +30,17 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the worst fir
 
 
 class Finding(NamedTuple):
-    """What a rule finds at an instruction, by its address in the function; `text`: what is wrong and what to do."""
+    """What a rule finds at an instruction, by its address in the function; `text`: what is wrong and what to do.
+
+    Two findings with the same rule and text are the same one to a baseline: `text` names no addresses.
+    """
 
     rule: str
     severity: Severity
     address: int
     text: str
     numbers: Mapping[str, int | float] = {}
+    undecided: bool = False
 
 
 class Rule(Protocol):
@@ -56,7 +60,7 @@ class Rule(Protocol):
 
 def undecided(rule: str, instruction: Instruction, reason: str) -> Finding:
     """A note: what the rule cannot say about an instruction, and why."""
-    return Finding(rule, "note", instruction.address, f"undecided: {reason}")
+    return Finding(rule, "note", instruction.address, f"undecided: {reason}", undecided=True)
 
 
 @cache
