@@ -13,7 +13,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.question.arguments import arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
-from tcprobe.question.options import Given, Named
+from tcprobe.question.options import Named, NonEmptyText
 from tcprobe.question.shared import ArchOption, CudaOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
 from tcprobe.text import message, one_line
@@ -28,7 +28,7 @@ def readings(
     paths: Annotated[Sequence[Path], PlainArgument("FILE...", Named(path_type=Path, exists=True), multiple=True)],
     *,
     kernel: Annotated[
-        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", Given())
+        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", NonEmptyText())
     ] = None,
     with_tables: Annotated[
         bool,
