@@ -378,6 +378,15 @@ def mixed(a: Lanes, b: Lanes) -> Lanes:
     return made(a.known, 0, 0, gone, _reason(a, b) or "lanes come here by different ways") if gone else a
 
 
+def uneven(a: Lanes) -> Lanes:
+    """A value of which each lane may hold another choice: those of different rounds of a loop."""
+    return (
+        a
+        if a.exact
+        else made(a.known, 0, 0, _upward(a.flips | a.steps) | a.lost, a.why or "lanes leave a loop one by one")
+    )
+
+
 def widened(a: Lanes) -> Lanes:
     """A value with all steps from its lowest one on: what a loop adds, however often."""
     return made(a.known, a.flips, _upward(a.steps), a.lost, a.why) if a.steps else a
