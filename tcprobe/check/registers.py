@@ -130,7 +130,7 @@ def run(kind: str, index: int, count: int) -> int:
 @lru_cache(maxsize=1 << 16)
 def decode(text: str) -> Form:
     """What an instruction reads and writes."""
-    body, guard, guard_mask = text.strip().rstrip(" ;"), "", 0
+    body, guard, guard_mask = text.partition(" (*")[0].strip().rstrip(" ;"), "", 0
     match = _GUARD.match(body)
     if match:
         body = body[match.end() :]

@@ -26,12 +26,12 @@ MOST_GROUPS = 32
 
 
 class Copies(NamedTuple):
-    """What may be the case: no copy was issued yet (`fresh`); copies were and none has ended, with the fewest groups
-    that were committed in that case (`waiting`), and the number of the last copy (`issued`). `other`: something else
-    wrote shared memory.
+    """What may be the case while no wait has ended a group, each with the fewest groups that were committed since the
+    kernel's begin, else None: no copy was issued yet (`fresh`); copies were (`waiting`), `issued` the last of them.
+    `other`: something else wrote shared memory.
     """
 
-    fresh: bool = True
+    fresh: int | None = 0
     waiting: int | None = None
     issued: int = -1
     other: bool = False
@@ -50,37 +50,42 @@ def step(copies: Copies, instruction: Instruction) -> Copies:
     """What may be the case after an instruction."""
     stem = instruction.stem
     if stem == "LDGSTS" and instruction.guard != "never":
-        waiting = 0 if copies.fresh else copies.waiting
-        return Copies(copies.fresh and bool(instruction.guard), waiting, instruction.number, copies.other)
+        fresh = copies.fresh if instruction.guard else None
+        return Copies(fresh, fewest(copies.fresh, copies.waiting), instruction.number, copies.other)
     if stem in OTHER_WRITERS:
         return copies._replace(other=True)
-    if copies.waiting is None:
-        return copies
     if stem == "LDGDEPBAR":
-        return copies._replace(waiting=min(copies.waiting + 1, MOST_GROUPS))
-    if ends_some(instruction, copies.waiting):
-        return copies._replace(waiting=None)
+        return copies._replace(fresh=_committed(copies.fresh), waiting=_committed(copies.waiting))
+    if not instruction.guard and (stem == "DEPBAR" or instruction.opcode.startswith("SYNCS.PHASECHK")):
+        # a wait for an mbarrier may be the one at which copies arrive
+        left = next((operand.value for operand in instruction.operands if operand.kind == "number"), 0)
+        left = left if stem == "DEPBAR" else -1
+        return copies._replace(fresh=_not_ended(copies.fresh, left), waiting=_not_ended(copies.waiting, left))
     return copies
 
 
-def ends_some(instruction: Instruction, committed: int) -> bool:
-    """Whether a wait ends at least one of the groups; that for an mbarrier does where copies arrive at it."""
-    if instruction.guard:
-        return False
-    if instruction.opcode.startswith("SYNCS.PHASECHK"):
-        return True
-    if not instruction.opcode.startswith("DEPBAR"):
-        return False
-    left = next((operand.value for operand in instruction.operands if operand.kind == "number"), 0)
-    return committed > left
+def _committed(groups: int | None) -> int | None:
+    return None if groups is None else min(groups + 1, MOST_GROUPS)
+
+
+def _not_ended(groups: int | None, left: int) -> int | None:
+    """The groups, if a wait for at most `left` of them ends none."""
+    return groups if groups is not None and groups <= left else None
+
+
+def fewest(one: int | None, other: int | None) -> int | None:
+    """The smaller of those that there are."""
+    return min((each for each in (one, other) if each is not None), default=None)
 
 
 def joined(one: Copies, other: Copies) -> Copies:
     """What may be the case on either way."""
-    waits = [each for each in (one, other) if each.waiting is not None]
-    fewest = min(waits, key=lambda each: (each.waiting or 0, each.issued)) if waits else one
-    issued = max(each.issued for each in (one, other))
-    return Copies(one.fresh or other.fresh, fewest.waiting, issued, one.other or other.other)
+    return Copies(
+        fewest(one.fresh, other.fresh),
+        fewest(one.waiting, other.waiting),
+        max(one.issued, other.issued),
+        one.other or other.other,
+    )
 
 
 def check(kernel: Kernel) -> Iterator[Finding]:
