@@ -15,12 +15,13 @@ STAGES = 2  # of A in shared memory
 PART = 2048  # bytes of A of one multiply: 16 for each of 128 threads
 
 
-def loop(n: int, each: int, name: str = "loop") -> str:
+def loop(n: int, each: int, name: str = "loop", early: bool = True, unrolled: bool = True) -> str:
     """PTX for blocks of 128 threads: D (64 x n) += A B, in `steps` steps of `each` multiplies, stage after stage of A.
 
     Parameters: A's registers, STAGES x each x 128 threads x 16 bytes; B as shared memory has it, 32 n bytes: 8 x 8
     matrices of 128 bytes, the next one along k first; D, n / 2 floats a thread, block after block; and the number of
-    steps. All blocks do the same.
+    steps. All blocks do the same. Without `early`, A is loaded behind the wait, which every ptxas keeps. ptxas
+    unrolls the loop by four unless it is told not to; then every step is the one that it gets wrong.
     """
     part, b_bytes = PART * each, 2 * K * n
     d = [f"%f{i}" for i in range(n // 2)]
@@ -46,9 +47,12 @@ def loop(n: int, each: int, name: str = "loop") -> str:
         f"or.b64 %rd3, %rd3, {128 >> 4 << 16 | 256 >> 4 << 32};",  # LBO along k, SBO along n, no swizzle
         "mov.u32 %r5, factors;\nadd.u32 %r5, %r5, %r3;\nmov.u32 %r6, 0;",
         *(f"mov.f32 {register}, 0f00000000;" for register in d),
-        f"LOOP:\nmad.lo.u32 %r7, %r6, {part}, %r5;\nxor.b32 %r6, %r6, 1;",
+        "LOOP:",
+        *('.pragma "nounroll";' for _ in range(not unrolled)),
+        f"mad.lo.u32 %r7, %r6, {part}, %r5;\nxor.b32 %r6, %r6, 1;",
+        *("wgmma.wait_group.sync.aligned 0;" for _ in range(not early)),
         *_load("%n", "%r7", each),
-        "wgmma.wait_group.sync.aligned 0;",
+        *("wgmma.wait_group.sync.aligned 0;" for _ in range(early)),
         *(f"mov.b32 %a{i}, %n{i};" for i in range(4 * each)),
         "wgmma.fence.sync.aligned;",
         *(

@@ -12,7 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import emulation
 
-from tcprobe.run import backend
+from tcprobe.probes import experiments
+from tcprobe.run import backend, contribute
 from tcprobe.run.emulator import Emulator
 
 
@@ -30,6 +31,16 @@ class Card(Emulator):
 def use(name):
     """Have this process's workers on GPUs be this one."""
     backend.COMMAND = (sys.executable, str(Path(__file__)), "worker", name)
+
+
+FORMS = ("wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.b.col.f16", "wmma.m16n16k16.a.col.f16")
+
+
+def shows(monkeypatch, name, forms=FORMS):
+    """Have `contribute` find this GPU, and ask it for a few tables."""
+    monkeypatch.setattr(backend, "COMMAND", (sys.executable, str(Path(__file__)), "worker", name))
+    monkeypatch.setattr(contribute, "VERIFY", (sys.executable, "-S", "-c", ""))
+    monkeypatch.setattr(contribute, "batches", lambda device: [[experiments()[id_] for id_ in forms]])
 
 
 if __name__ == "__main__":

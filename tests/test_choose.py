@@ -15,7 +15,7 @@ from tcprobe.isa.names import select
 from tcprobe.pages import overview
 from tcprobe.store.cell import cell, for_emit
 from tcprobe.store.choose import Layer, Layers, alone, default, over_published
-from tcprobe.store.finding import METHODS, STATUSES, whence
+from tcprobe.store.finding import METHODS, STATUSES, source_words
 from tcprobe.store.results import Results, published
 
 ARCHS = ("sm_80", "sm_86")
@@ -127,4 +127,4 @@ def test_a_folder_called_published_is_not_taken_for_the_published_one(tmp_path, 
     Results(tmp_path / "published").write(sass())
     shown = json.loads(tcprobe("show", FRAGMENT.id, "--arch", "sm_80", "--json", "--results", "published").stdout)
     assert shown["source"] == "./published"
-    assert whence(shown["source"]) == "from ./published"
+    assert source_words(shown["source"]) == "from ./published"

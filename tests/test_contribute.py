@@ -8,6 +8,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
+import fleet_gpu
 import jsonschema
 import pytest
 from click.testing import CliRunner
@@ -15,7 +16,6 @@ from json_samples import SCHEMA
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError
-from tcprobe.probes import experiments
 from tcprobe.run import contribute as contributing
 from tcprobe.run import merge
 from tcprobe.run.backend import Device
@@ -24,7 +24,6 @@ from tcprobe.store import findings
 from tcprobe.store.results import Results, published
 
 HERE = Path(__file__).parent
-FORMS = ("wmma.m16n16k16.a.row.f16", "wmma.m16n16k16.b.col.f16", "wmma.m16n16k16.a.col.f16")
 
 
 @pytest.fixture
@@ -32,9 +31,7 @@ def few(monkeypatch):
     """A contribution of a few tables, by an emulated GPU of an arch; gives its JSON."""
 
     def contribute(folder, arch, number, *words):
-        probes = [experiments()[id_] for id_ in FORMS[:number]]
-        monkeypatch.setattr(contributing, "batches", lambda device: [probes])
-        monkeypatch.setattr("tcprobe.run.backend.COMMAND", (sys.executable, str(HERE / "fleet_gpu.py"), "worker", arch))
+        fleet_gpu.shows(monkeypatch, arch, fleet_gpu.FORMS[:number])
         monkeypatch.chdir(folder)
         done = CliRunner().invoke(main, ["contribute", "--json", *words])
         assert done.exit_code == 0, done.output

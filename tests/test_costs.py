@@ -15,7 +15,7 @@ from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, c
 from tcprobe.ask.cost import InstructionCost, beside, stated_on, table
 from tcprobe.ask.cost import costs as costs_of
 from tcprobe.ask.cost import words as said
-from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, together
+from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, sum_cycles
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
@@ -113,7 +113,7 @@ def test_plans_say_what_is_stated_of_their_accesses():
     assert found.missing == ("ld.shared.b32 on sm_80",)
     assert "A100: shared memory load 29 cycles" in str(found)
     assert found.to_json()["stated"] == list(found.stated)
-    assert together([found, found]).stated == found.stated * 2
+    assert sum_cycles([found, found]).stated == found.stated * 2
     assert not accesses_cost("ldmatrix.x4", 4, 4, MeasuredCosts("sm_80", layers(None))).stated
 
 

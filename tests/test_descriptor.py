@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from warpgroup import LAYERS, tcprobe
 
 from tcprobe.ask.descriptor import tile
-from tcprobe.ask.shared_operand import behind
+from tcprobe.ask.shared_operand import shared_map
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.names import resolve
 from tcprobe.layout.descriptor import SWIZZLES, Descriptor, decode
@@ -63,10 +63,10 @@ def test_the_formula_says_every_offset(name):
     one = resolve(name).shared_operand
     for major, swizzle in product(one.held.majors, SWIZZLES):
         given_ = {"lbo": 48, "sbo": 2064, "base_offset": 3, "start": 80}
-        found = behind(one, LAYERS, major, swizzle, **given_)
+        found = shared_map(one, LAYERS, major, swizzle, **given_)
         text = found.formula
         assert found.offsets == [said(text, {"row": row, **given_}, one.held.cols) for row in range(one.held.rows)]
-        usual = behind(one, LAYERS, major, swizzle)
+        usual = shared_map(one, LAYERS, major, swizzle)
         flat = [offset for row in usual.offsets for offset in row]
         assert len(set(flat)) == len(flat) // max(1, 8 // one.held.slot_bits)  # no two elements at one place
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import fatbins
+import fleet_gpu
 import machine_code
 import pytest
 from click.testing import CliRunner
@@ -77,7 +78,7 @@ EXAMPLES = [
     for name, both in examples.EXAMPLES.items()
     for words in both
 ]
-NEED_TOOLS = ("lower", "read", "run", "compilers", "numerics")
+NEED_TOOLS = ("lower", "read", "check", "run", "compilers", "numerics")
 
 
 @pytest.mark.parametrize(
@@ -192,6 +193,8 @@ def test_examples_of_help_run(name, words, tmp_path, monkeypatch):
     if name in NEED_TOOLS and not machine_code.TOOLS:
         pytest.skip("no ptxas and nvdisasm here")
     made(tmp_path)
+    if name == "contribute":
+        fleet_gpu.shows(monkeypatch, "sm_75", fleet_gpu.FORMS[:1])
     if "cuda-12.9" in words:
         root = Path(machine_code.TOOLS.ptxas).resolve().parent.parent
         for at in ("cuda-12.9", "cuda-13.0"):

@@ -14,7 +14,7 @@ from tcprobe.fit import BOOLEAN, LINEAR, NONE, fit, linear
 from tcprobe.fit.formula import Formula, Products, Term
 from tcprobe.fit.linear import Layout, fit_layout, inverse
 from tcprobe.layout.table import Axis, Space, Table, slot_table
-from tcprobe.references.claim import tabulate
+from tcprobe.references import tabulate
 
 
 @st.composite

@@ -5,12 +5,23 @@ import re
 
 import click
 import fatbins
+import fleet_gpu
 import pytest
 from click.testing import CliRunner
 from crafted import MMA, filled
 
 from tcprobe.cli import main
-from tcprobe.question.options import ElementType, Given, MapSwizzle, Named, Number, Numbers, Seconds, Sides, SwizzleType
+from tcprobe.question.options import (
+    ElementType,
+    MapSwizzle,
+    Named,
+    NonEmptyText,
+    Number,
+    Numbers,
+    Seconds,
+    Sides,
+    SwizzleType,
+)
 
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
@@ -41,6 +52,7 @@ ASKED = {
     "merge": ["merge", "no"],
     "lower": ["lower", MULTIPLY],
     "read": ["read", "no.ptx"],
+    "check": ["check", "no.ptx"],
     "audit": ["audit", "wmma.m8n8k4.c.f64.csv"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"],
@@ -59,7 +71,7 @@ NO_NUMBERS = ("", " ", "nan", "inf", "-1", "1_0", "\u0663", "1e3", "0x3", "9" * 
 NO_SECONDS = (*NO_NUMBERS, "0", "0.5", "1e999", "100000")
 WRONG = {
     Named: NOWHERE,
-    Given: ("", " "),
+    NonEmptyText: ("", " "),
     Number: NO_NUMBERS,
     Numbers: NO_NUMBERS,
     Seconds: NO_SECONDS,
@@ -154,6 +166,7 @@ def test_products_where_there_are_several():
 def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch, sample):
     """So it is the option that is refused above, not what stands beside it."""
     monkeypatch.chdir(tmp_path)
+    fleet_gpu.shows(monkeypatch, "sm_75", fleet_gpu.FORMS[:1])
     filled(tmp_path / "no")
     (tmp_path / "no.ptx").write_text(fatbins.ptx())
     (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_diagnose import CASES, changed, lane_bits, text_of
 
-from tcprobe.ask import diagnosis
+from tcprobe.ask import diagnose
 from tcprobe.ask.compare import against, conventional
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import arch
@@ -48,7 +48,7 @@ def said(tmp_path, cases):
     script = tmp_path / "diagnose.js"
     script.write_text(asset("diagnose.js"))
     asked = [(text, held(cell.fragment), plain(cell.table), elsewhere) for text, cell, elsewhere in cases]
-    given = {"csv": rules(), "rules": diagnosis.to_json(), "cases": asked}
+    given = {"csv": rules(), "rules": diagnose.to_json(), "cases": asked}
     done = subprocess.run(
         [NODE, "-e", RUN, str(script)], input=json.dumps(given), capture_output=True, text=True, check=False
     )

@@ -5,10 +5,10 @@ import pytest
 from tcprobe.ask.swizzle import INK
 from tcprobe.layout.banks import BANKS
 from tcprobe.layout.banks import colour_of as colour
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 
 STEPS = (0, 95, 135, 175, 215, 255)  # of a channel in the cube of 216 colours
-STYLES = {name: style for name, style in vars(wrapping).items() if name.isupper() and isinstance(style, dict)}
+STYLES = {name: style for name, style in vars(terminal).items() if name.isupper() and isinstance(style, dict)}
 
 
 def rgb(number):

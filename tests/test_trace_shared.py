@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tcprobe.ask.confidence import least
-from tcprobe.ask.shared_operand import SharedMultiply, behind, fed_by_byte, fed_by_slot, trace_element
+from tcprobe.ask.shared_operand import SharedMultiply, fed_by_byte, fed_by_slot, shared_map, trace_element
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve
@@ -33,7 +33,7 @@ CASES = [
 
 def memory(name, major, swizzle, given, a_too):
     row = resolve(name).instruction
-    a, b = (behind(one, LAYERS, major, swizzle, **given) for one in row.described)
+    a, b = (shared_map(one, LAYERS, major, swizzle, **given) for one in row.described)
     return SharedMultiply(row, operands(row, "sm_90", published()), b, a if a_too else None)
 
 
@@ -156,7 +156,7 @@ def test_where_says_every_byte_both_ways(case):
     found = memory(*case, a_too=True)
     for one in (found.a, found.b):
         held, offsets = one.operand.held, one.offsets
-        lying = one.lying(range(held.rows), range(held.cols))
+        lying = one.elements(range(held.rows), range(held.cols))
         assert [element.offset for element in lying] == [at for row in offsets for at in row]
         for element in random.Random(3).sample(lying, 5):
             assert element in one.at(element.offset + element.bytes - 1)
@@ -191,14 +191,14 @@ def found_otherwise(folder, device, agree):
 def test_how_sure_a_descriptors_map_is(tmp_path):
     """Another kind of GPU that agrees makes it surer; one that does not contradicts it; without any it is stated."""
     one = resolve("wgmma.m64n64k16.f32.bf16.bf16").instruction.described[-1]
-    sure = behind(one, LAYERS, "k", 128).confidence
+    sure = shared_map(one, LAYERS, "k", 128).confidence
     assert (sure.word, sure.methods, sure.devices, sure.otherwise, sure.confirmed) == ("strong", 1, 1, 0, 2)
     every = LAYERS.finding("descriptors", "sm_90", CASE).finding.body.case.elements
-    more = behind(one, found_otherwise(tmp_path / "alike", "NVIDIA H100", every), "k", 128).confidence
+    more = shared_map(one, found_otherwise(tmp_path / "alike", "NVIDIA H100", every), "k", 128).confidence
     assert (more.word, more.devices, more.otherwise) == ("strong", 2, 0)
-    less = behind(one, found_otherwise(tmp_path / "other", "NVIDIA H100", every - 1), "k", 128).confidence
+    less = shared_map(one, found_otherwise(tmp_path / "other", "NVIDIA H100", every - 1), "k", 128).confidence
     assert (less.word, less.devices, less.otherwise) == ("contradicted", 1, 1)
-    assert behind(one, alone(Results(tmp_path / "none")), "k", 128).confidence.word == "documented only"
+    assert shared_map(one, alone(Results(tmp_path / "none")), "k", 128).confidence.word == "documented only"
 
 
 def test_answers_say_how_sure_they_are():

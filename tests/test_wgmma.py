@@ -16,7 +16,7 @@ from tcprobe import emit
 from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.convert.moves import band
 from tcprobe.ask.describe import same_layout
-from tcprobe.ask.shared_operand import behind
+from tcprobe.ask.shared_operand import shared_map
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -208,7 +208,7 @@ def test_everything_is_published_and_agrees(sample):
     assert all(of["subtracted"][0] == of["subtracted"][1] > 0 and not of["added"][0] for of in told if of["added"][1])
     for row in sample(FORMS.values(), 37):
         for one in row.described:
-            assert behind(one, LAYERS, "k", 128).measured, one.id
+            assert shared_map(one, LAYERS, "k", 128).measured, one.id
 
 
 def test_all_n_have_one_formula():

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tcprobe.ask.diff import compare_named
 from tcprobe.isa import inventory
-from tcprobe.question.wrapping import fold
+from tcprobe.question.terminal import fold
 from tcprobe.store.choose import default
 
 

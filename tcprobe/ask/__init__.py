@@ -4,7 +4,7 @@ show, where, trace, list, why_not                   questions of what there is, 
 operand, registers, shared_operand, tensor_memory,
 trace_tensor_memory, scales                         an operand in its place, and what feeds what
 describe, saved, absent                             a table in words and as plain data, or why there is none
-compare, verdicts, diagnose, diagnosis,
+compare, diagnose,
 confidence, undocumented                            what others state, and how sure a table is
 banks, swizzle, tensormap                           shared memory
 descriptor, tcgen05_descriptor                      descriptors

@@ -18,9 +18,9 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import of, stated
+from tcprobe.store.cell import measured_cell, stated
 from tcprobe.store.choose import Found, Layers
-from tcprobe.store.finding import whence
+from tcprobe.store.finding import source_words
 from tcprobe.values import Json
 
 
@@ -37,7 +37,7 @@ def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | Non
 
 def _outcome(saved: Found) -> str:
     """What a measurement without a table says, and where it is."""
-    return f"{saved.measured.status}: {saved.measured.words} ({saved.measured.method}, {whence(saved.source)})"
+    return f"{saved.measured.status}: {saved.measured.words} ({saved.measured.method}, {source_words(saved.source)})"
 
 
 def _documented_words(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
@@ -158,11 +158,15 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
         words += _instead_words(inventory.instructions().get(fragment.experiment), arch)
     else:
         allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment.target, arch)}"
-        basis = of(fragment, measured_table, layers).evidence if measured_table else reason(fragment, arch.name, layers)
+        basis = (
+            measured_cell(fragment, measured_table, layers).evidence
+            if measured_table
+            else reason(fragment, arch.name, layers)
+        )
         words = f"{allowed}; {basis}"
         words += "" if saved else f"; {_remedy(fragment, arch)}"
         measured = cost.find_cost(fragment.experiment, arch.name, layers)
-        words += f"; it costs: {cost.short(measured)}" if measured else ""
+        words += f"; it costs: {cost.in_brief(measured)}" if measured else ""
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, arch.name, not lacking, measured_table is not None, words, source)
 
@@ -176,7 +180,7 @@ def _allowed_words(allowing: Target, arch: Arch) -> str:
 
 def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:
     """Why an arch does not have an operand in shared memory, or no measurement of its descriptors."""
-    from tcprobe.ask.shared_operand import behind
+    from tcprobe.ask.shared_operand import shared_map
 
     lacking = why_forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed_words(operand.instruction.target, arch)}"
@@ -185,7 +189,7 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
         if lacking
         else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     )
-    measured = not lacking and behind(operand, layers).measured is not None
+    measured = not lacking and shared_map(operand, layers).measured is not None
     return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
 
 

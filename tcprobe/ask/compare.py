@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 
-from tcprobe.ask.diagnosis import FIRST, WORDS
+from tcprobe.ask.diagnose import FIRST, WORDS
 from tcprobe.errors import DataError, UsageError
-from tcprobe.fit.formula import Formula, manual_names
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
 from tcprobe.isa.fragment import Fragment
@@ -27,16 +26,16 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell
-from tcprobe.question.wrapping import BAD, DOUBT, GOOD, LESS, Style, Styled, bold
+from tcprobe.question.terminal import BAD, DOUBT, GOOD, LESS, Style, Styled, bold
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, Layers, archs_of, layers
-from tcprobe.store.finding import whence
+from tcprobe.store.finding import source_words
 from tcprobe.store.measurement import Measurement
 from tcprobe.text import Whole, escaped
 from tcprobe.values import Json
@@ -76,11 +75,6 @@ STYLE: dict[str, Style] = {
 }
 
 
-def named_parts(formulas: Iterable[Formula | None]) -> list[str]:
-    """What the PTX manual calls the parts of a lane's number that formulas have: a line, or none."""
-    return [f"  {names}"] if (names := manual_names(formulas)) else []
-
-
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
     """What a reference says of a table, and why it is known to be wrong where it is."""
     words = f"{verdict.verdict} ({verdict.detail})"
@@ -89,18 +83,9 @@ def verdict_lines(verdict: Verdict) -> Iterator[str]:
         yield f"  stated erratum: {verdict.erratum}"
 
 
-class _Subject(NamedTuple):
-    """What references are compared with: a fragment, the measurement that has its table, and on which arch."""
-
-    fragment: Fragment
-    measured: Measurement
-    device: arch.Arch
-
-
 def verdicts(fragment: Fragment, measured: Measurement) -> list[Verdict]:
     """One verdict per reference, for a fragment whose table `measured` holds."""
-    subject = _Subject(fragment, measured, arch.BY_NAME[measured.arch])
-    return [_verdict(reference, subject) for reference in references()]
+    return [_verdict(reference, fragment, measured) for reference in references()]
 
 
 def findings(reference: Reference) -> Iterator[tuple[str, str, str]]:
@@ -132,16 +117,15 @@ def same_slots(stated: Table, measured: Table) -> tuple[int, int, list[str]]:
     return given - len(wrong), given, wrong[:FIRST]
 
 
-def _verdict(reference: Reference, subject: _Subject) -> Verdict:
-    fragment, measured, device = subject
-    claim = claim_of(reference, fragment, device)
+def _verdict(reference: Reference, fragment: Fragment, measured: Measurement) -> Verdict:
+    claim = claim_of(reference, fragment, arch.BY_NAME[measured.arch])
     if isinstance(claim, str):
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
-    if has_fixed_k(fragment) or fragment.role is Role.SCALE:
-        return _by_number(reference, claim, measured.tables[fragment.operand])
-    if conventional(fragment):
-        return _by_structure(reference, claim, subject)
-    table = measured.tables[fragment.operand]
+    row, table = inventory.instructions().get(fragment.experiment), measured.tables[fragment.operand]
+    if (row and row.metadata) or fragment.role is Role.SCALE:
+        return _by_number(reference, claim, table)
+    if row and row.conventional:
+        return _by_structure(reference, claim, row, fragment, measured)
     agreed, given, wrong = same_slots(claim.printed, table)
     return _judge(reference, claim, f"{agreed} of {given} slots agree", [*wrong, *_more_slots(claim.printed, table)])
 
@@ -158,12 +142,6 @@ def _more_slots(stated: Table, measured: Table) -> list[str]:
 
 def _slot(table: Table, lane: int, i: int) -> str:
     return f"{holder_name(lane, table.threads)} i {i}"
-
-
-def has_fixed_k(fragment: Fragment) -> bool:
-    """Whether it belongs to a sparse multiply: index fields fix k, so its numbers are not a convention."""
-    row = inventory.instructions().get(fragment.experiment)
-    return row is not None and row.metadata is not None
 
 
 def conventional(fragment: Fragment) -> bool:
@@ -197,9 +175,10 @@ def _judge(reference: Reference, claim: Claim, detail: str, wrong: list[str]) ->
     return Verdict(reference.NAME, DIFFERS if wrong else CONFIRMED, text, claim.erratum)
 
 
-def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verdict:
-    fragment, measured, device = subject
-    instruction = inventory.instructions()[fragment.experiment]
+def _by_structure(
+    reference: Reference, claim: Claim, instruction: Instruction, fragment: Fragment, measured: Measurement
+) -> Verdict:
+    device = arch.BY_NAME[measured.arch]
     compared = ACCUMULATORS if fragment.operand == "c" else MULTIPLIED if instruction.multiplies else OF_WARPGROUP
     claims = {f.operand: claim_of(reference, f, device) for f in instruction.fragments if f.operand in compared}
     meant = {operand: c.meant for operand, c in claims.items() if isinstance(c, Claim)}
@@ -210,20 +189,16 @@ def _by_structure(reference: Reference, claim: Claim, subject: _Subject) -> Verd
     if "b" not in compared:
         words = f"{compared[0].upper()} slots reach the D slots stated"
         return _judge(reference, claim, words, _misfits(compared[0], stated, measured.tables))
-    matched, needed, wrong = _agreement(instruction, stated, measured.tables)
-    return _judge(reference, claim, f"structure tensor, {matched} of {needed} triples agree", list(wrong))
-
-
-def _agreement(instruction: Instruction, stated: Tables, measured: Tables) -> tuple[int, int, tuple[str, ...]]:
-    """(matched triples, predicted triples, the first that disagree)."""
-    if all(stated[operand] == measured[operand] for operand in MULTIPLIED):
+    if all(stated[operand] == measured.tables[operand] for operand in MULTIPLIED):
+        # the same layouts predict the same structure tensor
         count = instruction.shape.m * instruction.shape.n * instruction.shape.k * instruction.products
-        return count, count, ()  # the same layouts predict the same structure tensor
+        return _judge(reference, claim, f"structure tensor, {count} of {count} triples agree", [])
     from tcprobe.layout.structure import agreement, predict
 
-    counts = agreement(instruction, predict(instruction, measured), stated)
-    missing = (f"{counts.needed - counts.matched} predicted triples were not measured",)
-    return counts.matched, counts.needed, counts.first or (() if counts.total else missing)
+    counts = agreement(instruction, predict(instruction, measured.tables), stated)
+    missing = [] if counts.total else [f"{counts.needed - counts.matched} predicted triples were not measured"]
+    words = f"structure tensor, {counts.matched} of {counts.needed} triples agree"
+    return _judge(reference, claim, words, list(counts.first) or missing)
 
 
 def _misfits(source: str, stated: Tables, measured: Tables) -> list[str]:
@@ -360,9 +335,18 @@ class ArchComparison(NamedTuple):
 
         `others` are errors that show in no layout: (reference, where, fragments, words).
         """
-        yield from self._counts()
+        counts = Counter((v.reference, v.verdict) for _, _, v in self.judged)
+        errata = Counter(v.reference for _, _, v in self.judged if v.verdict == DIFFERS and v.erratum)
+        heads = (f"{self.arch}, against", CONFIRMED, "errata", DIFFERS, NOT_COVERED)
+        names = list(dict.fromkeys(v.reference for _, _, v in self.judged))
+        first = max(map(len, (heads[0], *names)))
+        yield Whole(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
+        for name in names:
+            of_kind = {"errata": errata[name], DIFFERS: counts[name, DIFFERS] - errata[name]}
+            cells = (str(of_kind.get(kind, counts[name, kind])).rjust(len(kind)) for kind in heads[1:])
+            yield Whole("  ".join((name.ljust(first), *cells)))
         sources = Counter({fragment.id: saved.source for fragment, saved, _ in self.judged}.values())
-        yield "tables: " + ", ".join(f"{count} {whence(source)}" for source, count in sources.items())
+        yield "tables: " + ", ".join(f"{count} {source_words(source)}" for source, count in sources.items())
         for fragment, _, verdict in self.judged:
             if verdict.unexplained:
                 yield Whole(bold(fragment.id))
@@ -382,19 +366,6 @@ class ArchComparison(NamedTuple):
         for reference, where, pattern, words in listed:
             yield f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}"
         yield from self._repeated()
-
-    def _counts(self) -> Iterator[str]:
-        """How many verdicts of each kind a reference has: a table."""
-        counts = Counter((v.reference, v.verdict) for _, _, v in self.judged)
-        errata = Counter(v.reference for _, _, v in self.judged if v.verdict == DIFFERS and v.erratum)
-        heads = (f"{self.arch}, against", CONFIRMED, "errata", DIFFERS, NOT_COVERED)
-        names = list(dict.fromkeys(v.reference for _, _, v in self.judged))
-        first = max(map(len, (heads[0], *names)))
-        yield Whole(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
-        for name in names:
-            of_kind = {"errata": errata[name], DIFFERS: counts[name, DIFFERS] - errata[name]}
-            cells = (str(of_kind.get(kind, counts[name, kind])).rjust(len(kind)) for kind in heads[1:])
-            yield Whole("  ".join((name.ljust(first), *cells)))
 
     def _repeated(self) -> Iterator[str]:
         """How far the measurements agree with each other."""
@@ -610,5 +581,5 @@ def print_compare(found: ReferenceComparison | FileComparison | CostComparison, 
         for plain in found.to_json():
             click.echo(json.dumps(plain))
     else:
-        wrapping.lines(found.in_words)
+        terminal.lines(found.in_words)
     sys.exit(0 if found.agrees else 1)

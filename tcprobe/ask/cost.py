@@ -29,14 +29,14 @@ from tcprobe.isa.instruction import IMPLIED, Instruction
 from tcprobe.isa.names import search
 from tcprobe.isa.names.words import read
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption
 from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
-from tcprobe.store.finding import how, whence
+from tcprobe.store.finding import how, source_words
 from tcprobe.store.kinds.cost import FULL_LOAD, TOLERANCE, Body, Flight, Overlap, Point, Trip
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
@@ -141,7 +141,7 @@ def costs(patterns: Sequence[str], name: str | None, layers: "Layers") -> list[I
     place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
-    exact = [layers.finding(KIND, place, search.short(names.resolve(pattern).name)) for pattern in patterns]
+    exact = [layers.finding(KIND, place, search.as_id(names.resolve(pattern).name)) for pattern in patterns]
     if patterns and all(exact):
         return [_cost(sourced) for sourced in exact if sourced]
     saved = layers.findings(KIND, place)
@@ -163,7 +163,7 @@ def _cost(sourced: "Sourced") -> InstructionCost:
     finding = sourced.finding
     if sourced.rivals:
         return InstructionCost(finding.subject, finding.arch, NOTHING, sourced.contradiction, "contradicted", sourced)
-    evidence = f"{how(finding)} ({whence(sourced.source)})"
+    evidence = f"{how(finding)} ({source_words(sourced.source)})"
     return InstructionCost(finding.subject, finding.arch, finding.body, evidence, "measured", sourced)
 
 
@@ -271,7 +271,7 @@ def _others(body: Body) -> Iterator[str]:
         yield f"no number: {variant}: {why.partition(': ')[2]}"
 
 
-def short(cost: InstructionCost) -> str:
+def in_brief(cost: InstructionCost) -> str:
     """The cost on one line of other commands."""
     if cost.status != "measured":
         return cost.status
@@ -350,7 +350,7 @@ class Line(NamedTuple):
 
     def __str__(self) -> str:
         cost, native = self.cost, "emulated" if self.cost.body.emulated else "native"
-        return f"{cost.id:<56}{short(cost):<44}{cost.body.macs_per_cycle:>8g} {self.share:>5.0%}  {native}"
+        return f"{cost.id:<56}{in_brief(cost):<44}{cost.body.macs_per_cycle:>8g} {self.share:>5.0%}  {native}"
 
 
 def table(instruction_costs: Sequence[InstructionCost]) -> list[Line]:
@@ -379,7 +379,7 @@ def archs(layers: "Layers") -> list[str]:
 
 def subjects(pattern: str, place: str, costs: "dict[str, Sourced]", layers: "Layers") -> list[str]:
     """Subjects, measured, else stated, that a name, a pattern, words or an opcode mean; UsageError where none is."""
-    if not search.short(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
+    if not search.as_id(pattern).startswith(FULL_LOAD):  # clocks under load are of the same instructions
         costs = {id_: sourced for id_, sourced in costs.items() if not id_.startswith(FULL_LOAD)}
     ids = _by_name(pattern, costs) or _by_opcode(pattern, costs) or _by_words(pattern, costs)
     if not ids:
@@ -408,7 +408,7 @@ def stated_on(place: str, layers: "Layers") -> list[str]:
 
 def _by_name(pattern: str, ids: Iterable[str]) -> list[str]:
     """Subjects by their name, a shortened one or a pattern."""
-    name, subjects_ = search.short(pattern), list(ids)
+    name, subjects_ = search.as_id(pattern), list(ids)
     return [name] if name in subjects_ else search.matching(name, subjects_)
 
 
@@ -425,7 +425,7 @@ def _by_words(text: str, ids: Iterable[str]) -> list[str]:
     """Subjects by words in any order: of rows as in every command, of other moves by the parts of their names."""
     rows = {row.id for row in names.resolve(text).instructions}
     reading = read(text)
-    if not reading.words and not IMPLIED.isdisjoint(search.short(text).split(".")):
+    if not reading.words and not IMPLIED.isdisjoint(search.as_id(text).split(".")):
         return []  # a dotted name in another order than PTX's
     return [id_ for id_ in ids if id_ in rows] or [id_ for id_ in ids if reading.fits(id_.split("."), _omissions(id_))]
 
@@ -446,7 +446,7 @@ def _no_cost(pattern: str, place: str, layers: "Layers") -> UsageError:
     if there := [name for name, theirs in others.items() if _by_name(pattern, theirs) or _by_opcode(pattern, theirs)]:
         return UsageError(f"{nowhere}; it is on {', '.join(there)}.", "no cost")
     loops = dialogues(KIND)
-    begun = [id_ for id_ in loops if id_.startswith(f"{search.short(pattern)}.")]
+    begun = [id_ for id_ in loops if id_.startswith(f"{search.as_id(pattern)}.")]
     loop_ids = _by_name(pattern, loops) or begun or _by_words(pattern, loops)
     if not loop_ids:
         return UsageError(
@@ -510,25 +510,21 @@ def print_cost(
 ) -> None:
     """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
     if as_table:
-        _print_table(table(found), as_json)
+        lines = table(found)
+        columns = terminal.stated_width()
+        if lines and not as_json:
+            terminal.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
+        for line in lines:
+            if as_json:
+                click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
+            else:
+                name, _, rest = str(line).partition(" ")
+                click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))
         found = [one for one in found if one.status != "measured"]
     for one in found:
         if as_json:
             click.echo(json.dumps(one.to_json(partner)))
         else:
-            wrapping.lines(words(one, partner))
+            terminal.lines(words(one, partner))
     if any(one.status == "contradicted" for one in found):
         sys.exit(NoMajorityError.exit_code)
-
-
-def _print_table(lines: Sequence[Line], as_json: bool) -> None:
-    """Multiplies that were measured, by rate."""
-    columns = wrapping.stated_width()
-    if lines and not as_json:
-        wrapping.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
-    for line in lines:
-        if as_json:
-            click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
-        else:
-            name, _, rest = str(line).partition(" ")
-            click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))

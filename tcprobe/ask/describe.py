@@ -13,7 +13,7 @@ from tcprobe.isa.instruction import Instruction, emulated, sparsity
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, some
-from tcprobe.store.finding import how, whence
+from tcprobe.store.finding import how, source_words
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results
 from tcprobe.values import Json
@@ -292,7 +292,7 @@ def _other_measurements(cell: Cell) -> list[str]:
     others = (f for f in cell.layers.tables(cell.fragment, [cell.arch]) if f.measured is not cell.measured)
     for other in others:
         words = "the same table" if other.table(cell.fragment) == cell.table else "ANOTHER TABLE"
-        lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {whence(other.source)})")
+        lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {source_words(other.source)})")
     return lines
 
 

@@ -26,7 +26,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, decode, linear_formula, offsets
 from tcprobe.layout.swizzle import swizzle_named
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, checked, element_type, place, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import ElementType, Sides, SwizzleText
@@ -171,7 +171,11 @@ def tile(
 
     UsageError says why where no descriptor can describe it.
     """
-    _check_type(kind, major)
+    if kind not in TYPES:
+        raise UsageError(f"wgmma takes no A or B of {kind!r}; it takes {', '.join(TYPES)}.")
+    check_choice("major", major, ("k", "mn"))
+    if major == "mn" and dtype(kind).bits != 16:
+        raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
     return lay_tile(size, kind, major, swizzle, multiply_size)
 
 
@@ -222,14 +226,6 @@ def lay_tile(size: tuple[int, int], kind: str, major: str, swizzle: int, multipl
                 f"{name} {getattr(descriptor, name)} does not fit 14 bits of 16 bytes: the tile is too large."
             )
     return SharedTile(lines, k, kind, major, descriptor, reasons, block, k_bytes)
-
-
-def _check_type(kind: str, major: str) -> None:
-    if kind not in TYPES:
-        raise UsageError(f"wgmma takes no A or B of {kind!r}; it takes {', '.join(TYPES)}.")
-    check_choice("major", major, ("k", "mn"))
-    if major == "mn" and dtype(kind).bits != 16:
-        raise UsageError(f"wgmma takes {kind} with k contiguous only: major mn is for f16 and bf16.")
 
 
 def _check_size(size: tuple[int, int], bits: int, k_bytes: int) -> None:
@@ -547,11 +543,11 @@ def print_descriptor(
         if as_json:
             click.echo(json.dumps({"descriptor": text, **fields(found)}))
         else:
-            wrapping.lines([text, *(f"  {line}" for line in field_lines(found))], text)
+            terminal.lines([text, *(f"  {line}" for line in field_lines(found))], text)
     elif as_json:
         click.echo(json.dumps(to_json(found) if isinstance(found, SharedTile) else found.to_json()))
     else:
-        wrapping.lines(found.in_words, _word_of(found))
+        terminal.lines(found.in_words, _word_of(found))
 
 
 def _word_of(found: "SharedTile | Tcgen05Tile | WordAnswer") -> str:

@@ -23,7 +23,7 @@ from tcprobe.isa.arch import ARCHS, arch, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.names import select
 from tcprobe.layout.table import Table
-from tcprobe.question.wrapping import BAD
+from tcprobe.question.terminal import BAD
 from tcprobe.store.choose import Found, Layers, alone, some
 from tcprobe.store.results import Results
 from tcprobe.system.files import is_folder

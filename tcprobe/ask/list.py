@@ -12,13 +12,12 @@ from tcprobe.isa import arch as archs
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import filter_allowed, resolve
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, words
 from tcprobe.question.declare import NameWords, Option, command, note
-from tcprobe.question.options import Given
+from tcprobe.question.options import NonEmptyText
 from tcprobe.question.shared import ArchOption, JsonOption
-from tcprobe.question.terminal import pager
-from tcprobe.question.wrapping import Styled, stated_width
+from tcprobe.question.terminal import Styled, pager, stated_width
 from tcprobe.text import Whole
 from tcprobe.values import Json
 
@@ -89,7 +88,7 @@ def list_(
     *,
     family: Annotated[
         str | None,
-        Option("--family", "Only this family of instructions: wmma, mma, ldmatrix, ...", "NAME", Given()),
+        Option("--family", "Only this family of instructions: wmma, mma, ldmatrix, ...", "NAME", NonEmptyText()),
     ] = None,
     arch: ArchOption = None,
 ) -> Listed:
@@ -117,7 +116,7 @@ def print_list(listed: Listed, *, as_json: JsonOption = False) -> None:
         click.echo(json.dumps(listed.to_json(), indent=1))
         return
     with pager():
-        wrapping.lines(listed.in_words)
+        terminal.lines(listed.in_words)
 
 
 def _align(table_lines: Sequence[Sequence[str]], columns: int | None) -> Iterator[str]:

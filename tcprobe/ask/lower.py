@@ -16,10 +16,10 @@ from tcprobe.isa import arch as archs
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.question import terminal, wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import Given, Named
+from tcprobe.question.options import Named, NonEmptyText
 from tcprobe.question.shared import CudaOption, JsonOption
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.lowering import Lowering
@@ -105,7 +105,7 @@ def _assemble(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction])
 
 def _cost(instruction: Instruction, arch: Arch, layers: Layers) -> str | None:
     measured = cost.find_cost(instruction.id, arch.name, layers)
-    return cost.short(measured) if measured else None
+    return cost.in_brief(measured) if measured else None
 
 
 def _find_saved(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], needed: bool) -> list[Lowered]:
@@ -138,7 +138,9 @@ def lower(
     name: Annotated[str | Sequence[str] | None, NameWords("[INSTRUCTION]...", "many", required=False)] = None,
     arch: Annotated[
         ArchName | None,
-        Option("--arch", "Default: all; with --cuda or --save all that ptxas knows.", "sm_XX[,...]|all", Given()),
+        Option(
+            "--arch", "Default: all; with --cuda or --save all that ptxas knows.", "sm_XX[,...]|all", NonEmptyText()
+        ),
     ] = None,
     cuda: CudaOption = None,
     *,
@@ -172,11 +174,11 @@ def print_lower(found: list[Lowered], *, name: Sequence[str], arch: str | None, 
         return
     with terminal.pager():
         if not name:
-            wrapping.lines(map(Whole, _counts(found, by_family=arch not in (None, "all"))))
+            terminal.lines(map(Whole, _counts(found, by_family=arch not in (None, "all"))))
         if name or arch:
-            wrapping.lines(map(str, found))
+            terminal.lines(map(str, found))
         else:
-            wrapping.line(
+            terminal.line(
                 "`tcprobe lower INSTRUCTION`, or a pattern, lists what each becomes; --arch sm_XX lists an arch"
             )
 
@@ -192,7 +194,7 @@ def _counts(lowerings: Sequence[Lowered], by_family: bool) -> Iterator[str]:
         name = lowered.instruction.family if by_family else lowered.arch
         counts.setdefault(name, Counter())["refused" if lowered.lowering.refused else native] += 1
     first = max(8, *map(len, counts))
-    yield wrapping.bold("  ".join(("family".ljust(first) if by_family else "arch".ljust(first), *heads)))
+    yield terminal.bold("  ".join(("family".ljust(first) if by_family else "arch".ljust(first), *heads)))
     for name, counted in counts.items():
         counted["not known"] = (totals[name] if by_family else len(rows)) - counted.total()
         yield "  ".join((name.ljust(first), *(str(counted[head]).rjust(len(head)) for head in heads)))

@@ -71,21 +71,16 @@ def _bits(kinds: ElementTypes, name: str, text: str) -> np.uint64 | np.uint32:
             if bits >> dtype(kind).bits:
                 raise UsageError(f"{text} has more than the {dtype(kind).bits} bits of {kind}.")
         else:
-            values = np.array([_float(name, text) if kinds.is_float else int(text)])
+            value = float(text)
+            if math.isinf(value) and "inf" not in text.lower():
+                raise UsageError(f"{name.upper()}: {text} is larger than every number of 64 bits.")
+            values = np.array([value if kinds.is_float else int(text)])
             bits = int(numerics.bits_in(kinds, name, values)[0])
     except ValueError:
         raise UsageError(f"{name.upper()}: {text!r} is neither a number nor bits as 0x3c00.") from None
     if kind in FORMATS and decode(FORMATS[kind], np.array([bits], np.uint64))[3][0] == NAN:
         raise UsageError(f"{name.upper()}: {text} is NaN, which a case cannot have.")
     return word(bits)
-
-
-def _float(name: str, text: str) -> float:
-    """A number as it is written; UsageError for one that only infinity could stand for."""
-    value = float(text)
-    if math.isinf(value) and "inf" not in text.lower():
-        raise UsageError(f"{name.upper()}: {text} is larger than every number of 64 bits.")
-    return value
 
 
 def result_bits(instruction: Instruction, arithmetic: Arithmetic | Integers, dot: DotProduct) -> str:

@@ -42,7 +42,7 @@ from tcprobe.sass.lowering import Lowering, saved
 from tcprobe.sass.lowering import words as lowering_words
 from tcprobe.store import names
 from tcprobe.store.choose import Layers, layers, some
-from tcprobe.store.finding import Finding, Sourced, how, whence
+from tcprobe.store.finding import Finding, Sourced, how, source_words
 from tcprobe.system.files import read_text
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
@@ -125,7 +125,7 @@ class FormNumerics(Described):
         other = f", {body.compared} results of {len(body.forms) - 1} other forms agree" if body.compared else ""
         return (
             f"measured: {how(self.sourced.finding)}, {body.directed} directed cases, {body.wrong} wrong bits in "
-            f"{body.random} random ones{other}, {whence(self.sourced.source)}"
+            f"{body.random} random ones{other}, {source_words(self.sourced.source)}"
         )
 
     def to_json(self) -> Json:

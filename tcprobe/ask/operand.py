@@ -15,7 +15,7 @@ from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.names import resolve
 from tcprobe.layout.swizzle import SwizzleName
 from tcprobe.question.declare import Option
-from tcprobe.question.options import Given, Number, Numbers, SwizzleType
+from tcprobe.question.options import NonEmptyText, Number, Numbers, SwizzleType
 from tcprobe.question.shared import find_cell
 from tcprobe.store.cell import Cell, selections
 from tcprobe.store.choose import Layers
@@ -62,10 +62,10 @@ VectorOption = Annotated[
 ]
 MulticastOption = Annotated[
     str | None,
-    Option("--multicast", "With tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first.", reads=Given()),
+    Option("--multicast", "With tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first.", reads=NonEmptyText()),
 ]
 LoadOption = Annotated[
-    str | None, Option("--ld", "The tcgen05.ld that reads D, such as 32x32b.x32.", "SHAPE.xN", Given())
+    str | None, Option("--ld", "The tcgen05.ld that reads D, such as 32x32b.x32.", "SHAPE.xN", NonEmptyText())
 ]
 RANGE = Numbers()
 

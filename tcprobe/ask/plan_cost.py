@@ -138,7 +138,7 @@ def moves_cost(id_: str, count: int, costs_on: MeasuredCosts) -> PlanCycles:
     return PlanCycles(round(count * measured.body.interval.cycles, 1), latency)
 
 
-def together(moves: Sequence[PlanCycles]) -> PlanCycles:
+def sum_cycles(moves: Sequence[PlanCycles]) -> PlanCycles:
     """What parts cost together if none waits for another."""
     intervals = [part.interval for part in moves if part.interval is not None]
     whole = round(sum(intervals), 1) if intervals and len(intervals) == len(moves) else None

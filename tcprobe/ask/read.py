@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from tcprobe.check import question
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
-from tcprobe.question.arguments import arch_name
+from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
-from tcprobe.question.options import Given, Named
+from tcprobe.question.options import Named, NonEmptyText
 from tcprobe.question.shared import ArchOption, CudaOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
 from tcprobe.text import message, one_line
@@ -28,7 +29,7 @@ def readings(
     paths: Annotated[Sequence[Path], PlainArgument("FILE...", Named(path_type=Path, exists=True), multiple=True)],
     *,
     kernel: Annotated[
-        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", Given())
+        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", NonEmptyText())
     ] = None,
     with_tables: Annotated[
         bool,
@@ -73,7 +74,15 @@ def readings(
 
 
 @command(readings, short="The matrix instructions in a cubin, library, executable or PTX.", name="read")
-def print_read(found: "Iterator[FunctionReading | DataError]", *, as_json: JsonOption = False) -> None:
+def print_read(
+    found: "Iterator[FunctionReading | DataError]",
+    *,
+    paths: Sequence[Path] = (),
+    kernel: str | None = None,
+    arch: ArchName | None = None,
+    cuda: Path | None = None,
+    as_json: JsonOption = False,
+) -> None:
     """All functions, once the last is read; the exit code says whether a table differs, or something was not read."""
     answers = list(found)
     functions = [answer for answer in answers if not isinstance(answer, DataError)]
@@ -87,6 +96,8 @@ def print_read(found: "Iterator[FunctionReading | DataError]", *, as_json: JsonO
                 _print_function(function)
         if idle := sum(not (function.uses or function.holds) for function in functions):
             click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
+        size = sum(len(function.function.code) for function in functions)
+        click.echo(question.of_what_was_read(paths, size, kernel=kernel, arch=arch, cuda=cuda))
     for complaint in complaints:
         click.echo(message(str(complaint)), err=True)
     differing = any(getattr(function.holds, "differ", 0) for function in functions)

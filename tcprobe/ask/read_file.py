@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.ask.describe import cell_entry
-from tcprobe.ask.diagnosis import FIRST
+from tcprobe.ask.diagnose import FIRST
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, WARP, Arch

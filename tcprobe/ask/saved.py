@@ -69,16 +69,13 @@ def _who(results: Results) -> dict[str, str]:
     for name in results.archs():
         for method in results.methods(name):
             for experiment in results.experiments(name, method):
-                _name_damaged(results, (name, method, experiment))
+                # say so where a measurement names no layouts because it cannot be trusted
+                key = (name, method, experiment)
+                if not results.named_layouts(*key):
+                    try:
+                        results.measurement(*key)
+                    except DataError as error:
+                        print(message(f"Left out: {error}"), file=sys.stderr)
             for layout, ids in holders(results, name, method).items():
                 names.setdefault(layout, []).extend(f"{name} {id_}" for id_ in ids)
     return {layout: some(ids, 1) for layout, ids in names.items()}
-
-
-def _name_damaged(results: Results, key: tuple[str, str, str]) -> None:
-    """Say so where a measurement names no layouts because it cannot be trusted."""
-    if not results.named_layouts(*key):
-        try:
-            results.measurement(*key)
-        except DataError as error:
-            print(message(f"Left out: {error}"), file=sys.stderr)

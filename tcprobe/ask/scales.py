@@ -29,7 +29,7 @@ from tcprobe.isa.names import resolve
 from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number, Numbers
@@ -346,7 +346,7 @@ def print_scales(
     elif located:
         for scale in located:
             click.echo(_located_in_words(scale))
-        wrapping.line(found.evidence)
+        terminal.line(found.evidence)
     else:
         click.echo(code, nl=False)
 

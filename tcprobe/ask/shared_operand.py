@@ -1,18 +1,18 @@
 """Operands of wgmma in shared memory, behind descriptors: the byte of every element, the formula, what it feeds.
 
->>> from tcprobe.ask.shared_operand import behind
+>>> from tcprobe.ask.shared_operand import shared_map
 >>> from tcprobe.isa.names import resolve
 >>> from tcprobe.store.choose import alone
 >>> from tcprobe.store.results import published
 >>> one = resolve("wgmma.m64n24k16.f32.bf16.bf16.b_smem").shared_operand
->>> found = behind(one, alone(published()), major="k", swizzle=128, sbo=1024)
+>>> found = shared_map(one, alone(published()), major="k", swizzle=128, sbo=1024)
 >>> found.offsets[3][1], found.offsets[8][9]
 (150, 1152)
 >>> [str(element) for element in found.at(151)]
 ['[3][1]: bytes 150..151']
 >>> from tcprobe.store.cell import operands
 >>> row = resolve("wgmma.m64n24k16.f32.bf16.bf16").instruction
->>> b = behind(row.described[-1], alone(published()), "k", 128)
+>>> b = shared_map(row.described[-1], alone(published()), "k", 128)
 >>> memory = SharedMultiply(row, operands(row, "sm_90", published()), b)
 >>> found = trace_element(memory, 3, 5)
 >>> str(found.meetings[8].a[0]), found.meetings[8].k, found.meetings[8].b_offsets
@@ -40,7 +40,7 @@ from tcprobe.isa.names import Meaning
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
-from tcprobe.store.finding import Finding, Sourced, whence
+from tcprobe.store.finding import Finding, Sourced, source_words
 from tcprobe.text import Whole
 from tcprobe.values import Json
 
@@ -52,7 +52,7 @@ STATED = ("PTX ISA, section 9.7.15.5.1.2", "CUTLASS, mma_sm90_desc.hpp")
 SHOWN_ROWS, SHOWN_COLUMNS = 16, 12  # of the picture in words
 
 
-class Lying(NamedTuple):
+class ElementBytes(NamedTuple):
     """An element in shared memory: `bytes` from `offset` on, the start address counted as 0; of b1 one `bit` there."""
 
     row: int
@@ -70,7 +70,7 @@ class Lying(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Behind:
+class SharedMap:
     """`measured` is the measured case of descriptors that covers it, with its provenance; None where there is none."""
 
     operand: SharedOperand
@@ -93,23 +93,23 @@ class Behind:
             for r in range(held.rows)
         ]
 
-    def lying(self, rows: Sequence[int], cols: Sequence[int]) -> list[Lying]:
+    def elements(self, rows: Sequence[int], cols: Sequence[int]) -> list[ElementBytes]:
         """Where elements rows x cols lie; UsageError where one is outside the operand."""
         held, offsets_ = self.operand.held, self.offsets
         for name, values, size in (("row", rows, held.rows), ("col", cols, held.cols)):
             outside = next((value for value in values if not 0 <= value < size), None)
             if outside is not None:
                 raise UsageError(f"{name} {outside} is outside 0 to {size - 1}.")
-        return [self._lying((row, col), offsets_[row][col]) for row in rows for col in cols]
+        return [self._element((row, col), offsets_[row][col]) for row in rows for col in cols]
 
-    def at(self, byte: int) -> list[Lying]:
+    def at(self, byte: int) -> list[ElementBytes]:
         """The elements that have a byte, from the start address: several of b1, or where strides are zero.
 
         UsageError where there is none.
         """
         size = max(1, self.operand.held.slot_bits // 8)
         elements = [
-            self._lying((row, col), start)
+            self._element((row, col), start)
             for row, starts in enumerate(self.offsets)
             for col, start in enumerate(starts)
             if start <= byte < start + size
@@ -121,10 +121,12 @@ class Behind:
             )
         return elements
 
-    def _lying(self, element: tuple[int, int], offset: int) -> Lying:
+    def _element(self, element: tuple[int, int], offset: int) -> ElementBytes:
         (row, col), held = element, self.operand.held
         k = col if held.name == "a_smem" else row
-        return Lying(row, col, offset, max(1, held.slot_bits // 8), k % 8 if held.slot_bits < 8 else 0, held.slot_bits)
+        return ElementBytes(
+            row, col, offset, max(1, held.slot_bits // 8), k % 8 if held.slot_bits < 8 else 0, held.slot_bits
+        )
 
     @property
     def formula(self) -> str:
@@ -143,7 +145,7 @@ class Behind:
         made = f"live on {of['device']}, driver {of['driver']}, CUDA {of['cuda']}, tcprobe {of['tcprobe']}"
         covering = _covering(self.operand, self.major, self.descriptor.swizzle, self.layers)
         contradicted = "".join(f"; {sourced.contradiction}" for sourced in covering if sourced.otherwise)
-        return f"measured: {made}: {counted} are where the formula says, {whence(self.source)}{contradicted}"
+        return f"measured: {made}: {counted} are where the formula says, {source_words(self.source)}{contradicted}"
 
     @property
     def confidence(self) -> Confidence:
@@ -248,7 +250,7 @@ def entry(operand: SharedOperand) -> Json:
     }
 
 
-def behind(operand: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> Behind:
+def shared_map(operand: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> SharedMap:
     """The map of an operand; lbo, sbo, base_offset and start may be `given`, strides else are those without gaps.
 
     UsageError where the type does not have the major, or a field cannot be written.
@@ -259,7 +261,7 @@ def behind(operand: SharedOperand, layers: Layers, major: str = "k", swizzle: in
         )
     chosen = packed_atoms(operand, major, swizzle)._replace(**given)
     case, source = evidence(operand, major, swizzle, layers)
-    return Behind(operand, major, chosen.check(), case, source, layers)
+    return SharedMap(operand, major, chosen.check(), case, source, layers)
 
 
 def packed_atoms(operand: SharedOperand, major: str, swizzle: int) -> Descriptor:
@@ -342,8 +344,8 @@ class SharedMultiply:
 
     instruction: Instruction
     tables: Mapping[str, Cell]
-    b: Behind
-    a: Behind | None = None
+    b: SharedMap
+    a: SharedMap | None = None
 
     @cached_property
     def b_offsets(self) -> list[list[int]]:
@@ -477,7 +479,7 @@ class InSharedMemory(NamedTuple):
 
     meaning: Meaning
 
-    def behind(self, options: OperandOptions) -> Behind:
+    def shared_map(self, options: OperandOptions) -> SharedMap:
         """The operand behind the descriptor that options say; its major may be in the name.
 
         UsageError for an arch that has no such operand, and for a selector, which is for metadata.
@@ -488,17 +490,17 @@ class InSharedMemory(NamedTuple):
         for name in (options.arch or "all").split(","):
             if name != "all" and arch(name).name != ARCH:
                 raise UsageError(f"{one.id} exists on {ARCH} only: `tcprobe why-not` says why {name} does not have it.")
-        return behind_options(one, options._replace(major=options.major or self.meaning.major(one)))
+        return shared_map_by(one, options._replace(major=options.major or self.meaning.major(one)))
 
-    def shown(self, options: OperandOptions) -> Iterator[Behind]:
+    def shown(self, options: OperandOptions) -> Iterator[SharedMap]:
         """The map."""
-        yield self.behind(options)
+        yield self.shared_map(options)
 
     def where(self, options: OperandOptions, sought: Sought) -> Iterator[LocatedBytes]:
         """The bytes of elements, or the elements at bytes."""
         require_no_tensor_memory(options, sought)
         check_warp(self.meaning.shared_operand.family, sought.warp)
-        map_, rows, cols = self.behind(options), sought.rows, sought.cols
+        map_, rows, cols = self.shared_map(options), sought.rows, sought.cols
         by_slot = sought.lanes is not None or sought.elements is not None
         if by_slot or (sought.byte is None) == (rows is None and cols is None):
             raise UsageError(f"{map_.operand.id} is in shared memory: give `rows` and `cols`, or `byte`.")
@@ -506,7 +508,7 @@ class InSharedMemory(NamedTuple):
             elements = [element for at in sought.byte for element in map_.at(at)]
         else:
             held = map_.operand.held
-            elements = map_.lying(
+            elements = map_.elements(
                 range(held.rows) if rows is None else rows, range(held.cols) if cols is None else cols
             )
         yield LocatedBytes(map_, elements)
@@ -521,8 +523,8 @@ class InSharedMemory(NamedTuple):
 class LocatedBytes(NamedTuple):
     """Elements behind a descriptor with their bytes."""
 
-    map_: Behind
-    elements: Sequence[Lying]
+    map_: SharedMap
+    elements: Sequence[ElementBytes]
     about: str = ""
 
     @property
@@ -548,9 +550,9 @@ class LocatedBytes(NamedTuple):
         }
 
 
-def behind_options(operand: SharedOperand, options: OperandOptions) -> Behind:
+def shared_map_by(operand: SharedOperand, options: OperandOptions) -> SharedMap:
     """An operand behind the descriptor that options say."""
     numbers = {name: getattr(options, name) for name in ("lbo", "sbo", "base_offset", "start")}
     stated = {name: number for name, number in numbers.items() if number is not None}
     span = options.swizzle.span if options.swizzle else 0
-    return behind(operand, options.layers, options.major or "k", span, **stated)
+    return shared_map(operand, options.layers, options.major or "k", span, **stated)

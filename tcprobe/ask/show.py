@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple, Protocol
 
 import click
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, STYLE, Verdict, named_parts, verdict_lines, verdicts
+from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, STYLE, Verdict, verdict_lines, verdicts
 from tcprobe.ask.describe import cell_entry, notes, selected_words
 from tcprobe.ask.operand import (
     OF_DESCRIPTORS,
@@ -32,17 +32,17 @@ from tcprobe.ask.operand import (
 )
 from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
+from tcprobe.fit.formula import manual_names
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import Role
 from tcprobe.layout import grid
 from tcprobe.layout.grid import glance
 from tcprobe.layout.table import Table
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, words
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
-from tcprobe.question.terminal import pager
-from tcprobe.question.wrapping import NAME, Styled, width
+from tcprobe.question.terminal import NAME, Styled, pager, width
 from tcprobe.store import names as meanings
 from tcprobe.store.cell import Cell, on_archs, tables_of
 from tcprobe.store.choose import layers
@@ -183,7 +183,7 @@ def print_show(shown: Iterator[Shown], *, full: bool, elements: bool, lanes: boo
                 for entry in each.entries:
                     click.echo(json.dumps(entry))
             else:
-                wrapping.lines(each.in_words, each.about)
+                terminal.lines(each.in_words, each.about)
 
 
 class SideBySide(NamedTuple):
@@ -334,7 +334,8 @@ def _formulas(cell: Cell, folds: bool = True) -> Iterator[str]:
     for name in cell.table.outputs:
         formula, head = fit.formulas[name], f"  {name} = "
         yield Styled(head + (str(formula) if formula else "no closed form"), head, folds, **NAME)
-    yield from named_parts(fit.formulas.values())
+    if names := manual_names(fit.formulas.values()):
+        yield f"  {names}"
     if fit.contradiction:
         yield Styled(f"  not linear: {fit.contradiction}", folds=folds)
 

@@ -20,7 +20,7 @@ from tcprobe.layout.address import AddressMap, runs, whole
 from tcprobe.layout.address_files import read_address_map
 from tcprobe.layout.banks import Picture, picture_lines, svg_of_picture
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle, SwizzleName, swizzle_named
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import Option, PlainArgument, command, group, note
 from tcprobe.question.options import Named, Number, Output, Sides, SwizzleType
@@ -394,7 +394,7 @@ def print_claims(found: Sequence[SharedClaim], *, as_json: JsonOption = False) -
             plain = {"source": claim.source, "claim": claim.words, "holds": claim.holds(), "because": claim.because}
             click.echo(json.dumps(plain))
         else:
-            wrapping.lines((claim.source, f"  {claim.words}", f"  {claim.verdict}"))
+            terminal.lines((claim.source, f"  {claim.words}", f"  {claim.verdict}"))
 
 
 def _tabulate(

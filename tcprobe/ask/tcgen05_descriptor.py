@@ -211,7 +211,13 @@ class WordAnswer(NamedTuple):
         elif "kind" in plain:
             yield f"{self.about}, instruction descriptor of tcgen05.mma {rests_on}"
             for reading in plain.get("readings", [plain]):
-                yield from _reading(reading)
+                fields = ", ".join(f"{name} {value}" for name, value in reading["fields"].items() if value is not None)
+                yield f"  kind::{reading['kind']}: {fields}"
+                yield from _undocumented(reading["undocumented"])
+                yield from (f"    refused: {reason}" for reason in reading["refused"])
+                if reading["forms"]:
+                    yield f"    accepted by {', '.join(reading['forms'])}"
+                yield from (f"    sources differ: {words}" for words in reading["contradictions"])
             if "cuda" in plain:
                 yield Whole(f"  CUDA: {plain['cuda']}")
         else:
@@ -238,16 +244,6 @@ def _mask_words(plain: Json) -> Iterator[str]:
 
 def _spans(runs: list[list[int]]) -> str:
     return ", ".join(f"{first}-{last}" if first < last else str(first) for first, last in runs) or "none"
-
-
-def _reading(plain: Json) -> Iterator[str]:
-    fields = ", ".join(f"{name} {value}" for name, value in plain["fields"].items() if value is not None)
-    yield f"  kind::{plain['kind']}: {fields}"
-    yield from _undocumented(plain["undocumented"])
-    yield from (f"    refused: {reason}" for reason in plain["refused"])
-    if plain["forms"]:
-        yield f"    accepted by {', '.join(plain['forms'])}"
-    yield from (f"    sources differ: {words}" for words in plain["contradictions"])
 
 
 def _undocumented(runs: list[Json]) -> Iterator[str]:

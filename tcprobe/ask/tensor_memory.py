@@ -27,7 +27,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, Arch, arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve, search
-from tcprobe.isa.names.search import short
+from tcprobe.isa.names.search import as_id
 from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
 from tcprobe.isa.rows.tcgen05 import COLUMNS
@@ -35,7 +35,7 @@ from tcprobe.layout.table import Axis, Space, Table
 from tcprobe.references import tensor_memory
 from tcprobe.references.tensor_memory import CELL, LANES, CellStatement, Extent, Stated, TensorCell
 from tcprobe.store.choose import Layers
-from tcprobe.store.finding import Sourced, how, whence
+from tcprobe.store.finding import Sourced, how, source_words
 from tcprobe.store.kinds.tensor_memory import KIND, Subject, measured_as, subject
 from tcprobe.text import Whole, quoted
 from tcprobe.values import Json
@@ -182,7 +182,7 @@ class Placement:
 
 def operand(name: str) -> MemoryOperand | None:
     """The operand in tensor memory that a name means; None where it means none, or something in registers."""
-    words = short(".".join(name.split()))
+    words = as_id(".".join(name.split()))
     if words in ("tcgen05.accumulator", "accumulator.tcgen05"):
         return MemoryOperand(inventory.instructions()[ACCUMULATOR], "d")
     id_, _, last = words.rpartition(".")
@@ -360,7 +360,7 @@ def statement_of(sourced: Sourced) -> CellStatement:
     places: dict[tuple[int, int], list[TensorCell]] = {}
     for row, col, cta, lane, bit in body.held:
         places.setdefault((row, col), []).append(TensorCell(cta, lane, *divmod(bit, CELL)))
-    source = f"measured on {finding.arch}: {how(finding)}, {whence(sourced.source)}"
+    source = f"measured on {finding.arch}: {how(finding)}, {source_words(sourced.source)}"
     source += f"; {sourced.contradiction}" if sourced.otherwise else ""
     return CellStatement(source, body.bits, body.rows, body.cols, lambda row, col: tuple(places[row, col]))
 
@@ -610,7 +610,7 @@ def _check_bounds(placement: Placement, cta: int, bit: int, lane_columns: Sequen
 
 def tensor_form(name: str) -> Instruction | None:
     """The tcgen05 instruction that a name means and that holds nothing in registers; None where it means no such."""
-    row = inventory.instructions().get(short(name)) if "tcgen05" in name.lower() else None
+    row = inventory.instructions().get(as_id(name)) if "tcgen05" in name.lower() else None
     return row if row and not row.fragments else None
 
 

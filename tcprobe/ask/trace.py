@@ -32,7 +32,7 @@ from tcprobe.ask.operand import (
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Number
@@ -165,11 +165,11 @@ def _in_shared_memory(
     instruction: Instruction, tables: Mapping[str, Cell], options: OperandOptions, traced: TraceRequest
 ) -> Iterator[OperandAnswer]:
     """Of a multiply with factors behind descriptors: of an element of D, a byte, or a slot of A."""
-    from tcprobe.ask.shared_operand import SharedMultiply, behind_options, fed_by_byte, fed_by_slot, trace_element
+    from tcprobe.ask.shared_operand import SharedMultiply, fed_by_byte, fed_by_slot, shared_map_by, trace_element
 
     _check_shared(instruction, options.selector, traced)
     options = options._replace(layers=tables["d"].layers)
-    a, b = (behind_options(one, options) for one in instruction.described)
+    a, b = (shared_map_by(one, options) for one in instruction.described)
     in_shared = traced.a_in == "shared" or traced.operand == "a_smem"
     memory = SharedMultiply(instruction, tables, b, a if in_shared else None)
     asked = traced.asked
@@ -242,4 +242,4 @@ def print_trace(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
-            wrapping.lines(answer.in_words, answer.about)
+            terminal.lines(answer.in_words, answer.about)

@@ -15,7 +15,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import sparsity
 from tcprobe.store.choose import Layers
-from tcprobe.store.finding import Sourced, whence
+from tcprobe.store.finding import Sourced, source_words
 from tcprobe.store.kinds.undocumented import SELECTOR, split
 from tcprobe.values import Json
 
@@ -43,7 +43,7 @@ class Undocumented:
         """In words: what illegal values and undocumented selectors do."""
         said = [*self.values_said, *self.selectors_said]
         if self.selectors or self.nibbles:
-            live = f"{self.provenance['device']}, driver {self.provenance['driver']}, {whence(self.source)}"
+            live = f"{self.provenance['device']}, driver {self.provenance['driver']}, {source_words(self.source)}"
             said.append(f"(beyond what is documented: found live on {live})")
         return said
 

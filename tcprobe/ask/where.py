@@ -26,7 +26,7 @@ from tcprobe.ask.operand import (
     VectorOption,
     in_place,
 )
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
@@ -114,4 +114,4 @@ def print_where(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False
         if as_json:
             click.echo(json.dumps(answer.to_json()))
         else:
-            wrapping.lines(answer.in_words, answer.about)
+            terminal.lines(answer.in_words, answer.about)

@@ -10,7 +10,7 @@ from tcprobe.ask.absent import WhyNot
 from tcprobe.ask.operand import in_place
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
@@ -45,4 +45,4 @@ def print_why_not(answers: Sequence[WhyNot], *, as_json: JsonOption = False) -> 
         same = answer.words if len(answers) < MANY else (answer.allowed, answer.measured)
         groups.setdefault(same, []).append(answer)
     for alike in groups.values():
-        wrapping.line(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")
+        terminal.line(f"{some([answer.id for answer in alike], 1 if len(answers) >= MANY else MANY)}: {alike[0].words}")

@@ -26,7 +26,7 @@ import msgspec
 
 import tcprobe
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, conventional, same_but_renumbered, verdicts
-from tcprobe.ask.diagnosis import FIRST
+from tcprobe.ask.diagnose import FIRST
 from tcprobe.audit.adapters import adapters
 from tcprobe.audit.statement import MOST_BYTES, MOST_STATEMENTS, Statement
 from tcprobe.errors import DataError, EnvironmentUnfitError, TcprobeError, UsageError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from tcprobe.errors import EnvironmentUnfitError, TcprobeError, UsageError
-from tcprobe.question import terminal, wrapping
+from tcprobe.question import terminal
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import Named, Seconds
 from tcprobe.question.shared import JsonOption, OnlyOption, ResultsOption
@@ -117,10 +117,10 @@ def _print(audited: "PackageAudit") -> None:
 
     agree, apart = audited.count(CONFIRMED), audited.count(NOT_COVERED)
     counts = f"{agree} layouts agree, {len(audited.findings)} differ, {apart} not covered"
-    wrapping.line(f"{audited.package} {audited.version}: {counts}")
+    terminal.line(f"{audited.package} {audited.version}: {counts}")
     for words, many in audited.reasons.most_common():
-        wrapping.line(escaped(f"  not covered, {many}: {words}"))
+        terminal.line(escaped(f"  not covered, {many}: {words}"))
     for ruling in audited.findings:
         click.echo("")
         click.echo("\n".join(escaped(line) for line in report(audited, ruling).split("\n")))
-        wrapping.line(escaped(f"Reported: {known_report(audited.package, ruling)}."))
+        terminal.line(escaped(f"Reported: {known_report(audited.package, ruling)}."))

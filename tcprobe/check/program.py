@@ -24,7 +24,7 @@ from tcprobe.system.children import Scratch, one_line
 AT_ONCE = 1 << 20  # bytes of code in a batch: 65,536 instructions, about 40 MB while they are looked at
 BYTES = 16  # of an instruction
 # what nvdisasm prints the address of, in the whole batch
-_RELATIVE = re.compile(r"((?:@!?U?P[\dT] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
+_RELATIVE = re.compile(r"((?:@!?U?P[0-9T] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
 _ENDS = frozenset(("EXIT", "RET", "BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"))
 _INDIRECT = frozenset(("BRX", "BRXU", "JMX", "JMXU"))
 UNREAD = Form("", "UNREAD", (), 0, 0, 0)

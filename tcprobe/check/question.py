@@ -6,22 +6,25 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import click
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
-from tcprobe.question.options import Given, Named, Output
+from tcprobe.question.options import Named, NonEmptyText, Output
 from tcprobe.question.shared import ArchOption, CudaOption, JsonOption
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:
     from tcprobe.check.code_check import KernelCheck, Placed
     from tcprobe.check.rule import Rule
+
+
+MOST_CHECKED = 2 << 20  # bytes of code that `read` has checked, too: seconds
 
 
 class Checked(NamedTuple):
@@ -39,10 +42,12 @@ def checks(
     *,
     rule: Annotated[
         Sequence[str],
-        Option("--rule", "Only this rule; can be given several times. --rules lists them.", "RULE", Given(), True),
+        Option(
+            "--rule", "Only this rule; can be given several times. --rules lists them.", "RULE", NonEmptyText(), True
+        ),
     ] = (),
     kernel: Annotated[
-        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", Given())
+        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", NonEmptyText())
     ] = None,
     min: Annotated[  # noqa: A002
         Literal["error", "warning", "note"],
@@ -75,12 +80,14 @@ def checks(
     from tcprobe.sass import toolchain
 
     chosen = _chosen(rule)
+    if not paths:
+        return Checked([], [], chosen)
     known = findings_of(baseline) if baseline else frozenset()
     wanted = [archs.arch(name).name for name in (arch_name(arch) or "").split(",") if name]
     checker = Checker(toolchain.find(cuda), list(chosen.values()), wanted, kernel, not cuda)
     found = checker.check(paths)
     note(*dict.fromkeys(checker.notes))
-    if kernel and not found and not checker.complaints and paths:
+    if kernel and not found and not checker.complaints:
         raise UsageError(f"no function is named {kernel}.")
     shown = SEVERITIES[: SEVERITIES.index(min) + 1]
     kernels = [_least(each, shown) for each in without(found, known)]
@@ -158,6 +165,13 @@ def counts_in_words(kernels: "Sequence[KernelCheck]") -> str:
     return ", ".join(_many(counts[severity], severity) for severity in ("error", "warning", "note"))
 
 
+def of_what_was_read(paths: Sequence[Path], size: int, **given: Any) -> str:
+    """The line with which `read` ends: what `check` finds in files with `size` bytes of code."""
+    if size > MOST_CHECKED:
+        return f"tcprobe check looks for what is wrong in it ({size >> 20} MB of code)."
+    return f"tcprobe check finds {counts_in_words(checks(paths, **given).kernels)}."
+
+
 def _many(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
@@ -168,10 +182,10 @@ def _explain(checked: Checked, as_json: bool) -> None:
             names = ("NAME", "SEVERITY", "SAYS", "MEND", "EVIDENCE", "FAILS", "PASSES")
             click.echo(json.dumps({name.lower(): getattr(rule, name) for name in names}))
             continue
-        wrapping.line(f"{rule.NAME} ({rule.SEVERITY}): {rule.SAYS}")
-        wrapping.line(f"  do: {rule.MEND}")
+        terminal.line(f"{rule.NAME} ({rule.SEVERITY}): {rule.SAYS}")
+        terminal.line(f"  do: {rule.MEND}")
         for evidence in rule.EVIDENCE:
-            wrapping.line(f"  why: {evidence}")
+            terminal.line(f"  why: {evidence}")
         for heading, example in (("fails", rule.FAILS), ("passes", rule.PASSES)):
             click.echo(f"  {heading}:")
             for text in example.strip("\n").split("\n"):

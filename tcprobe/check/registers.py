@@ -22,11 +22,11 @@ UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
 ALL_PREDICATES = 0x7F << PREDICATE
 ALL_UNIFORM_PREDICATES = 0x7F << UNIFORM_PREDICATE
 _BASE = {"R": 0, "UR": UNIFORM, "P": PREDICATE, "UP": UNIFORM_PREDICATE}
-_GUARD = re.compile(r"@(!?)(U?P)([\dT])\s+")
-_REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)(\d{1,3}|Z|T)(?!\w)((?:\.\w+)*)")
+_GUARD = re.compile(r"@(!?)(U?P)([0-9T])\s+")
+_REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)([0-9]{1,3}|Z|T)(?!\w)((?:\.\w+)*)")
 _NUMBER = re.compile(r"-?0x[0-9a-f]+$")
 _VECTOR = re.compile(r"(?:BF|F)(16|32)x([248])")
-_GROUP = re.compile(r"[A-Z]GMMA\.(?:SP\.)?(\d{1,3})x(\d{1,3})x(\d{1,4})\.(\w+)")
+_GROUP = re.compile(r"[A-Z]GMMA\.(?:SP\.)?([0-9]{1,3})x([0-9]{1,3})x([0-9]{1,4})\.(\w+)")
 
 # opcodes whose first operand is no destination
 STORES = ("ST", "STG", "STS", "STL", "STSM", "STAS", "STTM", "SUST", "RED", "REDG", "REDAS", "SURED")
@@ -130,7 +130,7 @@ def run(kind: str, index: int, count: int) -> int:
 @lru_cache(maxsize=1 << 16)
 def decode(text: str) -> Form:
     """What an instruction reads and writes."""
-    body, guard, guard_mask = text.strip().rstrip(" ;"), "", 0
+    body, guard, guard_mask = text.partition(" (*")[0].strip().rstrip(" ;"), "", 0
     match = _GUARD.match(body)
     if match:
         body = body[match.end() :]
@@ -274,7 +274,7 @@ def _addend(operands: Sequence[Operand]) -> int:
 
 def _converted(stem: str, modifiers: Sequence[str], count: int) -> list[int]:
     """Registers of a conversion's result and source: the types stand in this order where both are named."""
-    types = [m for m in modifiers if re.fullmatch(r"(?:B?F|[USB])\d+", m)]
+    types = [m for m in modifiers if re.fullmatch(r"(?:B?F|[USB])[0-9]+", m)]
     wide = [t.endswith("64") for t in types]
     if len(types) == 1:  # the float of I2F and F2I has 32 bits where it is not named, so has the integer
         integer = types[0][0] in "US"
@@ -287,8 +287,8 @@ def _converted(stem: str, modifiers: Sequence[str], count: int) -> list[int]:
 
 def _tensor_memory(modifiers: Sequence[str]) -> int:
     """Registers of a load or store of tensor memory, by lanes x bits x repetitions."""
-    times = next((int(m[1:]) for m in modifiers if re.fullmatch(r"x\d+", m)), 1)
-    shape = next((match for m in modifiers if (match := re.fullmatch(r"(\d+)dp(\d+)b?(?:it)?(?:x2)?", m))), None)
+    times = next((int(m[1:]) for m in modifiers if re.fullmatch(r"x[0-9]+", m)), 1)
+    shape = next((match for m in modifiers if (match := re.fullmatch(r"([0-9]+)dp([0-9]+)b?(?:it)?(?:x2)?", m))), None)
     each = max(1, int(shape[1]) * int(shape[2]) // 1024) if shape else 1
     return times * each
 
@@ -319,7 +319,7 @@ def _bulk(stem: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> i
     """Uniform registers behind the brackets of a bulk or tensor copy: coordinates and barrier follow the address."""
     if not stem.startswith(("UTMA", "UBLK")) or stem.startswith("UTMACC") or not operands:
         return 0
-    dims = next((int(m[0]) for m in modifiers if re.fullmatch(r"\dD", m)), 0)
+    dims = next((int(m[0]) for m in modifiers if re.fullmatch(r"[0-9]D", m)), 0)
     width = {"UTMALDG": 2 + dims, "UTMASTG": 1 + dims, "UTMAREDG": 1 + dims, "UTMAPF": 1 + dims}.get(stem, 2)
     mask = run("UR", operands[0].first, width)
     for operand in operands[1:]:

@@ -1,7 +1,7 @@
 """The command line: parse, call the library, print. Everything heavy is imported by the command that needs it.
 
 shell, hints, examples     what commands share
-measuring, fleet           `run` and `fit`
+measuring                  `run` and `fit`
 printing                   how these are printed
 tools                      `merge`, `pages` and `site`
 

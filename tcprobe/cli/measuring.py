@@ -12,17 +12,18 @@ import click
 
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.question.naming import named
-from tcprobe.question.options import JSON, WRITTEN, Given, Named, Number, Output, Seconds
+from tcprobe.question.options import JSON, WRITTEN, Named, NonEmptyText, Number, Output, Seconds
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
     from tcprobe.fit.formula import Formula
     from tcprobe.run.campaign import Report, Request
+    from tcprobe.run.fleet import JobOutcome
 
 
 @click.command(short_help="Measure fragments, on a GPU or from machine code.")
 @click.argument("patterns", nargs=-1, metavar="[FRAGMENT]...")
-@click.option("--arch", type=Given(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
+@click.option("--arch", type=NonEmptyText(), metavar="sm_XX|all", help="Compute capability, for example sm_90, or all.")
 @click.option(
     "--method",
     type=click.Choice(["auto", "live", "sass"]),
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 @click.option("--device", "index", type=Number(), metavar="N", help="GPU number N, in CUDA's order.")
 @click.option(
     "--family",
-    type=Given(),
+    type=NonEmptyText(),
     metavar="NAME",
     help="Only this family: wmma, wgmma, ...; or a kind of finding: banks, cost, numerics, tma, ...",
 )
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--scheduler",
-    type=Given(),
+    type=NonEmptyText(),
     metavar="ADDRESS",
     help="Have the workers of a Dask scheduler at tcp://HOST:PORT do it: each kind of GPU once, each compiler and arch "
     "once. What they find is merged, as by `tcprobe merge`.",
@@ -98,10 +99,10 @@ def run(
     request = Request(name=arch, cuda=cuda, **selection)
     _check(toolkits, request)
     if scheduler:
-        _check_fleet(scheduler, {"--report": report, "--stages": show_stages, "--device": request.index})
-        from tcprobe.cli import fleet
-
-        fleet.run(scheduler, request, toolkits, folder, as_json)
+        for option, value in {"--report": report, "--stages": show_stages, "--device": request.index}.items():
+            if value not in (None, False):
+                raise UsageError(f"{option} is for one machine, and {scheduler} uses several: give only one of them.")
+        _run_fleet(scheduler, request, toolkits, folder, as_json)
         return
     from_code = request.method == "sass"
     worker = live_worker(toolchain.compiler(cuda) if cuda else None, request.limit)
@@ -155,10 +156,41 @@ def _check(toolkits: Sequence[Path], request: Request) -> None:
         raise UsageError("--device selects a live GPU, and --method sass reads machine code: give only one of them.")
 
 
-def _check_fleet(scheduler: str, set_options: Mapping[str, object]) -> None:
-    """UsageError for options, by name, that mean one machine."""
-    for option in (name for name, value in set_options.items() if value not in (None, False)):
-        raise UsageError(f"{option} is for one machine, and {scheduler} uses several: give only one of them.")
+def _run_fleet(scheduler: str, request: Request, toolkits: Sequence[Path], folder: Path, as_json: bool) -> None:
+    """A request by the workers of a Dask scheduler; exit code 1 where a job was given up, or findings conflict."""
+    from tcprobe.cli import printing
+    from tcprobe.run.fleet import Fleet
+    from tcprobe.run.fleet_dask import DaskCrew
+    from tcprobe.store.results import Results
+
+    crew = DaskCrew(scheduler, request.limit)
+    try:
+        folders = [str(path.resolve()) for path in toolkits] or [""]
+        fleet = Fleet(crew, request, folders, printing.say, request.limit)
+        outcomes, conflicts = fleet.run(Results(folder))
+    finally:
+        crew.close()
+    for job_outcome in outcomes:
+        _print_outcome(job_outcome, folder, as_json)
+    for conflict in conflicts:
+        click.echo(escaped(f"conflict: {conflict}"), err=True)
+    if conflicts or any(job_outcome.words is not None for job_outcome in outcomes):
+        sys.exit(1)
+
+
+def _print_outcome(job_outcome: JobOutcome, folder: Path, as_json: bool) -> None:
+    from tcprobe.cli import printing
+
+    if as_json:
+        click.echo(json.dumps(job_outcome.to_json() | {"results": str(folder)}))
+        return
+    for complaint in job_outcome.complaints:
+        printing.say(f"{job_outcome.key}: {complaint}")
+    if job_outcome.words is not None:
+        click.echo(escaped(f"{job_outcome.key}: given up: {job_outcome.words}"))
+        return
+    earlier = f", {job_outcome.kept} known before" if job_outcome.kept else ""
+    click.echo(escaped(f"{job_outcome.key}: {len(job_outcome.findings)} findings{earlier}, from {job_outcome.machine}"))
 
 
 def _print(device_report: Report, folder: Path, as_json: bool, show_stages: bool) -> None:

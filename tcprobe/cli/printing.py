@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcprobe.ask.compare import STYLE, named_parts
+from tcprobe.ask.compare import STYLE
 from tcprobe.fit import Fit
-from tcprobe.question.wrapping import BAD, NAME, bold, line, lines
+from tcprobe.fit.formula import manual_names
+from tcprobe.question.terminal import BAD, NAME, bold, line
 from tcprobe.store.choose import some
 from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
@@ -112,6 +113,7 @@ def formulas(layout_fits: Iterable[tuple[Saved, Fit, dict[str, str]]]) -> None:
         click.echo(f"{bold(saved.layout)}  {title}  {escaped(', '.join(filter(None, (saved.who, saved.source))))}")
         for name, text in printed.items():
             click.echo(click.style(f"  {name:<8}", **NAME) + text)
-        lines(named_parts(fit.formulas.values()))
+        if names := manual_names(fit.formulas.values()):
+            line(f"  {names}")
         if fit.contradiction:
             click.echo(f"  not linear: {fit.contradiction}")

@@ -20,7 +20,7 @@ import click
 
 from tcprobe import question
 from tcprobe.errors import InternalError, NoMajorityError, UsageError, debugging, understood
-from tcprobe.question.grouping import Suggesting
+from tcprobe.question.naming import Suggesting
 from tcprobe.system.interrupts import Stopped
 from tcprobe.text import message
 
@@ -40,7 +40,7 @@ HEADINGS = {
         "kernel",
     ),
     "Measure commands:": ("run", "fit", "doctor"),
-    "Check commands:": ("verify", "lower", "read", "compilers", "audit"),
+    "Check commands:": ("verify", "lower", "read", "check", "compilers", "audit"),
     "Publish commands:": ("contribute", "merge", "pages", "site"),
 }
 
@@ -59,20 +59,18 @@ class Group(Suggesting):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command, None if there is none."""
-        if cmd_name not in self.commands and (found := self._import(cmd_name)):
-            from tcprobe.cli import examples
-
+        if cmd_name not in self.commands:
+            found: Sequence[click.Command] = ()
+            if cmd_name in self.later:
+                found = importlib.import_module(self.later[cmd_name]).COMMANDS
+            elif cmd_name in question.names():
+                found = (question.load(cmd_name),)
             for command in found:
+                from tcprobe.cli import examples
+
                 command.epilog = examples.epilog(str(command.name))
                 self.add_command(command)
         return super().get_command(ctx, cmd_name)
-
-    def _import(self, name: str) -> Sequence[click.Command]:
-        """The commands of the module that has this one."""
-        if name in self.later:
-            commands: Sequence[click.Command] = importlib.import_module(self.later[name]).COMMANDS
-            return commands
-        return [question.load(name)] if name in question.names() else []
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Without a word: examples by task."""

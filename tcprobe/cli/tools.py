@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question.options import JSON, WRITTEN, Given, Named
+from tcprobe.question.options import JSON, WRITTEN, Named, NonEmptyText
 from tcprobe.text import escaped
 
 
@@ -35,7 +35,7 @@ def pages(folder: Path, check: bool) -> None:
 
 @click.command(short_help="Add other people's measurements.")
 @click.argument("paths", nargs=-1, required=True, type=Named(path_type=Path), metavar="PATH...")
-@click.option("--contributor", type=Given(), metavar="NAME", help="Who measured it; kept with the run.")
+@click.option("--contributor", type=NonEmptyText(), metavar="NAME", help="Who measured it; kept with the run.")
 @WRITTEN
 @click.option(
     "--check", is_flag=True, help="Write nothing: say what would be added, also compared with what is published."

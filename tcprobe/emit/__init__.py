@@ -62,20 +62,16 @@ def emit(name: str, cells: Sequence[Cell]) -> str:
     if not cells:
         raise UsageError("no fragment to emit.")
     cells = selected(cells, None, every=for_all_selectors(name))
-    _check_roles(name, cells)
-    archs = dict.fromkeys(cell.arch for cell in cells)
-    if len(archs) > 1 and not _archs(name):
-        raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with `arch`, or use cuda.")
-    return _module(name).emit(cells).rstrip("\n") + "\n"
-
-
-def _check_roles(name: str, cells: Sequence[Cell]) -> None:
     spoken = (*WHOLE, *getattr(_module(name), "ROLES", ()))
     silent = next((cell.fragment for cell in cells if cell.fragment.role not in spoken), None)
     if silent:
         others = dict.fromkeys(cell.fragment.id for cell in cells if cell.fragment.role in spoken)
         instead = f"; of these it can write: {', '.join(others)}" if others else ""
         raise UsageError(f"{name} cannot express the {silent.role.value} {silent.id}{instead}.")
+    archs = dict.fromkeys(cell.arch for cell in cells)
+    if len(archs) > 1 and not _archs(name):
+        raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with `arch`, or use cuda.")
+    return _module(name).emit(cells).rstrip("\n") + "\n"
 
 
 def for_all_archs(name: str) -> bool:

@@ -127,7 +127,11 @@ def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
     """The structs of a fragment, one for each arch: its layout, and how its elements are packed into registers."""
     fragment, name, sizes = variants[0].fragment, cell_identifier(variants[0]), _sizes(variants[0])
     yield f"/// {id_and_selector(variants[0])}: {fragment.rows} x {fragment.cols} of {fragment.type}"
-    yield from _evidence(variants)
+    by_evidence: dict[str, list[str]] = {}
+    for cell in variants:
+        words = origin_of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
+        by_evidence.setdefault(f"layout {cell.table.id}, {words}", []).append(cell.arch)
+    yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
     groups: dict[str, list[Cell]] = {}
     for cell in variants:
         groups.setdefault(cell.table.id, []).append(cell)
@@ -138,15 +142,6 @@ def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
         yield f"}}  // namespace {first.arch}"
         yield from (f"namespace {cell.arch} {{ struct {name} : {first.arch}::{name} {{}}; }}" for cell in others)
     yield from _struct_of_target(name, list(groups.values()), newest)
-
-
-def _evidence(variants: Sequence[Cell]) -> Iterator[str]:
-    """The evidence of the tables; archs with the same evidence are combined."""
-    by_evidence: dict[str, list[str]] = {}
-    for cell in variants:
-        words = origin_of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
-        by_evidence.setdefault(f"layout {cell.table.id}, {words}", []).append(cell.arch)
-    yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
 
 
 def _struct_of_target(name: str, cells_by_table: Sequence[Sequence[Cell]], newest: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.inventory import user_ids
 from tcprobe.question.arguments import arch_name
 from tcprobe.question.declare import NameWords, Option, command, note
-from tcprobe.question.options import Given, Output
+from tcprobe.question.options import NonEmptyText, Output
 from tcprobe.question.shared import NameOption, NamespaceOption, OneArch, OnlyOption, ResultsOption
 from tcprobe.store.cell import Cell, emittable, selected, sources
 from tcprobe.store.choose import Layers, layers, some
@@ -33,7 +33,7 @@ class Emitted(NamedTuple):
 def emit_patterns(
     patterns: Annotated[Sequence[str], NameWords("FRAGMENT...", "many", "one", required=False)] = (),
     *,
-    to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", Given())],
+    to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText())],
     name: NameOption = None,
     namespace: NamespaceOption = None,
     selector: SelectorOption = None,

@@ -30,7 +30,12 @@ def emit(cells: Sequence[Cell]) -> str:
 
 def layout_code(cell: Cell) -> str:
     """The functions of a table, under the fragment's name."""
-    name, table, forward = cell_identifier(cell), cell.table, _forward(cell)
+    forward = formulas(cell)
+    crooked = [f"{name} = {formula}" for name, formula in forward.items() if not formula.linear]
+    if crooked:
+        why = f"is not linear, and no sum of // and % expresses that: {'; '.join(crooked)}"
+        raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
+    name, table = cell_identifier(cell), cell.table
     axes, bits = [axis for axis in ORDER if axis in table.outputs], _bits(cell)
     size = f"{cell.fragment.rows} x {cell.fragment.cols} of {cell.fragment.type} on {cell.arch}, layout {table.id}"
     lines = [
@@ -57,15 +62,6 @@ def _holders(cell: Cell, axes: Sequence[str], widths: Mapping[str, int]) -> Iter
         yield from ("", "", COPIED if inside else CROSSED)
     else:
         yield from _fragment(name, [cell.table.extent[axis] for axis in axes], max(cell.table.copies))
-
-
-def _forward(cell: Cell) -> Mapping[str, Formula]:
-    by_output = formulas(cell)
-    crooked = [f"{name} = {formula}" for name, formula in by_output.items() if not formula.linear]
-    if crooked:
-        why = f"is not linear, and no sum of // and % expresses that: {'; '.join(crooked)}"
-        raise UsageError(f"{cell.fragment.id} on {cell.arch} {why}.")
-    return by_output
 
 
 def _bits(cell: Cell) -> dict[str, int]:

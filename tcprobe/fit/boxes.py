@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.layout.arrays import Bools, Ints
+from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import Swizzle
 
 PITCHES = (None, 16, 32, 64, 128, 256, 512)
@@ -61,7 +61,15 @@ def rules() -> tuple[BoxRule, ...]:
 
 def fit_boxes(boxes: Sequence[PlacedBox]) -> list[BoxFit]:
     """The rule that explains the most boxes, and the best of those that differ from it for some box."""
-    missed = _missed_boxes(boxes)
+    samples = [_sample(*box.addresses.shape) for box in boxes]
+    owner = np.repeat(np.arange(len(boxes)), [sample[0].size * sample[1].size for sample in samples])
+    expected = np.concatenate([box.addresses[sample].ravel() for box, sample in zip(boxes, samples, strict=True)])
+    linear = {
+        pitch: np.concatenate([_linear(box, sample, pitch) for box, sample in zip(boxes, samples, strict=True)])
+        for pitch in PITCHES
+    }
+    wrong = (np.asarray(rule.swizzle(linear[rule.pitch]) != expected) for rule in rules())
+    missed = [np.bincount(owner, of_rule, len(boxes)) > 0 for of_rule in wrong]
     order = sorted(range(len(missed)), key=lambda n: int(missed[n].sum()))
     first = order[0]
     second = next((n for n in order[1:] if (missed[n] != missed[first]).any()), first)
@@ -73,19 +81,6 @@ def misfits(box_rule: BoxRule, boxes: Sequence[PlacedBox]) -> list[int]:
     return [
         n for n, box in enumerate(boxes) if not np.array_equal(box_rule(box.base, *box.addresses.shape), box.addresses)
     ]
-
-
-def _missed_boxes(boxes: Sequence[PlacedBox]) -> list[Bools]:
-    """Which boxes each rule misses, judged by some of their bytes."""
-    samples = [_sample(*box.addresses.shape) for box in boxes]
-    owner = np.repeat(np.arange(len(boxes)), [sample[0].size * sample[1].size for sample in samples])
-    expected = np.concatenate([box.addresses[sample].ravel() for box, sample in zip(boxes, samples, strict=True)])
-    linear = {
-        pitch: np.concatenate([_linear(box, sample, pitch) for box, sample in zip(boxes, samples, strict=True)])
-        for pitch in PITCHES
-    }
-    wrong = (np.asarray(rule.swizzle(linear[rule.pitch]) != expected) for rule in rules())
-    return [np.bincount(owner, of_rule, len(boxes)) > 0 for of_rule in wrong]
 
 
 def _sample(rows: int, width: int) -> tuple[Ints, Ints]:

@@ -160,12 +160,8 @@ class Formula:
         parts = [t.text(widths.get(t.variable)) if isinstance(t, Term) else str(t) for t in self.terms]
         parts += [str(self.constant)] if self.constant or not self.terms else []
         if len(parts) == 1:
-            return _bare(parts[0])
+            return parts[0][1:-1] if parts[0].startswith("(") else parts[0]
         return (" ^ " if self.overlapping else " + ").join(parts)
-
-
-def _bare(text: str) -> str:
-    return text[1:-1] if text.startswith("(") else text
 
 
 def linear_formula(
@@ -198,7 +194,9 @@ def manual_names(formulas: Iterable[Formula | None]) -> str:
     Bits 0 and 1 of a lane alone are not threadID_in_group: there the manual has other groups (m8n8k4 with f16).
     """
     some = [formula for formula in formulas if formula]
-    masks = {term.mask for formula in some for term in formula.terms if isinstance(term, Term) and _of_lane(term)}
+    masks = {
+        term.mask for formula in some for term in formula.terms if isinstance(term, Term) and term.variable == "lane"
+    }
     if _GROUP.mask not in masks:
         return ""
     bits = max(formula.bits.get("lane", 0) for formula in some) or None
@@ -212,7 +210,3 @@ def in_manual(formulas: Iterable[Formula | None]) -> str:
     """As `manual_names`, as a sentence."""
     names = manual_names(formulas)
     return f"In the PTX manual's words: {names}." if names else ""
-
-
-def _of_lane(term: Term) -> bool:
-    return term.variable == "lane"

@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import chain, product
+from itertools import chain, islice, product
 from typing import NamedTuple
 
 from tcprobe.fit.formula import Formula, Products, linear_formula, proven
@@ -62,18 +62,11 @@ def solve_gf2(points: Iterable[tuple[int, int]], bits: int) -> tuple[int, ...] |
             pivots[vector.bit_length() - 1] = (vector, image)
         elif image:
             return None
-    return _back_substitute(pivots, bits)
+    return _images(pivots, bits)
 
 
-def _reduce(pivots: dict[int, tuple[int, int]], vector: int, image: int) -> tuple[int, int]:
-    for bit in range(vector.bit_length() - 1, -1, -1):
-        if vector >> bit & 1 and bit in pivots:
-            vector ^= pivots[bit][0]
-            image ^= pivots[bit][1]
-    return vector, image
-
-
-def _back_substitute(pivots: dict[int, tuple[int, int]], bits: int) -> tuple[int, ...]:
+def _images(pivots: Mapping[int, tuple[int, int]], bits: int) -> tuple[int, ...]:
+    """The images of the unit vectors; 0 of those that the pivots do not determine."""
     images = [0] * bits
     for bit in range(bits):
         if bit in pivots:
@@ -83,6 +76,14 @@ def _back_substitute(pivots: dict[int, tuple[int, int]], bits: int) -> tuple[int
                     image ^= images[lower]
             images[bit] = image
     return tuple(images)
+
+
+def _reduce(pivots: dict[int, tuple[int, int]], vector: int, image: int) -> tuple[int, int]:
+    for bit in range(vector.bit_length() - 1, -1, -1):
+        if vector >> bit & 1 and bit in pivots:
+            vector ^= pivots[bit][0]
+            image ^= pivots[bit][1]
+    return vector, image
 
 
 def span_gf2(images: Sequence[int]) -> list[int]:
@@ -131,17 +132,17 @@ class Layout:
     @cached_property
     def shifts(self) -> dict[str, int]:
         """Where each input's bits start in a vector; the last input's are the lowest."""
-        return _shifts(self.space)
+        shifts, total = {}, 0
+        for axis in reversed(self.space.axes):
+            shifts[axis.name] = total
+            total += axis.bits
+        return shifts
 
     @cached_property
     def bases(self) -> dict[str, tuple[dict[str, int], ...]]:
         """Images by input: bases["lane"][b] is the change, by output, that bit b of lane makes."""
-        unpacked = tuple(unpack(image, self.outputs) for image in self.images)
-        parts = {
-            axis.name: slice(self.shifts[axis.name], self.shifts[axis.name] + axis.bits)
-            for axis in reversed(self.space.axes)
-        }
-        return {name: unpacked[part] for name, part in parts.items()}
+        images = (unpack(image, self.outputs) for image in self.images)
+        return {axis.name: tuple(islice(images, axis.bits)) for axis in reversed(self.space.axes)}
 
     @property
     def origin(self) -> dict[str, int]:
@@ -188,7 +189,6 @@ def fit_layout(table: Table) -> Layout | NotLinear:
     wrong = [number for number, value in enumerate(values) if value is not None and value != fitted[number]]
     if not wrong:
         return layout
-
     expected = {number: unpack(fitted[number], table.outputs) for number in wrong[:FIRST]}
     return not_linear(table, expected, len(wrong))
 
@@ -196,27 +196,17 @@ def fit_layout(table: Table) -> Layout | NotLinear:
 def _through(table: Table, values: Sequence[int | None]) -> Layout:
     """The affine map through a maximal set of independent points; those at powers of two come first."""
     bits, vectors = sum(axis.bits for axis in table.space.axes), _vectors(table.space)
-    points: list[tuple[int, int]] = []
-    pivots: dict[int, int] = {}
+    pivots: dict[int, tuple[int, int]] = {}
     for number in chain(_units(table.space), range(table.points)):
         if (value := values[number]) is None:
             continue
-        vector = vectors[number] | 1 << bits  # the top bit stands for the offset
-        if _independent(pivots, vector):
-            points.append((vector, value))
-            if len(points) == bits + 1:
+        vector, image = _reduce(pivots, vectors[number] | 1 << bits, value)  # the top bit stands for the offset
+        if vector:
+            pivots[vector.bit_length() - 1] = (vector, image)
+            if len(pivots) == bits + 1:
                 break
-    images = solve_gf2(points, bits + 1) or (0,) * (bits + 1)
+    images = _images(pivots, bits + 1)
     return Layout(table.space, table.outputs, images[:bits], images[bits])
-
-
-@cache
-def _shifts(space: Space) -> dict[str, int]:
-    shifts, total = {}, 0
-    for axis in reversed(space.axes):
-        shifts[axis.name] = total
-        total += axis.bits
-    return shifts
 
 
 @cache
@@ -236,16 +226,6 @@ def _units(space: Space) -> tuple[int, ...]:
         units += [stride << bit for bit in range(axis.bits)]
         stride *= axis.size
     return tuple(units)
-
-
-def _independent(pivots: dict[int, int], vector: int) -> bool:
-    while vector:
-        high = vector.bit_length() - 1
-        if high not in pivots:
-            pivots[high] = vector
-            return True
-        vector ^= pivots[high]
-    return False
 
 
 def pack_table(table: Table) -> list[int | None]:

@@ -132,18 +132,15 @@ def _fewest(matrix_rows: list[int]) -> list[RowStep]:
     while True:
         last = _last(levels[-1].matrices)
         if last:
-            return [*_path(levels, last[0]), last[1]]
+            number = last[0]
+            path = []
+            for level in reversed(levels[1:]):
+                path.append(level.steps[level.step[number]])
+                number = int(level.parent[number])
+            return [*path[::-1], last[1]]
         if not steps or len(levels[-1].matrices) * len(steps) > MOST_MATRICES:
             return []
         levels.append(_next(levels[-1].matrices, steps))
-
-
-def _path(levels: Sequence[_Level], number: int) -> list[RowStep]:
-    path = []
-    for level in reversed(levels[1:]):
-        path.append(level.steps[level.step[number]])
-        number = int(level.parent[number])
-    return path[::-1]
 
 
 def _next(matrices: Matrices, row_steps: list[RowStep]) -> _Level:
@@ -336,20 +333,15 @@ def _candidates_left(address_map: AddressMap, most: int, sign: int, last: Swizzl
     kept = _candidates(offset_bits(address_map), most)
     kept = kept.kept(_separable(_part(address_map.corners, last), kept, sign))
     for axis in (0, 1):
-        kept = kept.kept(_begins(_part(_beginning(address_map, axis), last), kept, sign))
+        line = (address_map.grid[:, 0] if axis == 0 else address_map.grid[0])[:BEGINNING]
+        count = int(np.cumprod(line >= 0).sum()) if address_map.low[axis] == 0 else 0
+        kept = kept.kept(_begins(_part(line[:count], last), kept, sign))
     return [Swizzle(bits, base, sign * shift) for bits, base, shift in kept.triples()]
 
 
 def _part(offsets: Ints, last: Swizzle | None) -> Ints:
     """A part of the map with the last swizzle undone."""
     return np.where(offsets < 0, -1, last(offsets)) if last else offsets
-
-
-def _beginning(address_map: AddressMap, axis: int) -> Ints:
-    """The first offsets of the first row or column, as long as they are consecutive from 0."""
-    line = (address_map.grid[:, 0] if axis == 0 else address_map.grid[0])[:BEGINNING]
-    count = int(np.cumprod(line >= 0).sum()) if address_map.low[axis] == 0 else 0
-    return line[:count]
 
 
 def _begins(beginning: Ints, candidates: Candidates, sign: int) -> Bools:
@@ -368,8 +360,10 @@ def _begins(beginning: Ints, candidates: Candidates, sign: int) -> Bools:
 def _undo(address_map: AddressMap, swizzles: Sequence[Swizzle]) -> Affine | None:
     """The affine map that is left when the swizzles, applied first to last, are undone; None if it is not affine."""
     offsets = _before(address_map.offsets, swizzles)
-    if address_map.cells == address_map.grid.size and not _sums(_before(address_map.grid, swizzles)):
-        return None
+    if address_map.cells == address_map.grid.size:  # a quick check, since most maps are no sum f(first) + g(second)
+        steps = np.diff(_before(address_map.grid, swizzles), axis=0)
+        if not (steps == steps[:, :1]).all():
+            return None
     return fit_affine(address_map.first, address_map.second, offsets, address_map.extent)
 
 
@@ -378,12 +372,6 @@ def _before(offsets: Ints, swizzles: Sequence[Swizzle]) -> Ints:
     for swizzle in reversed(swizzles):
         offsets = swizzle(offsets)
     return offsets
-
-
-def _sums(grid: Ints) -> bool:
-    """Whether a whole grid is a sum f(first) + g(second); a quick check, since most maps are not."""
-    steps = np.diff(grid, axis=0)
-    return bool((steps == steps[:, :1]).all())
 
 
 def _candidates(bits: int, most: int) -> Candidates:

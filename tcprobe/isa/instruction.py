@@ -90,8 +90,25 @@ class Instruction:
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
         """The operands in registers, by name: a, b, c, d, ..."""
-        held = (operand for operand in self.operands if operand.place is Place.REGISTERS)
-        return tuple(self._fragment(operand) for operand in sorted(held, key=lambda o: o.name))
+        made = []
+        for operand in sorted(self.operands, key=lambda o: o.name):
+            if operand.place is Place.REGISTERS:
+                shared = self.definitions.get(operand.name)
+                own = shared or Definition(f"{self.id}.{operand.name}", self.id, self.name)
+                fragment = Fragment(
+                    **{name: getattr(operand, name) for name in Operand.__dataclass_fields__},
+                    id=own.id,
+                    experiment=own.experiment,
+                    instruction=own.instruction,
+                    family=self.family,
+                    shape=self.shape,
+                    target=self.target,
+                    threads=self.threads,
+                    products=self.products,
+                    shared=shared is not None,
+                )
+                made.append(fragment)
+        return tuple(made)
 
     @cached_property
     def _by_name(self) -> dict[str, Fragment]:
@@ -187,22 +204,6 @@ class Instruction:
     def type(self, operand: str) -> str:
         """Element type of an operand."""
         return next(o.type for o in self.operands if o.name == operand)
-
-    def _fragment(self, operand: Operand) -> Fragment:
-        shared = self.definitions.get(operand.name)
-        own = shared or Definition(f"{self.id}.{operand.name}", self.id, self.name)
-        return Fragment(
-            **{name: getattr(operand, name) for name in Operand.__dataclass_fields__},
-            id=own.id,
-            experiment=own.experiment,
-            instruction=own.instruction,
-            family=self.family,
-            shape=self.shape,
-            target=self.target,
-            threads=self.threads,
-            products=self.products,
-            shared=shared is not None,
-        )
 
 
 class SharedOperand(NamedTuple):

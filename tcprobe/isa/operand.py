@@ -91,16 +91,13 @@ class Operand:
             raise RowError(f"operand {self.name}: {self.registers} registers, in {self.place.value}.")
         if self.majors and (self.role is not Role.FACTOR or self.place is not Place.SHARED):
             raise RowError(f"operand {self.name}: {self.role.value} in {self.place.value} with majors {self.majors}.")
-        self._check_selectors()
-        if self.span < 1 or self.cols % self.span:
-            raise RowError(f"operand {self.name}: {self.cols} columns are not spoken for {self.span} at a time.")
-
-    def _check_selectors(self) -> None:
         selected = self.role in SELECTED and self.place in (Place.REGISTERS, Place.IMMEDIATE)
         if bool(self.selectors) != selected or self.selectors != tuple(range(len(self.selectors))):
             raise RowError(f"operand {self.name}: {self.role.value} cannot have selectors {self.selectors}.")
         if self.picks and prod(len(values) for _, values in self.picks) != len(self.selectors):
             raise RowError(f"operand {self.name}: {self.picks} are not {len(self.selectors)} selectors.")
+        if self.span < 1 or self.cols % self.span:
+            raise RowError(f"operand {self.name}: {self.cols} columns are not spoken for {self.span} at a time.")
 
     @property
     def register_bits(self) -> int:

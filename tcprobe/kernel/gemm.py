@@ -112,7 +112,7 @@ class GemmKernel(Described):
     @property
     def cluster(self) -> int:
         """Blocks that share tiles of B; the kernel has their number as an attribute."""
-        return self.gemm.cluster if isinstance(self.gemm, WarpgroupGemm) else 1
+        return self.gemm.cluster
 
     @property
     def parameters(self) -> list[str]:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
-from tcprobe.question.options import ElementType, Given, Number, Sides
+from tcprobe.question.options import ElementType, NonEmptyText, Number, Sides
 from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption
 from tcprobe.store.choose import layers
 from tcprobe.system import files
@@ -28,7 +28,7 @@ GROUP = group(
 
 @checked
 def kernel(
-    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", Given())],
+    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())],
     kind: Annotated[
         TypeName, Option("--type", "Type of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.", "TYPE", ElementType())
     ],
@@ -142,7 +142,7 @@ def print_kernel(
     elif not output:
         click.echo(made.source, nl=False)
     else:
-        wrapping.lines(made.launch_words)
+        terminal.lines(made.launch_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from string import Template
 
 from tcprobe.ask.convert.code import CASTS, OLDER, Cast
 from tcprobe.code.cuda import holder, of_holder, origin, register_and_letter
@@ -87,6 +86,7 @@ class StagedGemm(ABC):
     b: str = "col"
     stored: str | None = None
     layers: Layers | None = None
+    cluster = 1  # blocks that share tiles of B
 
     @cached_property
     def arch(self) -> Arch:
@@ -168,19 +168,6 @@ def check_memory(gemm: StagedGemm) -> None:
             f"{gemm.stages} stages of {gemm.stage_bytes} bytes take {gemm.shared_bytes} bytes of shared "
             f"memory; a block on {gemm.arch.name} has at most {most}: {near}."
         )
-
-
-RASTER = Template("""\
-// Which tile a block makes: blocks that run side by side share rows of A and columns of B in the L2 cache, so tiles are
-// taken in bands of 8 rows of tiles, a band column by column; blocks of a cluster lie below each other.
-__device__ inline void place(unsigned& row, unsigned& col) {
-  constexpr unsigned CLUSTER = $cluster, BAND = 8 / CLUSTER;
-  const unsigned block = blockIdx.y / CLUSTER * gridDim.x + blockIdx.x, first = block / (BAND * gridDim.x) * BAND;
-  const unsigned below = gridDim.y / CLUSTER - first, rows = below < BAND ? below : BAND;
-  row = (first + block % (BAND * gridDim.x) % rows) * CLUSTER + blockIdx.y % CLUSTER;
-  col = block % (BAND * gridDim.x) / rows;
-}
-""")
 
 
 def conversion(source: str, target: str, device: Arch) -> Cast:

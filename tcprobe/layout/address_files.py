@@ -79,7 +79,13 @@ def _blocks(lines: Sequence[str]) -> Iterator[_Lines]:
             raise DataError(f"line {number}: several rows on one line; expected a line for each.")
         text = _COMMENT.sub("", line).translate(_BRACKETS).strip()
         if _ROW.match(text):
-            block.rows.append((number, _numbers(number, text)))
+            fields = [field.strip() for field in text.split(",")] if "," in text else text.split()
+            if not fields[-1]:
+                fields.pop()
+            wrong = next((field for field in fields if field and not _NUMBER.fullmatch(field)), None)
+            if wrong is not None:
+                raise DataError(f"line {number}: {wrong[:40]!r} is not an offset of 0 or more.")
+            block.rows.append((number, [int(field) if field else None for field in fields]))
             count += len(block.rows[-1][1])
         elif _words(number, text):
             yield block
@@ -96,16 +102,6 @@ def _words(number: int, text: str) -> bool:
     if 2 * len(other) < len(fields):
         raise DataError(f"line {number}: {other[0][:40]!r} is not an offset of 0 or more.")
     return bool(fields)
-
-
-def _numbers(number: int, text: str) -> list[int | None]:
-    fields = [field.strip() for field in text.split(",")] if "," in text else text.split()
-    if not fields[-1]:
-        fields.pop()
-    wrong = next((field for field in fields if field and not _NUMBER.fullmatch(field)), None)
-    if wrong is not None:
-        raise DataError(f"line {number}: {wrong[:40]!r} is not an offset of 0 or more.")
-    return [int(field) if field else None for field in fields]
 
 
 def _header(section: _Lines) -> list[str]:
@@ -242,21 +238,15 @@ def _join_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
         pending = ""
 
 
-def _options(number: int, line: str) -> dict[str, Pair]:
-    """The numbers of a command's options; 0 for a second one that is not there."""
+def _command(number: int, line: str) -> Command:
+    named = _COMMAND.search(line)
+    layout = next((name for name in named.groups() if name), "") if named else ""
     options: dict[str, Pair] = {}
     for option, text in _OPTION.findall(line):
         values = _NUMBERS.fullmatch(text)
         if not values or not all(1 <= int(value) <= MOST_CELLS for value in values.groups() if value):
             raise DataError(f"line {number}: --{option}={text[:40]} is not one or two numbers from 1 to {MOST_CELLS}.")
         options[option] = (int(values[1]), int(values[2] or 0))
-    return options
-
-
-def _command(number: int, line: str) -> Command:
-    named = _COMMAND.search(line)
-    layout = next((name for name in named.groups() if name), "") if named else ""
-    options = _options(number, line)
     extent, shape = options.get("extent", Command(layout).extent), options.get("output-shape", Command(layout).shape)
     if not extent[1]:
         raise DataError(f"line {number}: --extent={extent[0]} needs two numbers.")
@@ -343,7 +333,11 @@ def _parts(number: int, text: str) -> _Parts:
     gaps, spans, start = [], list[Span](), 0
     for match in _COORDINATE.finditer(text):
         gaps.append(_spaces(number, text[start : match.start()]))
-        spans.append(_span(number, match))
+        firsts = range(int(match[1]), int(match[2] or match[1]) + 1)
+        seconds = range(int(match[3]), int(match[4] or match[3]) + 1)
+        if (match[2] and match[4]) or not firsts or not seconds:
+            raise DataError(f"line {number}: {match[0]} is not one range that rises.")
+        spans.append((firsts, seconds))
         start = match.end()
     size = sum(len(firsts) * len(seconds) for firsts, seconds in spans)
     if size > MOST_CELLS:
@@ -357,14 +351,6 @@ def _spaces(number: int, text: str) -> int:
     if between:
         raise DataError(f"line {number}: {between[:40]!r} is not a coordinate such as (3, 4) or (0..7, 4).")
     return len(text)
-
-
-def _span(number: int, match: re.Match[str]) -> Span:
-    firsts = range(int(match[1]), int(match[2] or match[1]) + 1)
-    seconds = range(int(match[3]), int(match[4] or match[3]) + 1)
-    if (match[2] and match[4]) or not firsts or not seconds:
-        raise DataError(f"line {number}: {match[0]} is not one range that rises.")
-    return firsts, seconds
 
 
 MOST_BYTES = 1 << 23
@@ -398,19 +384,6 @@ def read_address_map(path: Path, table: int | None = None) -> Source:
         maps = _stated_maps(text)
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
-    return _choose(path, maps, table)
-
-
-def _stated_maps(text: str) -> list[_StatedMap]:
-    lines = text.split("\n")
-    if max(len(lines), text.count("|")) > 2 * MOST_CELLS:
-        raise DataError(f"more than {2 * MOST_CELLS} lines or cells.")
-    if is_printout(lines):
-        return [_StatedMap(*printed) for printed in printouts(lines)]
-    return [_StatedMap(matrix.address, None, matrix.line) for matrix in matrices(lines)]
-
-
-def _choose(path: Path, maps: list[_StatedMap], table: int | None) -> Source:
     lines = ", ".join(str(stated_map.line) for stated_map in maps)
     several = f"{path}: {len(maps)} tables, from lines {lines}"
     if table is not None:
@@ -422,6 +395,15 @@ def _choose(path: Path, maps: list[_StatedMap], table: int | None) -> Source:
     if len(maps) == 2 and _counts(maps[0].address) and maps[0].address.shape == maps[1].address.shape:
         return Source(maps[1].address, maps[1].command, f"{several}; the first only counts, the second is read.")
     raise UsageError(f"{several}; `table` N chooses one.")
+
+
+def _stated_maps(text: str) -> list[_StatedMap]:
+    lines = text.split("\n")
+    if max(len(lines), text.count("|")) > 2 * MOST_CELLS:
+        raise DataError(f"more than {2 * MOST_CELLS} lines or cells.")
+    if is_printout(lines):
+        return [_StatedMap(*printed) for printed in printouts(lines)]
+    return [_StatedMap(matrix.address, None, matrix.line) for matrix in matrices(lines)]
 
 
 def _counts(address_map: AddressMap) -> bool:

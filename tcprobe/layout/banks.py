@@ -189,7 +189,7 @@ class Judge(NamedTuple):
         """Passes of each phase of `phase` lanes, (patterns, phases); `memories`: addresses, and sources if given."""
         width = min(phase, self.row.lanes)
         count = self.row.lanes // width
-        needs = [_units(self.row, a[:, : self.row.lanes].reshape(len(a) * count, width)) for a in memories]
+        needs = [a[:, : self.row.lanes].reshape(len(a) * count, width) // max(WORD, self.row.bytes) for a in memories]
         if self.rule.passes == "order":
             most = _longest_chain(self.row, needs)
         else:
@@ -211,11 +211,6 @@ def agree(addresses: Ints) -> Bools:
     same = [((a == b) | (a == IDLE) | (b == IDLE)).all(axis=1) for a, b in pairs]
     either: Bools = same[0] | same[1]
     return either
-
-
-def _units(access: SharedAccess, lanes: Ints) -> Ints:
-    """The words that lanes need; if a lane needs several, aligned pairs or quads of words. IDLE stays."""
-    return lanes // max(WORD, access.bytes)
 
 
 def _banks(access: SharedAccess) -> int:
@@ -270,7 +265,10 @@ class SourceTags:
         """The tag bank of each address's line."""
         banks = np.zeros_like(addresses)
         for number, mask in enumerate(self.masks):
-            banks |= _parity(addresses & mask) << number
+            folded = addresses & mask  # the parity of these bits
+            for shift in (32, 16, 8, 4, 2, 1):
+                folded ^= folded >> shift
+            banks |= (folded & 1) << number
         return banks
 
 
@@ -342,13 +340,6 @@ def _number_bits(same: dict[int, bool]) -> dict[int, int]:
         alike = next((numbers[other] for other in numbers if same[bit | other]), None)
         numbers[bit] = 0 if same[bit] else alike or 1 + max(numbers.values(), default=0)
     return numbers
-
-
-def _parity(values: Ints) -> Ints:
-    folded = values.copy()
-    for shift in (32, 16, 8, 4, 2, 1):
-        folded ^= folded >> shift
-    return folded & 1
 
 
 BANK_BITS, VECTOR_BITS = 8 * WORD, 128

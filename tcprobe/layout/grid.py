@@ -35,7 +35,7 @@ What it states about the rest is first proven for every element.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -51,7 +51,8 @@ def matrix(table: Table, width: int, span: int = 1) -> Iterator[str]:
     for which in products:
         if which:
             yield f"product {which[0]}"
-        cells = [[_holders(table, (row, col, *which)) for col in cols] for row in range(table.extent["row"])]
+        held = [[table.inverse.get((row, col, *which), []) for col in cols] for row in range(table.extent["row"])]
+        cells = [[_holders_text(divmod(slot, table.elements) for slot in slots) for slots in line] for line in held]
         yield from grid_lines(cells, [str(c) for c in cols], width)
 
 
@@ -79,12 +80,8 @@ def bits(table: Table, fragment: Fragment, width: int) -> Iterator[str]:
         cells = table.cells[lane * table.elements :][: table.elements]
         if any(cells):
             read.append(lane)
-            rows.append(["-" if c is None else _spanned(c, fragment.span) for c in cells])
+            rows.append(["-" if c is None else f"{c[0]},{_range_text(c[1], fragment.span)}" for c in cells])
     yield from grid_lines(rows, heads, width, [str(lane) for lane in read])
-
-
-def _spanned(cell: tuple[int, ...], span: int) -> str:
-    return f"{cell[0]},{cell[1]}" + (f"-{cell[1] + span - 1}" if span > 1 else "")
 
 
 def addresses(table: Table, width: int) -> Iterator[str]:
@@ -98,13 +95,12 @@ def addresses(table: Table, width: int) -> Iterator[str]:
         yield "  row " + "".join(rows[lane].rjust(wide) for lane in lanes)
 
 
-def _holders(table: Table, element: Element) -> str:
-    """lane:i of every holder, grouped by lane: 0:0,8."""
-    by_lane: dict[int, list[str]] = {}
-    for slot in table.inverse.get(element, []):
-        lane, i = divmod(slot, table.elements)
-        by_lane.setdefault(lane, []).append(str(i))
-    return " ".join(f"{lane}:{','.join(i)}" for lane, i in by_lane.items()) or "-"
+def _holders_text(holders: Iterable[tuple[int, int]], words: Callable[[int], str] = str) -> str:
+    """thread:i of every holder (thread, i), grouped by thread, i in `words`: 0:0,8; - without any."""
+    by_thread: dict[int, list[str]] = {}
+    for thread, i in holders:
+        by_thread.setdefault(thread, []).append(words(i))
+    return " ".join(f"{thread}:{','.join(i)}" for thread, i in by_thread.items()) or "-"
 
 
 def cells_of_lanes(slot_elements: Sequence[Element | None]) -> str:
@@ -168,10 +164,9 @@ class Stretch(NamedTuple):
     @property
     def text(self) -> str:
         """thread:i of every holder, grouped by thread: 0:0,8; for several elements a range: 0:4..7."""
-        by_thread: dict[int, list[str]] = {}
-        for thread, i in self.holders:
-            by_thread.setdefault(thread, []).append(str(i) if self.span == 1 else f"{i}..{i + self.span - 1}")
-        return " ".join(f"{thread}:{','.join(i)}" for thread, i in by_thread.items())
+        if not self.holders:
+            return ""
+        return _holders_text(self.holders, lambda i: str(i) if self.span == 1 else f"{i}..{i + self.span - 1}")
 
     @property
     def threads(self) -> tuple[int, ...]:
@@ -212,17 +207,14 @@ def _parts(table: Table) -> Iterator[tuple[dict[str, int], Mapping[LaneAndElemen
     products = range(table.extent["product"]) if "product" in table.outputs else (None,)
     for number, values in enumerate(product(*(range(axis.size) for axis in lead))):
         selection = {axis.name: value for axis, value in zip(lead, values, strict=True)}
-        cells = _cells(table, number * size, size)
+        first = number * size
+        # (slot, row, col, product) of its used slots; 0 for outputs that the table lacks
+        columns = [table.values.get(name, (0,) * table.points) for name in ("row", "col", "product")]
+        parts = zip(range(size), *(column[first : first + size] for column in columns), strict=True)
+        cells = [(n, r, c or 0, p or 0) for n, r, c, p in parts if r is not None]
         for which in products:
             slots = {divmod(n, i.size): (r, c) for n, r, c, p in cells if which in (None, p)}
             yield selection | ({} if which is None else {"product": which}), slots
-
-
-def _cells(table: Table, first: int, size: int) -> list[tuple[int, int, int, int]]:
-    """(slot, row, col, product) of the used slots of a block; 0 for outputs that the table lacks."""
-    columns = [table.values.get(name, (0,) * table.points) for name in ("row", "col", "product")]
-    parts = zip(range(size), *(column[first : first + size] for column in columns), strict=True)
-    return [(n, r, c or 0, p or 0) for n, r, c, p in parts if r is not None]
 
 
 def _block(
@@ -352,17 +344,10 @@ def _draw(by_element: dict[Element, SlotPairs], band: _Band, width: int, span: i
     size = max(band.merged)
     rank = len(next(iter(by_element), (0, 0)))
     rest = (0,) * (rank - 2)
-    cells = [[_cell(by_element.get((row, col, *rest), ()), size) for col in cols] for row in rows]
+    held = [[by_element.get((row, col, *rest), ()) for col in cols] for row in rows]
+    cells = [[_holders_text(slots, lambda i: _range_text(i, size)) for slots in line] for line in held]
     heads = [_range_text(col * span, band.merged[1] * span if band.merged[1] > 1 else 1) for col in cols]
     return grid_lines(cells, heads, width, [_range_text(row, band.merged[0]) for row in rows])
-
-
-def _cell(slots: SlotPairs, size: int) -> str:
-    """thread:i of every holder, grouped by thread: 0:0-1,8-9."""
-    by_thread: dict[int, list[str]] = {}
-    for thread, i in slots:
-        by_thread.setdefault(thread, []).append(_range_text(i, size))
-    return " ".join(f"{thread}:{','.join(i)}" for thread, i in by_thread.items()) or "-"
 
 
 def _range_text(first: int, count: int) -> str:

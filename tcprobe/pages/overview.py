@@ -16,7 +16,7 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
-from tcprobe.ask.undocumented import Undocumented, everything
+from tcprobe.ask.undocumented import everything
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -66,7 +66,7 @@ def render(results: Results) -> dict[Path, str]:
     if audits := load_audits(results.root):
         texts["errata.md"] = errata_page(audits)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
-    return {results.root / name: _text(lines) for name, lines in texts.items()}
+    return {results.root / name: ("\n".join(lines) + "\n") for name, lines in texts.items()}
 
 
 def cells_of(results: Results) -> ByFragment:
@@ -116,10 +116,6 @@ def _is(path: Path, page: bytes) -> bool:
         return False
 
 
-def _text(lines: Iterable[str]) -> str:
-    return "\n".join(lines) + "\n"
-
-
 def _overview(results: Results, facts: ByFragment, pages: Iterable[str]) -> Iterator[str]:
     yield from (MADE, "# Measured layouts", "")
     yield "Which lane and element of a warp holds which matrix element. `tcprobe show` prints a table, `compare`"
@@ -134,10 +130,6 @@ def _overview(results: Results, facts: ByFragment, pages: Iterable[str]) -> Iter
     yield from ("", "## References", "")
     yield from (f"- {reference.NAME}: {reference.SOURCE}" for reference in references())
     yield from ("", "Known errata of these sources:", "")
-    yield from _known_errata(results)
-
-
-def _known_errata(results: Results) -> Iterator[str]:
     for reference in references():
         for erratum in reference.ERRATA:
             yield f"- {reference.NAME}, {erratum.where}: {erratum.words} (`{erratum.pattern}`)"
@@ -420,15 +412,11 @@ def undocumented_page(results: Results) -> Iterator[str]:
         if nearest:
             how = "Live on {device}, driver {driver}, CUDA {cuda}, tcprobe {tcprobe}.".format(**nearest[0].provenance)
             yield from ("", f"## {name}", "", markdown(how))
-            yield from _lists(nearest)
-
-
-def _lists(nearest: list[Undocumented]) -> Iterator[str]:
-    """What was found, each with the forms that it was found of."""
-    forms: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
-    for undocumented in nearest:
-        key = (tuple(undocumented.values_said), tuple(undocumented.selectors_said))
-        forms.setdefault(key, []).append(undocumented.metadata.experiment)
-    for (values, selectors), ids in forms.items():
-        yield from ("", *_wrapped(", ".join(code(ids)) + ":"), "")
-        yield from (f"- {markdown(words)}" for words in (*values, *selectors))
+            # what was found, each with the forms that it was found of
+            forms: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+            for undocumented in nearest:
+                key = (tuple(undocumented.values_said), tuple(undocumented.selectors_said))
+                forms.setdefault(key, []).append(undocumented.metadata.experiment)
+            for (values, selectors), ids in forms.items():
+                yield from ("", *_wrapped(", ".join(code(ids)) + ":"), "")
+                yield from (f"- {markdown(words)}" for words in (*values, *selectors))

@@ -20,9 +20,10 @@ import numpy as np
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.shared_memory import accesses
+from tcprobe.probes import timing
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Readout
-from tcprobe.probes.timing import DECIMALS, KIND, Costs, ProvedNumbers, Run, TimedBlock, TimedLoop, mbarrier_wait
+from tcprobe.probes.timing import DECIMALS, KIND, Costs, ProvedNumbers, Run, TimedBlock, TimedLoop
 from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
@@ -272,7 +273,11 @@ class Bulk(Costs):
             form = "cp.async.bulk.tensor.2d" if self.tiled else "cp.async.bulk"
             copy = f"{form}.shared::cluster.global.mbarrier::complete_tx::bytes [%to], {source}, [%barrier];"
             issue = ["mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %word0;", copy]
-            return [*issue, *mbarrier_wait("%barrier", "%parity", str(number)), "xor.b32 %parity, %parity, 1;"]
+            return [
+                *issue,
+                *timing.PTX.mbarrier_wait("%barrier", "%parity", str(number)),
+                "xor.b32 %parity, %parity, 1;",
+            ]
         copy = (
             "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
             if self.tiled

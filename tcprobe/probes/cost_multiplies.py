@@ -31,7 +31,7 @@ from tcprobe.isa.arch import WARP, WARPGROUP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, is_native, tensor_opcodes
 from tcprobe.isa.operand import ACCUMULATORS, FACTORS, Role
-from tcprobe.probes import ptx
+from tcprobe.probes import ptx, timing
 from tcprobe.probes.experiment import Context, FormDialogue, Readout
 from tcprobe.probes.timing import (
     DECIMALS,
@@ -44,7 +44,6 @@ from tcprobe.probes.timing import (
     Run,
     TimedBlock,
     TimedLoop,
-    mbarrier_wait,
     threads_for,
 )
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
@@ -125,7 +124,7 @@ def copying() -> Partner:
     area, barrier = "%memory+" + str(STAGES_AT), "%memory+" + str(BARRIERS_AT)
     lines = [
         [
-            *mbarrier_wait(f"{barrier}+{8 * (copy % STAGES)}", 1 - copy // STAGES, str(copy)),
+            *timing.PTX.mbarrier_wait(f"{barrier}+{8 * (copy % STAGES)}", 1 - copy // STAGES, str(copy)),
             f"@%one mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}+{8 * (copy % STAGES)}], {BOX_BYTES};",
             f"@%one {BOX}.shared::cluster.global.mbarrier::complete_tx::bytes "
             f"[{area}+{BOX_BYTES * (copy % STAGES)}], [%map, {{%zero, %zero}}], [{barrier}+{8 * (copy % STAGES)}];",
@@ -146,7 +145,7 @@ def copying() -> Partner:
             "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;",
             "bar.sync 0, %warps;",
         ],
-        after=[line for n in range(STAGES) for line in mbarrier_wait(f"{barrier}+{8 * n}", 1, f"END{n}")],
+        after=[line for n in range(STAGES) for line in timing.PTX.mbarrier_wait(f"{barrier}+{8 * n}", 1, f"END{n}")],
         kept=("SYNCS", "ELECT", FENCE),
         ptx="8.3",
         maps=(packed_map("UINT8", (128, 256), (128, BOX_BYTES // 128)),),

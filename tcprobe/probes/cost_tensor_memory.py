@@ -35,7 +35,7 @@ from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.descriptor import encode_tcgen05
-from tcprobe.probes import tensor_memory
+from tcprobe.probes import tensor_memory, timing
 from tcprobe.probes.cost_multiplies import interval
 from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical, halves, load_descriptors
 from tcprobe.probes.experiment import Context, FormDialogue, Readout
@@ -49,7 +49,6 @@ from tcprobe.probes.timing import (
     Run,
     TimedBlock,
     TimedLoop,
-    mbarrier_wait,
     threads_for,
 )
 from tcprobe.store.kinds.cost import Body, Flight, Held, Point, Trip
@@ -151,7 +150,7 @@ class IssuedLoop:
 
 
 def _wait(barrier: int, parity: str, label: str) -> list[str]:
-    return mbarrier_wait(f"%memory+{BARRIERS + 8 * barrier}", parity, label)
+    return timing.PTX.mbarrier_wait(f"%memory+{BARRIERS + 8 * barrier}", parity, label)
 
 
 def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str = "") -> Sequence[IssuedLoop]:

@@ -25,8 +25,8 @@ from tcprobe.probes import ptx
 from tcprobe.probes.ptx import FormOp, Kernel, Launch
 from tcprobe.probes.slots import from_slots, into_slots, pack, unpack
 from tcprobe.probes.wgmma import k_bytes, places
-from tcprobe.probes.wgmma_kernels import Warpgroup, copy_to_shared, shared_operand
-from tcprobe.probes.wgmma_kernels import multiply as warpgroup_multiply
+from tcprobe.probes.wgmma_kernels import PTX as WARPGROUP_PTX
+from tcprobe.probes.wgmma_kernels import Warpgroup, shared_operand
 
 LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
 SATFINITE = ".satfinite"
@@ -221,7 +221,7 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
         f"mov.u32 %base, {name}_memory;",
         f"add.u32 %there, %base, {-(-sizes[1] // PERIOD) * PERIOD};",
         f"mad.wide.u32 %b, %x, {sizes[1]}, %b;",
-        *copy_to_shared("%b", "%base", str(sizes[1]), "B_NEXT", "B_COPIED"),
+        *WARPGROUP_PTX.copy_to_shared("%b", "%base", str(sizes[1]), "B_NEXT", "B_COPIED"),
         "setp.eq.u32 %memory, %ldm, 0; not.pred %memory, %memory;",
         "@%memory bra.uni A_MEMORY;",
         f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
@@ -231,7 +231,7 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
         "A_MEMORY:",
         f"mad.wide.u32 %place, %x, {sizes[0]}, %a_;",
         "mov.u64 %a_, %place;",
-        *copy_to_shared("%a_", "%there", str(sizes[0]), "A_NEXT", "A_COPIED"),
+        *WARPGROUP_PTX.copy_to_shared("%a_", "%there", str(sizes[0]), "A_NEXT", "A_COPIED"),
         "A_DONE:",
         *_descriptor("%db", "%base", packed_descriptor(k_bytes(b)).encode()),
         *_descriptor("%da", "%there", packed_descriptor(k_bytes(a)).encode()),
@@ -243,10 +243,10 @@ def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
         "bar.sync 0;",
         "setp.eq.u32 %never, %x, %x;",  # true: D = A x B + D
         "@%memory bra.uni BEHIND;",
-        *warpgroup_multiply(op, by_descriptor=False),
+        *WARPGROUP_PTX.multiply(op, False),
         "bra.uni DONE;",
         "BEHIND:",
-        *warpgroup_multiply(op, by_descriptor=True),
+        *WARPGROUP_PTX.multiply(op, True),
         "DONE:",
         f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
         f"mad.wide.u32 %out, %image, {ptx.thread_bytes(d)}, %out;",

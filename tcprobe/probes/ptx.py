@@ -261,6 +261,9 @@ def errors_by_line(log: str) -> dict[int, str]:
     return first_errors
 
 
+TOO_NEW = "needs PTX "  # how the words begin about a form that is too new for the compiler
+
+
 def blame(log: str, kernels: Sequence[Kernel]) -> dict[str, str]:
     """The error of each refused kernel, by name. `kernels` must be in the order of the module.
 
@@ -279,5 +282,5 @@ def blame(log: str, kernels: Sequence[Kernel]) -> dict[str, str]:
     header = next((w for n, w in errors.items() if n <= HEADER_LINES), None)
     if header and not blamed and kernels:
         highest = max((k.target.ptx for k in kernels), key=version)
-        blamed = {k.name: f"needs PTX {highest}: {header}" for k in kernels if k.target.ptx == highest}
+        blamed = {k.name: f"{TOO_NEW}{highest}: {header}" for k in kernels if k.target.ptx == highest}
     return blamed

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.fit.boxes import PlacedBox, fit_boxes
 from tcprobe.isa.arch import Target
@@ -56,6 +57,7 @@ from tcprobe.store.kinds.tensor_maps import (
 )
 
 KIND = "tensor_maps"
+PTX = Macros(globals(), MOST_RANK=MOST_RANK)
 AREA = 8 << 10  # bytes of shared memory that a copy may access
 TENSOR = 32 << 10  # bytes of global memory that a map may access
 HEADER = 16  # bytes of a load's output before the area: whether the box came, where shared memory begins
@@ -89,100 +91,9 @@ def kernel(direction: str, rank: int) -> Kernel:
     """The kernel of a direction and a number of dimensions."""
     name = f"tma_{direction}_{rank}d"
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
-    registers = [
-        ".reg .u32 %memory, %barrier, %base, %bytes, %word, %at, %tries, %done;",
-        f".reg .u32 %c<{MOST_RANK}>;",
-        ".reg .u64 %from;",
-        ".reg .pred %first, %more, %p;",
-    ]
-    load_case = [  # what block x does, and the address of its map
-        f"mov.u32 %memory, {name}_memory;",
-        f"add.u32 %barrier, %memory, {AREA};",
-        "mad.wide.u32 %cases, %x, 32, %cases;",
-        "ld.global.u32 %base, [%cases];",
-        "ld.global.u32 %bytes, [%cases+4];",
-        *(f"ld.global.u32 %c{n}, [%cases+{8 + 4 * n}];" for n in range(MOST_RANK)),
-        "add.u32 %base, %base, %memory;",
-        "mad.wide.u32 %maps, %x, 128, %maps;",
-        "setp.eq.u32 %first, %lane, 0;",
-    ]
-    box = f"[%maps, {{{', '.join(f'%c{n}' for n in range(rank))}}}]"
-    body = [*load_case, *(_load if direction == "load" else _store)(rank, box)]
-    text = memory + entry(name, ("given", "cases", "maps", "out"), registers, body)
+    text = memory + entry(name, ("given", "cases", "maps", "out"), PTX.registers(), PTX.body(name, direction, rank))
     op = Boxing("tensor maps cannot be emulated by layouts of fragments", direction=direction, rank=rank)
     return Kernel(name, op, text, TARGET)
-
-
-def _each(label: str, count: int, ptx_lines: Sequence[str]) -> list[str]:
-    """`ptx_lines` for every word number %at below `count`; threads share the work."""
-    return [
-        "mov.u32 %at, %lane;",
-        f"{label}:",
-        *ptx_lines,
-        f"add.u32 %at, %at, {THREADS};",
-        f"setp.lt.u32 %more, %at, {count};",
-        f"@%more bra {label};",
-    ]
-
-
-def _load(rank: int, box: str) -> list[str]:
-    clear = [
-        "mad.lo.u32 %word, %at, 4, %memory;",
-        f"mov.u32 %done, {UNUSED * 0x01010101:#x};",
-        "st.shared.u32 [%word], %done;",
-    ]
-    copy = [
-        "mad.lo.u32 %word, %at, 4, %memory;",
-        "ld.shared.u32 %word, [%word];",
-        "mad.wide.u32 %from, %at, 4, %out;",
-        f"st.global.u32 [%from+{HEADER}], %word;",
-    ]
-    return [
-        f"mad.wide.u32 %out, %x, {HEADER + AREA}, %out;",
-        *_each("CLEAR", AREA // 4, clear),
-        "@%first mbarrier.init.shared::cta.b64 [%barrier], 1;",
-        "@%first fence.mbarrier_init.release.cluster;",
-        "fence.proxy.async;",
-        "bar.sync 0;",
-        "@!%first bra WAIT;",
-        "fence.proxy.tensormap::generic.acquire.gpu [%maps], 128;",
-        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %bytes;",
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%base], {box}, [%barrier];",
-        "WAIT:",
-        "mov.u32 %tries, 0;",
-        "AGAIN:",
-        "mbarrier.try_wait.parity.shared::cta.b64 %p, [%barrier], 0;",
-        "selp.u32 %done, 1, 0, %p;",
-        "add.u32 %tries, %tries, 1;",
-        f"setp.lt.u32 %more, %tries, {WAITS};",
-        "@%p bra CAME;",
-        "@%more bra AGAIN;",
-        "CAME:",
-        "bar.sync 0;",
-        *_each("COPY", AREA // 4, copy),
-        "@%first st.global.v2.u32 [%out], {%done, %memory};",
-        "@%first st.global.v2.u32 [%out+8], {%done, %memory};",
-    ]
-
-
-def _store(rank: int, box: str) -> list[str]:
-    fill = [
-        "mad.wide.u32 %from, %at, 4, %given;",
-        "ld.global.u32 %done, [%from];",
-        "mad.lo.u32 %word, %at, 4, %memory;",
-        "st.shared.u32 [%word], %done;",
-    ]
-    return [
-        *_each("FILL", AREA // 4, fill),
-        "fence.proxy.async;",
-        "bar.sync 0;",
-        "@!%first bra DONE;",
-        "fence.proxy.tensormap::generic.acquire.gpu [%maps], 128;",
-        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group {box}, [%base];",
-        "cp.async.bulk.commit_group;",
-        "cp.async.bulk.wait_group 0;",
-        "DONE:",
-    ]
 
 
 def images(count: int, rounded: bool) -> list[Bytes]:

@@ -25,6 +25,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Target
 from tcprobe.layout.arrays import Bytes, Floats, Ints
@@ -44,6 +45,7 @@ REGISTERS = 1 << 16  # of an SM
 FRAME = 24  # most registers that the frame takes
 MOST_THREADS = 1024
 POINTERS = ("data", "plan", "out")
+PTX = Macros(globals(), WARP=WARP)
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ class TimedLoop:
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
         cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
         directives = f'.maxntid {self.threads}, 1, 1 {cluster}.pragma "nounroll";'
-        text = entry(self.name, pointers, self._declarations(), [*self._start(), *self._passes()], directives)
+        named = dict.fromkeys((*self.loaded, *self.results))
+        declared = PTX.registers(self, [r for r in named if r not in self.wide], [r for r in named if r in self.wide])
+        text = entry(self.name, pointers, declared, PTX.body(self), directives)
         why = f"how long {self.subject} takes cannot be emulated"
         op = LoopTiming(why, False, self.subject, self.variant, self.copies, self.ctas)
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
@@ -120,98 +124,6 @@ class TimedLoop:
     def run(self, blocks: Sequence[TimedBlock], maps: tuple[TensorMap, ...] = (), inputs: Bytes | None = None) -> Run:
         """The loop's kernel with its blocks."""
         return Run(self.kernel(), blocks, maps, inputs)
-
-    def _declarations(self) -> list[str]:
-        named = dict.fromkeys((*self.loaded, *self.results))
-        kinds = (("b64", [r for r in named if r in self.wide]), ("b32", [r for r in named if r not in self.wide]))
-        return [
-            *(f".reg .{kind} {', '.join(names)};" for kind, names in kinds if names),
-            ".reg .u32 %threads, %warps, %from, %zero, %memory, %rounds, %pass, %sum, %low, %high;",
-            f".reg .u32 {', '.join(f'%word{n}' for n in range(MOST_WORDS))};",
-            ".reg .u64 %start, %end, %since, %until, %at, %row;",
-            ".reg .pred %idle, %more, %first;",
-            *self.registers,
-        ]
-
-    def _start(self) -> list[str]:
-        """Read the block's row of the plan, its inputs and its words."""
-        return [
-            *(["mov.u32 %x, %clusterid.x;"] if self.ctas > 1 else []),
-            f"mad.wide.u32 %plan, %x, {4 * ROW_WORDS}, %plan;",
-            f"mad.wide.u32 %out, %x, {8 * (len(ROUNDS) + 1)}, %out;",
-            "ld.global.u32 %threads, [%plan];",
-            "setp.ge.u32 %idle, %lane, %threads;",
-            "@%idle ret;",
-            f"add.u32 %warps, %threads, {WARP - 1};",
-            f"and.b32 %warps, %warps, {-WARP};",
-            "ld.global.u32 %from, [%plan+4];",
-            f"mad.wide.u32 %data, %from, {4 * IMAGE_WORDS}, %data;",
-            f"and.b32 %from, %lane, {WARP - 1};",
-            "mad.wide.u32 %data, %from, 4, %data;",
-            f"ld.global.u32 %zero, [%plan+{4 * ROW_WORDS - 4}];",
-            *(f"ld.global.u32 %word{n}, [%plan+{8 + 4 * n}];" for n in range(MOST_WORDS)),
-            *([f"mov.u32 %memory, {self.name}_memory;"] if self.shared else []),
-            *(line for j, name in enumerate(self.loaded) for line in self._load(j, name)),
-            *self.before,
-        ]
-
-    def _passes(self) -> list[str]:
-        """All passes; thread 0 stores cycles and nanoseconds of each. In the end the results are consumed."""
-        return [
-            "mov.u32 %pass, 0;",
-            "mov.u64 %row, %plan;",
-            "PASS:",
-            f"ld.global.u32 %rounds, [%row+{8 + 4 * MOST_WORDS}];",
-            "mov.u64 %since, %globaltimer;",
-            "bar.sync 0, %warps;",
-            "mov.u64 %start, %clock64;",
-            "ROUND:",
-            *self.body,
-            "sub.u32 %rounds, %rounds, 1;",
-            "setp.ne.u32 %more, %rounds, 0;",
-            "@%more bra ROUND;",
-            *self.after,
-            "bar.sync 0, %warps;",
-            "mov.u64 %end, %clock64;",
-            "mov.u64 %until, %globaltimer;",
-            "sub.u64 %end, %end, %start;",
-            "sub.u64 %until, %until, %since;",
-            "cvt.u32.u64 %low, %end;",
-            "cvt.u32.u64 %high, %until;",
-            "mad.wide.u32 %at, %pass, 8, %out;",
-            "setp.eq.u32 %first, %lane, 0;",
-            "@%first st.global.v2.u32 [%at], {%low, %high};",
-            "add.u64 %row, %row, 4;",
-            "add.u32 %pass, %pass, 1;",
-            f"setp.lt.u32 %more, %pass, {len(ROUNDS)};",
-            "@%more bra PASS;",
-            "mov.u32 %sum, 0;",
-            *(line for name in self.results for line in self._consume(name)),
-            f"setp.eq.u32 %first, %sum, {NEVER};",
-            "@%first st.global.u32 [%out], %sum;",
-            *self.ended,
-        ]
-
-    def _load(self, number: int, name: str) -> list[str]:
-        """Load an input register from the block's image; images repeat if there are more registers than words."""
-        place = 4 * WARP * (number % (IMAGE_WORDS // WARP))
-        if name not in self.wide:
-            return [f"ld.global.u32 {name}, [%data+{place}];"]
-        return [f"ld.global.u32 %low, [%data+{place}];", f"mov.b64 {name}, {{%low, %low}};"]
-
-    def _consume(self, name: str) -> list[str]:
-        if name not in self.wide:
-            return [f"xor.b32 %sum, %sum, {name};"]
-        return [f"mov.b64 {{%low, %high}}, {name};", "xor.b32 %sum, %sum, %low;", "xor.b32 %sum, %sum, %high;"]
-
-
-def mbarrier_wait(address: str, parity: int | str, label: str) -> list[str]:
-    """PTX that waits for a phase of an mbarrier, by predicate %done; each wait of a kernel has its own label."""
-    return [
-        f"WAIT{label}:",
-        f"mbarrier.try_wait.parity.shared::cta.b64 %done, [{address}], {parity};",
-        f"@!%done bra WAIT{label};",
-    ]
 
 
 def threads_for(registers: int) -> int:

@@ -16,7 +16,6 @@ memory fences its writes towards the asynchronous proxy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
@@ -24,6 +23,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.code.templates import Macros
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction, SharedOperand
@@ -188,86 +188,11 @@ def _descriptors(launch: Launch) -> NDArray[np.uint64]:
     return launch.inputs[2].view(np.uint64).reshape(-1, 2)
 
 
-def descriptors(coded_matrix: str, other_matrix: str, offset: str) -> list[str]:
-    """Load two descriptors; their start addresses count from the coded matrix, and from the other one."""
-    return [
-        f"ld.global.v2.b64 {{{coded_matrix}, {other_matrix}}}, [%desc+{offset}];",
-        *(
-            line
-            for name, where in ((coded_matrix, "%base"), (other_matrix, "%there"))
-            for line in (f"shr.u32 %t, {where}, 4;", "cvt.u64.u32 %low, %t;", f"add.u64 {name}, {name}, %low;")
-        ),
-    ]
-
-
-def metadata(image: str) -> list[str]:
-    """Load the register of metadata from an image."""
-    return [
-        f"mov.u32 %image, {image};",
-        f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
-        "mad.wide.u32 %e, %image, 4, %e;",
-        "ld.global.b32 %meta, [%e];",
-    ]
-
-
-def one_slot(instruction: Instruction) -> list[str]:
-    """Set A in registers: the slot with the block's number is one, all others are zero."""
-    a = instruction.fragment("a")
-    each = 32 // a.slot_bits
-    return [
-        f"div.u32 %t, %x, {a.elements};",
-        f"rem.u32 %i, %x, {a.elements};",
-        f"rem.u32 %at, %i, {each};",
-        f"mul.lo.u32 %at, %at, {a.slot_bits};",
-        f"mov.b32 %w, {a.one:#x};",
-        "shl.b32 %w, %w, %at;",
-        f"div.u32 %i, %i, {each};",
-        "setp.eq.u32 %q, %t, %lane;",
-        *(line for r in range(4) for line in (f"setp.eq.and.u32 %p, %i, {r}, %q;", f"selp.b32 %a{r}, %w, 0, %p;")),
-    ]
-
-
-def a_image(image: str) -> list[str]:
-    """Load A's registers from an image."""
-    return [
-        f"mad.lo.u32 %image, {image}, {WARPGROUP}, %lane;",
-        "mad.wide.u32 %other, %image, 16, %other;",
-        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%other];",
-    ]
-
-
-def b_image(image: str, size: str) -> list[str]:
-    """Copy B to shared memory, where it stays as it is."""
-    return [
-        f"mov.u32 %size, {size};",
-        f"mad.wide.u32 %other, {image}, %size, %other;",
-        *copy_to_shared("%other", "%there", "%size", "OTHER"),
-    ]
-
-
-def copy_to_shared(source: str, target: str, size: str, begin: str, end: str = "") -> list[str]:
-    """All threads copy `size` bytes, a multiple of 16, into shared memory; `begin` and `end` label the loop."""
-    end = end or f"{begin}_DONE"
-    return [
-        "mul.lo.u32 %at, %lane, 16;",
-        f"{begin}:",
-        f"setp.ge.u32 %p, %at, {size};",
-        f"@%p bra {end};",
-        "cvt.u64.u32 %low, %at;",
-        f"add.u64 %place, {source}, %low;",
-        "ld.global.v4.b32 {%v0, %v1, %v2, %v3}, [%place];",
-        f"add.u32 %to, {target}, %at;",
-        "st.shared.v4.b32 [%to], {%v0, %v1, %v2, %v3};",
-        f"add.u32 %at, %at, {16 * WARPGROUP};",
-        f"bra {begin};",
-        f"{end}:",
-    ]
-
-
 POINTERS = ("coded", "other", "desc", "out")
 ANSWER_BYTES = 4 * WARPGROUP
 COUNT_BYTES = 16
-FEW_BIT, SHARED_BIT = 30, 31
+FEW_BIT = FEW.bit_length() - 1
+PTX = Macros(globals(), ptx=ptx, WARPGROUP=WARPGROUP, PERIOD=PERIOD)
 
 
 def other_bytes(instruction: Instruction) -> int:
@@ -279,9 +204,9 @@ def other_bytes(instruction: Instruction) -> int:
 def shared_bytes(instruction: Instruction, kind: KernelKind, image_bytes: int, few: bool = False) -> int:
     """Dynamic shared memory of a launch, in bytes."""
     slots = FEW_SLOTS if few else instruction.fragment("d").elements
-    answers = 0 if kind == "raw" else _image(instruction, slots) + slots * ANSWER_BYTES
+    answers = 0 if kind == "raw" else register_bytes(instruction, slots) + slots * ANSWER_BYTES
     other = image_bytes if kind == "raw" else other_bytes(instruction)
-    return PERIOD + _whole_periods(image_bytes) + _whole_periods(other) + answers + COUNT_BYTES
+    return PERIOD + whole_periods(image_bytes) + whole_periods(other) + answers + COUNT_BYTES
 
 
 @lru_cache(maxsize=16)  # launches of a form share a kernel
@@ -299,70 +224,13 @@ def kernel(
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
     pointers = POINTERS[:3] + (("e",) if instruction.metadata else ()) + POINTERS[3:]
     op = Warpgroup(instruction, kind, coded, majors, selector)
-    text = memory + ptx.entry(name, pointers, _registers(instruction), [*_layout(instruction, kind, name), *_body(op)])
+    body = PTX.body(op, name, other_bytes(instruction))
+    text = memory + ptx.entry(name, pointers, PTX.registers(instruction.fragment("d")), body)
     return Kernel(name, op, text, instruction.target)
 
 
-def _registers(instruction: Instruction) -> list[str]:
-    return [
-        ptx.declare("d", instruction.fragment("d")),
-        ".reg .b32 %a<4>, %v<4>, %w, %acc, %meta;",
-        ".reg .u32 %base, %bytes, %size, %images, %there, %answers, %found, %count, %n, %s, %at, %own, %t, %i, %to;",
-        ".reg .u32 %slots, %most;",
-        ".reg .u64 %da, %db, %place, %low;",
-        ".reg .pred %p, %q, %never, %few, %shared;",
-    ]
-
-
-def _body(warpgroup_op: Warpgroup) -> list[str]:
-    instruction, by_descriptor = warpgroup_op.instruction, warpgroup_op.coded == "a_smem"
-    raw, still = warpgroup_op.kind == "raw", str(other_bytes(instruction))
-    image = "%x" if raw else "%y"
-    both = {False: multiply(warpgroup_op, by_descriptor=False), True: multiply(warpgroup_op, by_descriptor=True)}
-    if warpgroup_op.kind == "registers":
-        brought = [
-            *descriptors("%db", "%da", "0"),
-            "@!%shared bra.uni HOT;",
-            *descriptors("%da", "%db", "16"),
-            *b_image("%y", still),
-            "HOT:",
-            *one_slot(instruction),
-        ]
-        work = ["@%shared bra.uni BEHIND;", *both[False], "bra.uni DONE;", "BEHIND:", *both[True], "DONE:"]
-        output = ["@%shared bra.uni TELL;", *_meetings(instruction), "TELL:", *_codes(instruction)]
-    else:
-        other = b_image(image, "%bytes" if raw else still) if by_descriptor else a_image(image)
-        pair = ("%da", "%db") if by_descriptor else ("%db", "%da")
-        brought = ["mad.wide.u32 %desc, %x, 16, %desc;", *descriptors(*pair, "0"), *other]
-        work, output = both[by_descriptor], _raw(instruction) if raw else _codes(instruction)
-    following = [
-        "add.u32 %n, %n, 1;",
-        "cvt.u64.u32 %low, %bytes;",
-        "add.u64 %coded, %coded, %low;",
-        "setp.lt.u32 %p, %n, %images;",
-        "@%p bra.uni NEXT;",
-    ]
-    clear = ["mov.u32 %s, 0;", "mov.u32 %at, %found;", "mov.b32 %w, 0;"]
-    clear += _each("%slots", "CLEAR", ["st.shared.b32 [%at], %w;"])
-    return [
-        *brought,
-        *(metadata(image) if instruction.metadata else []),
-        *([] if raw else clear),
-        "mov.u32 %n, 0;",
-        *(["mad.wide.u32 %coded, %x, %bytes, %coded;"] if raw else []),
-        "setp.ne.u32 %never, %n, 0;",
-        "NEXT:",
-        *copy_to_shared("%coded", "%base", "%bytes", "CODED"),
-        "fence.proxy.async;",
-        "bar.sync 0;",
-        *work,
-        *([] if raw else [*_answers(instruction), *following]),
-        *output,
-    ]
-
-
-def multiply(warpgroup_op: Warpgroup, by_descriptor: bool) -> list[str]:
-    """D = A x B, waited for. Scales are one; 16-bit types have immediates that say whether A and B are transposed."""
+def instruction_text(warpgroup_op: Warpgroup, by_descriptor: bool) -> str:
+    """PTX of D = A x B. Scales are one; 16-bit types have immediates that say whether A and B are transposed."""
     instruction = warpgroup_op.instruction
     a = "%da" if by_descriptor else "{%a0, %a1, %a2, %a3}"
     scales = [] if instruction.type("d") == "s32" else ["1", "1"]
@@ -370,181 +238,14 @@ def multiply(warpgroup_op: Warpgroup, by_descriptor: bool) -> list[str]:
     transposed = ["1" if major == "mn" else "0" for major in warpgroup_op.majors] if transposable else []
     sparse = ["%meta", str(warpgroup_op.selector)] if instruction.metadata else []
     operands = [a, "%db", *sparse, "%never", *scales, *(transposed if by_descriptor else transposed[1:])]
-    return [
-        "wgmma.fence.sync.aligned;",
-        f"{instruction.name} {ptx.braces('d', instruction.fragment('d'))}, {', '.join(operands)};",
-        "wgmma.commit_group.sync.aligned;",
-        "wgmma.wait_group.sync.aligned 0;",
-    ]
+    return f"{instruction.name} {ptx.braces('d', instruction.fragment('d'))}, {', '.join(operands)};"
 
 
-def _image(instruction: Instruction, slots: int) -> int:
+def register_bytes(instruction: Instruction, slots: int) -> int:
     """Bytes in shared memory of the registers of so many D slots of each thread."""
     return slots * instruction.fragment("d").slot_bits // 32 * ANSWER_BYTES
 
 
-def _whole_periods(size: int) -> int:
+def whole_periods(size: int) -> int:
+    """Bytes, rounded up to whole patterns of all swizzles."""
     return -(-size // PERIOD) * PERIOD
-
-
-def _layout(instruction: Instruction, kind: KernelKind, name: str) -> list[str]:
-    """Take the leading dimension apart, and compute the addresses in shared memory."""
-    other = "%there" if kind == "raw" else str(_whole_periods(other_bytes(instruction)))
-    slots = instruction.fragment("d").elements
-    return [
-        f"mov.u32 %base, {name}_memory;",
-        f"add.u32 %base, %base, {PERIOD - 1};",
-        f"and.b32 %base, %base, -{PERIOD};",
-        f"bfe.u32 %images, %ldm, {IMAGES_SHIFT}, {FEW_BIT - IMAGES_SHIFT};",
-        f"and.b32 %bytes, %ldm, {(1 << IMAGES_SHIFT) - 1};",
-        f"and.b32 %t, %ldm, {1 << FEW_BIT:#x};",
-        "setp.ne.u32 %few, %t, 0;",
-        f"and.b32 %t, %ldm, {1 << SHARED_BIT:#x};",
-        "setp.ne.u32 %shared, %t, 0;",
-        f"selp.u32 %slots, {FEW_SLOTS}, {slots}, %few;",
-        f"selp.u32 %most, {FEW_MEETINGS}, {instruction.shape.n}, %few;",
-        f"add.u32 %there, %bytes, {PERIOD - 1};",
-        f"and.b32 %there, %there, -{PERIOD};",  # bytes of the coded matrix, rounded up; the base is added below
-        f"add.u32 %answers, %there, {other};",
-        "add.u32 %there, %there, %base;",
-        "add.u32 %answers, %answers, %base;",
-        "mad.lo.u32 %answers, %lane, 4, %answers;",
-        f"selp.u32 %t, {_image(instruction, FEW_SLOTS)}, {_image(instruction, slots)}, %few;",
-        "add.u32 %found, %answers, %t;",
-    ]
-
-
-def _each(count: str, label: str, ptx_lines: Sequence[str]) -> list[str]:
-    """`ptx_lines` for every slot of the thread; %at is the address of its answers."""
-    return [
-        f"{label}:",
-        *ptx_lines,
-        f"add.u32 %at, %at, {ANSWER_BYTES};",
-        "add.u32 %s, %s, 1;",
-        f"setp.lt.u32 %p, %s, {count};",
-        f"@%p bra {label};",
-    ]
-
-
-def _answers(instruction: Instruction) -> list[str]:
-    """Store D's registers to the thread's own words; then set a bit for each slot that is one, or the sign if it is
-    odd.
-    """
-    d = instruction.fragment("d")
-    kind = "f32" if d.type == "f32" else "b32"
-    half = [
-        "shr.u32 %t, %s, 1;",
-        f"mad.lo.u32 %own, %t, {ANSWER_BYTES}, %answers;",
-        "ld.shared.b32 %w, [%own];",
-        "and.b32 %t, %s, 1;",
-        "shl.b32 %t, %t, 4;",
-        "shr.u32 %w, %w, %t;",
-        "and.b32 %w, %w, 0xffff;",
-    ]
-    whole = [f"mad.lo.u32 %own, %s, {ANSWER_BYTES}, %answers;", "ld.shared.b32 %w, [%own];"]
-    stored = [f"st.shared.{kind} [%answers+{r * ANSWER_BYTES}], %d{r};" for r in range(d.registers)]
-    few = FEW_SLOTS * d.slot_bits // 32
-    return [
-        *stored[:few],
-        "@%few bra.uni STORED;",
-        *stored[few:],
-        "STORED:",
-        "mov.u32 %s, 0;",
-        "mov.u32 %at, %found;",
-        *_each(
-            "%slots",
-            "ANSWER",
-            [
-                *(half if d.slot_bits == 16 else whole),
-                "ld.shared.b32 %acc, [%at];",
-                f"setp.eq.u32 %q, %w, {d.one:#x};",
-                "selp.b32 %v0, 1, 0, %q;",
-                "shl.b32 %v0, %v0, %n;",
-                "or.b32 %acc, %acc, %v0;",
-                "setp.ne.u32 %p, %w, 0;",
-                "selp.b32 %v0, 0x80000000, 0, %p;",
-                "selp.b32 %v0, 0, %v0, %q;",
-                "or.b32 %acc, %acc, %v0;",
-                "st.shared.b32 [%at], %acc;",
-            ],
-        ),
-        "bar.sync 0;",
-    ]
-
-
-def _meetings(instruction: Instruction) -> list[str]:
-    """By block (y, x) a count, then for every D slot that answered a word: its number and what it encoded."""
-    slots = instruction.fragment("d").elements
-    return [
-        f"mul.lo.u32 %t, %lane, 4; sub.u32 %count, %found, %t; mad.lo.u32 %count, %slots, {ANSWER_BYTES}, %count;",
-        "mov.b32 %w, 0;",
-        "setp.eq.u32 %p, %lane, 0;",
-        "@%p st.shared.b32 [%count], %w;",
-        "bar.sync 0;",
-        "mad.lo.u32 %image, %y, %nx, %x;",
-        "add.u32 %t, %most, 1;",
-        "mul.lo.u32 %t, %t, 4;",
-        "mad.wide.u32 %out, %image, %t, %out;",
-        "sub.u32 %i, %images, 1;",
-        "mov.b32 %v1, 1;",
-        "shl.b32 %v1, %v1, %i;",
-        "or.b32 %v1, %v1, 0x80000001;",
-        "mov.u32 %s, 0;",
-        "mov.u32 %at, %found;",
-        *_each(
-            "%slots",
-            "MET",
-            [
-                "ld.shared.b32 %acc, [%at];",
-                "setp.eq.u32 %p, %acc, 0;",
-                "@%p bra MET_NOT;",
-                "atom.shared.add.u32 %to, [%count], 1;",
-                "setp.ge.u32 %p, %to, %most;",
-                "@%p bra MET_NOT;",
-                "and.b32 %v0, %acc, %v1;",
-                "setp.ne.u32 %p, %v0, 1;",
-                f"selp.b32 %w, {BAD:#x}, 0, %p;",
-                "shr.u32 %acc, %acc, 1;",
-                "and.b32 %acc, %acc, 0xffff;",
-                "or.b32 %w, %w, %acc;",
-                f"mad.lo.u32 %t, %lane, {slots}, %s;",
-                f"shl.b32 %t, %t, {SLOT_SHIFT};",
-                "or.b32 %w, %w, %t;",
-                "mad.wide.u32 %place, %to, 4, %out;",
-                "st.global.b32 [%place+4], %w;",
-                "MET_NOT:",
-            ],
-        ),
-        "bar.sync 0;",
-        "setp.ne.u32 %p, %lane, 0;",
-        "@%p ret;",
-        "ld.shared.b32 %w, [%count];",
-        "st.global.b32 [%out], %w;",
-        "ret;",
-    ]
-
-
-def _codes(instruction: Instruction) -> list[str]:
-    """By block (y, x) and slot, what the D slot answered."""
-    slots = instruction.fragment("d").elements
-    return [
-        "mad.lo.u32 %image, %y, %nx, %x;",
-        f"mad.lo.u32 %image, %image, {WARPGROUP}, %lane;",
-        f"mad.wide.u32 %out, %image, {4 * slots}, %out;",
-        "mov.u32 %s, 0;",
-        "mov.u32 %at, %found;",
-        *_each(
-            str(slots),
-            "SAY",
-            ["ld.shared.b32 %acc, [%at];", "mad.wide.u32 %place, %s, 4, %out;", "st.global.b32 [%place], %acc;"],
-        ),
-    ]
-
-
-def _raw(instruction: Instruction) -> list[str]:
-    d = instruction.fragment("d")
-    return [
-        f"mad.lo.u32 %image, %x, {WARPGROUP}, %lane;",
-        f"mad.wide.u32 %out, %image, {ptx.thread_bytes(d)}, %out;",
-        *ptx.store("out", "d", d),
-    ]

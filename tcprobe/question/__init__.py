@@ -2,9 +2,8 @@
 
     declare      `Option`, `NameWords` and `command`: how a function becomes a command
     options, shared    types of options, and those that several questions have; how an answer is printed
-    grouping     groups of commands
     naming, arguments  names among the words of a command line; what Python passes
-    wrapping, terminal lines as wide as a terminal, progress, a pager
+    terminal     lines as wide as a terminal, progress, a pager
 
 A question is a file or folder of `tcprobe.ask`, or stands in `question.py` of the package whose library answers it,
 where that lies above `ask`; nothing else names it.

@@ -31,8 +31,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import click
 
 from tcprobe.question import naming
-from tcprobe.question.grouping import Suggesting
-from tcprobe.question.options import Given, Number, Seconds, fragment_names
+from tcprobe.question.naming import Suggesting
+from tcprobe.question.options import NonEmptyText, Number, Seconds, fragment_names
 from tcprobe.text import message
 
 Answering = Callable[..., Any]
@@ -216,7 +216,7 @@ def _reader(hint: Any) -> click.ParamType[Any]:
             return click.Choice(get_args(kind))
         if kind is int:
             return Number()
-    return Given()
+    return NonEmptyText()
 
 
 def request_schema(question: Answering) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def _for_the_system(name: str) -> bool:
         return False
 
 
-class Given(click.ParamType[str]):
+class NonEmptyText(click.ParamType[str]):
     """A text that is not empty, as that of a shell variable that is not set would be: it would ask for anything."""
 
     name = "text"
@@ -72,14 +72,22 @@ class Number(click.IntRange):
 class Seconds(click.FloatRange):
     """A time of at least a second and at most a day."""
 
+    unit, most = "seconds", 86400
+
     def __init__(self) -> None:
-        super().__init__(1, 86400)
+        super().__init__(1, self.most)
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The number of seconds."""
+        """The number of units."""
         if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{0,9})?", str(value)):
-            self.fail(f"{quoted(str(value))} is not a number of seconds such as 60 or 2.5.", param, ctx)
+            self.fail(f"{quoted(str(value))} is not a number of {self.unit} such as 60 or 2.5.", param, ctx)
         return super().convert(float(str(value)), param, ctx)
+
+
+class Minutes(Seconds):
+    """A time of at least a minute and at most a day."""
+
+    unit, most = "minutes", 1440
 
 
 WRITTEN = click.option(
@@ -201,7 +209,7 @@ class MapTile(click.ParamType[tuple[int, ...]]):
         return value if isinstance(value, tuple) else map_tile(str(value))
 
 
-class ElementType(Given):
+class ElementType(NonEmptyText):
     """An element type as PTX names it, or as C or cuda.h do."""
 
     name = "TYPE"

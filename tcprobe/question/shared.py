@@ -9,18 +9,21 @@ import click
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as named
-from tcprobe.question import options, wrapping
+from tcprobe.question import options, terminal
 from tcprobe.question.arguments import ArchName, PlaceName, Sizes, arch_name, place, sizes, word
 from tcprobe.question.declare import Option, note
-from tcprobe.question.options import Given, Named
+from tcprobe.question.options import Named, NonEmptyText
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.text import escaped
 
 ArchOption = Annotated[
-    ArchName | None, Option("--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", Given())
+    ArchName | None,
+    Option("--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", NonEmptyText()),
 ]
-OneArch = Annotated[ArchName | None, Option("--arch", "Compute capability, for example sm_90.", "sm_XX", Given())]
+OneArch = Annotated[
+    ArchName | None, Option("--arch", "Compute capability, for example sm_90.", "sm_XX", NonEmptyText())
+]
 ResultsOption = Annotated[
     Path | None,
     Option(
@@ -57,7 +60,7 @@ SharedOption = Annotated[
         "Layout of lines: plain (the default), pad:BYTES, boxes:BYTES, or a swizzle: 128 (SWIZZLE_128B), which means "
         "the boxes of that mode, or sw:B,M,S of byte offsets.",
         "PLACE",
-        Given(),
+        NonEmptyText(),
     ),
 ]
 SwizzleOption = Annotated[
@@ -119,7 +122,7 @@ def print_answer(
     elif as_json:
         click.echo(json.dumps(answer.to_json()))
     else:
-        wrapping.lines(answer.in_words)
+        terminal.lines(answer.in_words)
 
 
 def print_code(text: str, output: Path | None, function: str | None = None, namespace: str | None = None) -> None:
@@ -133,4 +136,4 @@ def print_code(text: str, output: Path | None, function: str | None = None, name
         click.echo(text, nl=False)
     else:
         files.write(output, text.encode())
-        wrapping.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)
+        terminal.line(escaped(f"{output}: {len(text.splitlines())} lines"), err=True)

@@ -8,7 +8,6 @@ order of A and B (T: k is contiguous; N: m or n is; TN is PTX's row.col).
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from math import prod
@@ -21,7 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN, Role
 from tcprobe.layout.table import Table, selected, slot_table
-from tcprobe.references.claim import Claim, Erratum
+from tcprobe.references import Claim, Erratum
 
 NAME = "CuTe"
 PER_ARCH = False
@@ -396,18 +395,13 @@ def _registers(atom: CopyAtom, slot_bits: int, row_of_offset: dict[int, int] | N
     """The element of every slot, as ldmatrix leaves it or stmatrix takes it."""
     (threads, bits), row_of_offset = modes(atom.registers), row_of_offset or _memory_rows(atom.memory)
     count = len(row_of_offset) * ROW_BITS // slot_bits // WARP
-    places = _places(atom.order, count)
+    places = [atom.order.index(i) for i in range(count)] if atom.order else list(range(count))
     offsets = [apply(threads, lane) + apply(bits, places[i] * slot_bits) for lane in range(WARP) for i in range(count)]
     values = {
         "row": tuple(row_of_offset[offset - offset % ROW_BITS] for offset in offsets),
         "col": tuple(offset % ROW_BITS // slot_bits for offset in offsets),
     }
     return slot_table(WARP, count, values)
-
-
-def _places(order: Sequence[int], count: int) -> list[int]:
-    """Where each loaded byte ends."""
-    return [order.index(i) for i in range(count)] if order else list(range(count))
 
 
 # Copy atoms of tcgen05.ld and tcgen05.st. An atom maps (thread, bit) to a bit of a piece of tensor memory, in which

@@ -123,7 +123,7 @@ def _covers(published: Published, instruction: Instruction) -> bool:
     return (
         all(_type(instruction, name) in published.types for name in FACTORS)
         and (not published.depths or instruction.shape.k in published.depths)
-        and _scaled(instruction) == published.scaled
+        and any(operand.role is Role.SCALE for operand in instruction.operands) == published.scaled
         and not (published.scaled and _sparse(instruction))
         and family in (other.replace("wmma", "mma") for other in published.families)
         and (published.quad_pairs or QUAD_PAIRS not in instruction.id)
@@ -136,10 +136,6 @@ def _type(instruction: Instruction, name: str) -> str:
 
 def _sparse(instruction: Instruction) -> bool:
     return any(operand.role is Role.METADATA for operand in instruction.operands)
-
-
-def _scaled(instruction: Instruction) -> bool:
-    return any(operand.role is Role.SCALE for operand in instruction.operands)
 
 
 def promise_of_ptx(kind: str, family: str) -> str:

@@ -22,7 +22,7 @@ from tcprobe.isa.fragment import Fragment, Shape, read_shape
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
-from tcprobe.references.claim import Claim, Erratum, StatedFormula, read_formula, tabulate
+from tcprobe.references import Claim, Erratum, StatedFormula, read_formula, tabulate
 
 NAME = "PTX ISA"
 PER_ARCH = False

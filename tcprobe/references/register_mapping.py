@@ -12,7 +12,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment, Shape
 from tcprobe.isa.operand import ACCUMULATORS
 from tcprobe.layout.table import slot_table
-from tcprobe.references.claim import Claim, Erratum, StatedFormula, read_formula
+from tcprobe.references import Claim, Erratum, StatedFormula, read_formula
 
 NAME = "register-mapping"
 SOURCE = "cuda-tensorcores-register-mapping (MIT), printed tables and formulas of the wmma m16n16k16 accumulators"

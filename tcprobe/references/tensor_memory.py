@@ -144,7 +144,20 @@ def statements(instruction: Instruction, operand: str, chosen_size: Extent) -> S
     """What sources state of an operand: the answer, then what contradicts it; or why nothing is stated."""
     m, n, selector, vector = chosen_size
     if operand == "d":
-        return _accumulator(instruction, m, n)
+        letter = accumulator_layout(instruction.id, m)
+        statement = CellStatement(
+            ACCUMULATOR_SOURCE, CELL, m, n, lambda r, c: (TensorCell(*place_accumulator(letter, (m, n), r, c), 0),)
+        )
+        if letter != "C":
+            return (statement,)
+        other = CellStatement(
+            f"{FRAG}, tmem_frg, and CuTe DSL, as layout B",
+            CELL,
+            m,
+            n,
+            lambda r, c: (TensorCell(*place_accumulator("B", (m, n), r, c), 0),),
+        )
+        return statement, other
     if operand == "a":
         return _factor(instruction, m)
     if operand == "e":
@@ -159,23 +172,6 @@ def selectors(instruction: Instruction, operand: str, vector: int = 0) -> tuple[
     if operand.startswith("scale_"):
         return {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,), 3: (0, 1, 2, 3), 6: (0, 2)}[vector or vectors(instruction)[0]]
     return (0,)
-
-
-def _accumulator(instruction: Instruction, m: int, n: int) -> Stated:
-    letter = accumulator_layout(instruction.id, m)
-    statement = CellStatement(
-        ACCUMULATOR_SOURCE, CELL, m, n, lambda r, c: (TensorCell(*place_accumulator(letter, (m, n), r, c), 0),)
-    )
-    if letter != "C":
-        return (statement,)
-    other = CellStatement(
-        f"{FRAG}, tmem_frg, and CuTe DSL, as layout B",
-        CELL,
-        m,
-        n,
-        lambda r, c: (TensorCell(*place_accumulator("B", (m, n), r, c), 0),),
-    )
-    return statement, other
 
 
 def _lanes(letter: str, m: int, r: int) -> tuple[int, tuple[int, ...]]:

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from tcprobe.system import children
@@ -27,9 +28,19 @@ OUTPUTS_KEPT = 6  # how many results of `run` stay valid at a time
 
 
 class BackendFaultError(Exception):
-    """The device or its context is lost; nothing further can run in this process."""
+    """The device or its context is lost; nothing further can run in this process.
+
+    `experiment` is the one that was running, if one was.
+    """
 
     event = "fault"
+    experiment: str | None = None
+
+
+class BackendHangError(BackendFaultError):
+    """What runs on the device does not end."""
+
+    event = "hangs"
 
 
 class BackendBugError(BackendFaultError):
@@ -96,19 +107,54 @@ COMMAND = command("tcprobe.run.live")
 
 @dataclass(frozen=True)
 class Worker:
-    """The command of a worker, and after how many seconds of silence it counts as hung (None: never)."""
+    """The command of a worker, and after how many seconds of silence it counts as hung (None: never).
+
+    From `until` on, by time.monotonic(), nobody waits for it.
+    """
 
     command: tuple[str, ...] = field(default_factory=lambda: COMMAND)
     limit: float | None = 60.0
+    until: float = inf
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start it in a session of its own: Ctrl-C reaches only the tool, which then ends the worker."""
         return children.start(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
 
 
+@dataclass(frozen=True)
+class Relay(Worker):
+    """A worker whose next process starts while one is at work (`prepare`), so that nobody waits for it."""
+
+    _ready: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """The process that is ready, or a new one."""
+        process = self._ready.pop() if self._ready else super().start()
+        return process if process.poll() is None else super().start()
+
+    def prepare(self) -> None:
+        """Start the next process. The one at work must have its context: some GPUs give no second one meanwhile."""
+        if not self._ready:
+            self._ready.append(super().start())
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        while self._ready:
+            process = self._ready.pop()
+            children.end(process)
+            process.wait()
+
+
 def live_worker(ptxas: str | None, limit: float) -> Worker:
     """A worker on the GPU; kernels are compiled by `ptxas`, or without one by the driver."""
-    return Worker(command("tcprobe.run.live", ptxas, str(limit)) if ptxas else COMMAND, limit)
+    return Worker(live_command(ptxas, limit), limit)
+
+
+def live_command(ptxas: str | None, limit: float) -> tuple[str, ...]:
+    """The command of a worker on the GPU."""
+    return command("tcprobe.run.live", ptxas, str(limit)) if ptxas else COMMAND
 
 
 @contextmanager

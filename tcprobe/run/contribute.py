@@ -1,29 +1,40 @@
 """A contribution: what the GPUs of a machine show in the time given, in one file that `tcprobe merge` takes.
 
-Each kind of GPU is measured once. First comes what is only documented of its arch, or read from machine code; then what
-other GPUs of the arch showed already. Findings are saved one by one in a folder, so that a contribution which was
-stopped is continued. The file is read back as a stranger's before it counts.
+Each kind of GPU is measured once. First come tables, on which all else rests, and of each kind what is only documented
+of the arch; last what other GPUs of the arch showed already. A family whose kernels fail one after the other waits
+until everything else is done. Findings are saved one by one in a folder, so that a contribution which was stopped goes
+on. In the end multiplies are verified (`tcprobe verify`, in a process that can be lost), while the file is written and
+read back as a stranger's.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
+import tempfile
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import BY_NAME, arch
 from tcprobe.probes import dialogues, experiments
-from tcprobe.run.backend import Device, live_worker
-from tcprobe.run.merge import Conflict, accept, conflicts_with, measured_findings, own, write_report
-from tcprobe.run.runner import JobEnd, Probe, Session, kind_of, measure, missing
+from tcprobe.run import backend
+from tcprobe.run.backend import Device, Relay
+from tcprobe.run.merge import AnySaved, Conflict, accept, conflicts_with, measured_findings, own, write_report
+from tcprobe.run.runner import JobEnd, Probe, Session, TimeUpError, kind_of, measure, missing
+from tcprobe.run.verify import verifiable
 from tcprobe.store import kinds
+from tcprobe.store.finding import FROM_CODE, Key
 from tcprobe.store.measurement import TABLE
 from tcprobe.store.results import Results, published
+from tcprobe.system import children
 from tcprobe.text import escaped
 from tcprobe.values import Json
 
@@ -31,13 +42,18 @@ MOST_FILE = 1 << 20  # bytes of a contribution
 SHOWN = 5  # contradictions that are told in words
 # what a kernel author asks first; kinds that are not named come last
 ORDER = (TABLE, "numerics", "descriptors", "tensor_memory", "tensor_maps", "banks", "cost")
+IN_A_ROW = 3  # failures of a family, after which the rest of it waits
+WRITING = 8  # of so many parts of the time one is for writing and verifying
+VERIFY = (sys.executable, "-m", "tcprobe", "verify", "--json")
 
 
 class Contribution(NamedTuple):
     """What was written: the file, its GPUs, and how many findings it has, by what they say beside what is published.
 
     Of the findings `measured`, `agrees` were published of the arch before and are the same, `contradicts` differ, and
-    `new` were not published. `refused` and `failed` are not in the file. `left` was not tried, for want of time.
+    `new` were not published. `refused` and `failed` are not in the file, nor are those that are `beyond` its size.
+    `left` was not tried, for want of time. `verified` counts multiplies, of which those in `wrong` did not come out
+    right, by the emitted code with what was measured.
     """
 
     file: Path
@@ -49,6 +65,9 @@ class Contribution(NamedTuple):
     refused: int
     failed: int
     left: int
+    beyond: int
+    verified: int
+    wrong: list[str]
     conflicts: list[Conflict]
 
     def to_json(self) -> Json:
@@ -61,25 +80,30 @@ class Contribution(NamedTuple):
         """The counts, what is contradicted, and what to do with the file."""
         for device in self.devices:
             yield f"{device.name} ({device.arch}), driver {device.driver}, CUDA {device.cuda}"
-        size = self.file.stat().st_size
         yield (
             f"measured {self.measured} findings: {self.new} new, {self.agrees} agree with what is published, "
             f"{self.contradicts} contradict it"
         )
         if self.refused or self.failed:
             yield f"not in the file: {self.refused} refused by the compiler or driver, {self.failed} failed"
+        if self.beyond:
+            yield f"not in the file, which is to have at most {MOST_FILE >> 20} MiB: {self.beyond} that are known"
         if self.left:
             yield f"not tried, for want of time: {self.left}; the same command goes on with them"
+        if self.verified:
+            yield f"verified: {self.verified - len(self.wrong)} of {self.verified} multiplies are right by these tables"
+        yield from (escaped(f"WRONG by these tables: {name}") for name in self.wrong[:SHOWN])
         yield from (escaped(f"contradicts: {conflict}") for conflict in self.conflicts[:SHOWN])
         if len(self.conflicts) > SHOWN:
             yield f"and {len(self.conflicts) - SHOWN} more, which --json lists"
         yield escaped(
-            f"written: {self.file}, {size / 1000:.0f} kB. Send it: attach it to an issue of tcprobe's repository."
+            f"written: {self.file}, {self.file.stat().st_size / 1000:.0f} kB. Send it: attach it to an issue of "
+            "tcprobe's repository."
         )
 
 
 class Request(NamedTuple):
-    """How: the file, the folder that keeps what is measured, and how long all of it and one launch may take."""
+    """How: the file, the folder that keeps what is measured, how long all of it may take, and one launch."""
 
     file: Path
     folder: Path
@@ -90,80 +114,187 @@ class Request(NamedTuple):
 
 
 def contribute(request: Request) -> Contribution:
-    """Measure, compare with what is published, and write the file.
+    """Measure, verify, compare with what is published, and write the file.
 
     EnvironmentUnfitError where there is no GPU of a known arch, or nothing was measured.
     """
-    end = time.monotonic() + 60 * request.minutes
-    worker = live_worker(None, request.limit)
-    with Session(worker) as session:
-        found = session.devices
+    begun, seconds = time.monotonic(), 60 * request.minutes
+    end = begun + seconds
+    outcomes: Counter[str] = Counter()
+    folders: dict[Device, Results] = {}
+    with Relay(backend.COMMAND, request.limit, end - seconds / WRITING) as worker, ExitStack() as verifying:
+        first = verifying.enter_context(Session(worker))
+        devices = _kinds_of_gpus(first.devices)
+        for number, device in enumerate(devices):
+            left = max(worker.until - time.monotonic(), 0) / (len(devices) - number)
+            request.say(f"{device.name} ({device.arch}), driver {device.driver}: at most {left / 60:.1f} minutes")
+            name = re.sub(r"[^a-z0-9.]+", "-", f"{device.name} {device.arch}".lower()).strip("-.")
+            folders[device] = Results(request.folder / name)
+            folders[device].sweep()
+            measuring = Measuring(request, device, folders[device], time.monotonic() + left)
+            outcomes.update(measuring.outcomes(worker, None if number else first))
+        checks = [verifying.enter_context(Verifying(device, folder.root)) for device, folder in folders.items()]
+        measured = [finding for folder in folders.values() for finding in own(folder) if finding.method == "live"]
+        if not measured:
+            raise EnvironmentUnfitError(f"nothing was measured, so {request.file} was not written.")
+        outcomes["beyond"] = len(measured) - _write(request.file, measured)
+        told = _compared(request.file, devices, outcomes)
+        verdicts = [pair for check in checks for pair in check.verdicts(end, request.say).items()]
+    return told._replace(verified=len(verdicts), wrong=[name for name, good in verdicts if not good])
+
+
+def _kinds_of_gpus(found: Sequence[Device]) -> list[Device]:
+    """One GPU of each kind that tcprobe knows; EnvironmentUnfitError where there is none."""
     devices = list({(device.name, device.arch): device for device in found if device.arch in BY_NAME}.values())
     if not devices:
         listed = ", ".join(f"{device.name} ({device.arch})" for device in found) or "none"
         raise EnvironmentUnfitError(f"no GPU with tensor cores that tcprobe knows; there are: {listed}.")
-    outcomes: Counter[str] = Counter()
-    folders = []
-    for number, device in enumerate(devices):
-        seconds = max(end - time.monotonic(), 0) / (len(devices) - number)
-        request.say(f"{device.name} ({device.arch}), driver {device.driver}: at most {seconds / 60:.1f} minutes")
-        folders.append(
-            Results(request.folder / re.sub(r"[^a-z0-9.]+", "-", f"{device.name} {device.arch}".lower()).strip("-."))
-        )
-        folders[-1].sweep()
-        outcomes.update(_measure(request, device, folders[-1], time.monotonic() + seconds))
-    measured = [finding for folder in folders for finding in own(folder) if finding.method == "live"]
-    if not measured:
-        raise EnvironmentUnfitError(f"nothing was measured, so {request.file} was not written.")
-    write_report(request.file, measured)
-    if (size := request.file.stat().st_size) > MOST_FILE:
-        raise EnvironmentUnfitError(f"{request.file} has {size} bytes, more than the {MOST_FILE} of a contribution.")
-    return _compared(request.file, devices, outcomes)
+    return devices
 
 
-def _measure(request: Request, device: Device, results: Results, end: float) -> Iterator[str]:
-    """Measure until a time; gives the status of each finding, "left" of each experiment that was not tried."""
-    worker = live_worker(None, request.limit)
-    for batch in batches(device):
-        todo, complaints = missing(batch, device, results)
-        for complaint in complaints:
-            request.say(f"measured again, because it cannot be trusted: {complaint}")
-        request.tick(len(todo), None)
-        tried = 0
-        if todo and time.monotonic() < end:
-            with Session(worker) as session, ExitStack() as stack:
-                arriving = measure(session, device, todo, results)
-                stack.callback(arriving.close)
-                for finding in (one for one in arriving if not isinstance(one, JobEnd)):
-                    tried += 1
-                    request.tick(0, f"{device.arch} {finding.key.subject}")
-                    yield finding.status
-                    if time.monotonic() > end:
-                        break
-        yield from ["left"] * (len(todo) - tried)
+@dataclass
+class Measuring:
+    """What a GPU is asked until a time, and what still waits."""
+
+    request: Request
+    device: Device
+    results: Results
+    end: float
+    waiting: deque[list[Probe]] = field(default_factory=deque)
+
+    def outcomes(self, worker: Relay, session: Session | None) -> Iterator[str]:
+        """The status of each finding, "left" of each experiment that was not tried. The first goes to `session`."""
+        for batch in batches(self.device):
+            todo, complaints = missing(batch, self.device, self.results)
+            for complaint in complaints:
+                self.request.say(f"measured again, because it cannot be trusted: {complaint}")
+            self.waiting += [todo] if todo else []
+        self.request.tick(sum(map(len, self.waiting)), None)
+        while self.waiting and time.monotonic() < self.end:
+            with session or Session(worker) as current:
+                yield from self._measure(worker, current)
+            session = None
+        yield from ["left"] * sum(map(len, self.waiting))
+
+    def _measure(self, worker: Relay, session: Session) -> Iterator[str]:
+        """What waits first: all of it, or until the time is over or a family fails, which then waits as the last."""
+        untried = {probe.id: probe for probe in self.waiting.popleft()}
+        failures, family = Counter[str](), ""
+        arriving = measure(session, self.device, list(untried.values()), self.results)
+        try:
+            for finding in (one for one in arriving if not isinstance(one, JobEnd)):
+                del untried[finding.key.subject]
+                family = _family(finding.key.subject)
+                self.request.tick(0, f"{self.device.arch} {finding.key.subject}")
+                yield finding.status
+                failures[family] = failures[family] + 1 if finding.status == "failed" else 0
+                if self.waiting or failures[family]:
+                    worker.prepare()
+                if failures[family] == IN_A_ROW or time.monotonic() > self.end:
+                    break
+        except TimeUpError:
+            pass
+        except EnvironmentUnfitError as error:
+            self.request.say(str(error))
+            yield from ["failed"] * len(untried)
+            return
+        finally:
+            arriving.close()
+        late = [probe for probe in untried.values() if failures[family] and _family(probe.id) == family]
+        soon = [probe for probe in untried.values() if probe not in late]
+        self.waiting.extendleft([soon] if soon else [])
+        self.waiting += [late] if late else []
+
+
+def _family(subject: str) -> str:
+    """What probably fails together: tcgen05.ld, mma.m16n8k64."""
+    return ".".join(subject.split(".")[:2])
 
 
 def batches(device: Device) -> list[list[Probe]]:
-    """All that an arch can show, in lists of one kind each: first what nobody published of a GPU of the arch."""
-    row, groups = arch(device.arch), dict[tuple[bool, int, str], list[Probe]]()
+    """All that an arch can show, in lists of one kind each.
+
+    What nobody published of a GPU of the arch comes before the rest, and of each kind what is only documented before
+    what machine code shows.
+    """
+    row, groups = arch(device.arch), dict[tuple[bool, int, str, bool], list[Probe]]()
     probes: list[Probe] = [one for one in experiments().values() if all(f.target.on(row) for f in one.fragments)]
     probes += [one for kind in kinds.names() for one in dialogues(kind).values() if one.target.on(row)]
-    seen = {(f.key.kind, f.key.subject) for f in measured_findings(published(), (row.name,)) if f.method == "live"}
+    known = {(f.key.kind, f.key.subject, f.method) for f in measured_findings(published(), (row.name,))}
     for probe in probes:
         kind = kind_of(probe)
         place = ORDER.index(kind) if kind in ORDER else len(ORDER)
-        groups.setdefault(((kind, probe.id) in seen, place, kind), []).append(probe)
+        in_code = any((kind, probe.id, method) in known for method in FROM_CODE)
+        groups.setdefault(((kind, probe.id, "live") in known, place, kind, in_code), []).append(probe)
     return [groups[key] for key in sorted(groups)]
+
+
+class Verifying:
+    """`tcprobe verify` of a form of each family and types, with what was measured, in a process of its own."""
+
+    def __init__(self, device: Device, folder: Path) -> None:
+        forms = [form for form in verifiable() if form.target.on(arch(device.arch))]
+        spread = {(form.family, *(f.type for f in form.fragments)): form.id for form in reversed(forms)}
+        names = list(spread.values())[::-1]
+        self._command = [*VERIFY, "--device", str(device.index), "--results", str(folder), *names]
+
+    def __enter__(self) -> Verifying:
+        self._output, self._errors = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": self._output, "stderr": self._errors}
+        self._process = children.start(self._command, **pipes)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        children.end(self._process)
+        self._process.wait()
+        self._output.close()
+        self._errors.close()
+
+    def verdicts(self, end: float, say: Callable[[str], None]) -> dict[str, bool]:
+        """Whether each form came out right, of those that are done by `end`; says why none is."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(max(end - time.monotonic(), 1))
+        self._output.seek(0)
+        good: dict[str, bool] = {}
+        for verdict in map(json.loads, self._output.read().split(b"\n")[:-1]):
+            good[verdict["instruction"]] = verdict["good"] and good.get(verdict["instruction"], True)
+        if not good and self._process.returncode is not None:
+            self._errors.seek(0)
+            say(f"not verified: {children.one_line(self._errors.read().decode(errors='replace'))}")
+        return good
+
+
+def _write(file: Path, measured: Sequence[AnySaved]) -> int:
+    """Write findings, without the last of those that are known where they are too many for a file; how many it has."""
+    write_report(file, measured)
+    if file.stat().st_size > MOST_FILE:
+        before = _published(measured)
+        contradicting = {id(conflict.other) for conflict in conflicts_with(before, measured)}
+        known = {_subject(finding) for finding in before}
+        measured = sorted(measured, key=lambda one: _subject(one) in known and id(one) not in contradicting)
+    while (size := file.stat().st_size) > MOST_FILE:
+        measured = measured[: len(measured) * MOST_FILE // (size + size // 20)]
+        write_report(file, measured)
+    return len(measured)
+
+
+def _published(findings: Sequence[AnySaved]) -> list[AnySaved]:
+    return list(measured_findings(published(), {finding.arch for finding in findings}))
+
+
+def _subject(finding: AnySaved) -> Key:
+    """What a finding is of, however it was found."""
+    return finding.key._replace(method="")
 
 
 def _compared(file: Path, devices: list[Device], outcomes: Counter[str]) -> Contribution:
     """The contribution of a file, read back as a stranger's, beside what is published of its archs."""
     findings = accept(file, None)
-    before = list(measured_findings(published(), {finding.arch for finding in findings}))
+    before = _published(findings)
     conflicts = list(conflicts_with(before, findings))
     contradicting = {id(conflict.other) for conflict in conflicts}
-    known = {finding.key._replace(method="") for finding in before}
-    agreeing = [f for f in findings if id(f) not in contradicting and f.key._replace(method="") in known]
+    known = {_subject(finding) for finding in before}
+    agreeing = [f for f in findings if id(f) not in contradicting and _subject(f) in known]
     return Contribution(
         file,
         devices,
@@ -174,5 +305,8 @@ def _compared(file: Path, devices: list[Device], outcomes: Counter[str]) -> Cont
         refused=outcomes["refused"],
         failed=outcomes["failed"],
         left=outcomes["left"],
+        beyond=outcomes["beyond"],
+        verified=0,
+        wrong=[],
         conflicts=conflicts,
     )

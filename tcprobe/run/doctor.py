@@ -30,20 +30,6 @@ def examine(cuda: Path | None = None) -> Iterator[Part]:
     """All parts; each depends on those before it."""
     yield Part("Python", True, sys.version.split()[0])
     yield _cupy()
-    yield from _gpus()
-    yield from _tools(cuda)
-
-
-def _cupy() -> Part:
-    for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
-        try:
-            return Part("CuPy", True, f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return Part("CuPy", False, "pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'")
-
-
-def _gpus() -> Iterator[Part]:
     from tcprobe.run.runner import Session
 
     try:
@@ -54,6 +40,16 @@ def _gpus() -> Iterator[Part]:
                 yield Part(f"new from GPU {device.index}", True, new_words(arch(device.arch)))
     except TcprobeError as error:
         yield Part("GPU", False, str(error))
+    yield from _tools(cuda)
+
+
+def _cupy() -> Part:
+    for name in ("cupy-cuda13x", "cupy-cuda12x", "cupy"):
+        try:
+            return Part("CuPy", True, f"{name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return Part("CuPy", False, "pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'")
 
 
 def new_words(device: Arch) -> str:

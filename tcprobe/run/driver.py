@@ -17,6 +17,7 @@ MAP_BYTES, MAP_ALIGNMENT = 128, 64  # of a CUtensorMap
 LOG_BYTES = 1 << 20
 # cuda.h, enums CUjit_option and CUjitInputType
 JIT_ERROR_LOG_BUFFER, JIT_ERROR_LOG_BUFFER_SIZE_BYTES, JIT_OPTIMIZATION_LEVEL, JIT_INPUT_PTX = 5, 6, 7, 1
+NOT_READY = 600  # cuda.h, enum CUresult
 # cuda.h, enum CUresult: out of memory, not initialised, no context, no compiler, no compiling, the operating system
 UNABLE = (2, 3, 4, 201, 221, 223, 304)
 QUICK, BEST = 1, 4  # levels of optimisation: a probe runs for microseconds, and from 2 on its loops are unrolled
@@ -118,6 +119,12 @@ def launch_kernel(
         ctypes.c_void_p(function), *map(ctypes.c_uint, (*grid, *block_sides, shared)), None, addresses, None
     )
     return code
+
+
+def at_work() -> bool:
+    """Whether the default stream of this thread's context has not ended what was launched; errors end it."""
+    code: int = _library("libcuda.so.1", "nvcuda.dll").cuStreamQuery(None)
+    return code == NOT_READY
 
 
 def result_name(code: int) -> str:

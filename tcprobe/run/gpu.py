@@ -6,6 +6,7 @@ The only file that imports CuPy. Runs inside `worker`, in a process that may be 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import product
@@ -21,7 +22,7 @@ from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import POISON, Kernel, Launch, blame, module
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run import driver
-from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, Device
+from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, BackendHangError, Device
 from tcprobe.system.children import one_line
 from tcprobe.system.pools import Pool
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:  # most runs leave it to the driver
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 1 << 20
+MOST_SECONDS = 5.0  # for what one experiment launches at a time, which takes milliseconds
+PAUSE = 1e-4  # seconds between two looks at what runs
 CORES = os.cpu_count() or 1
 COMPILERS = min(12, CORES - CORES // 4)  # each takes some 30 MB; all cores are no faster, for others work meanwhile
 READERS = max(1, min(4, CORES // 4))  # of machine code: what one reads takes some 20 MB
@@ -260,7 +263,10 @@ class Gpu:
         return None
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
-        """Run all launches in order on one stream; their outputs are side by side in one pinned buffer."""
+        """Run all launches in order on one stream; their outputs are side by side in one pinned buffer.
+
+        BackendHangError if they do not end within MOST_SECONDS, so that this costs no more than its own experiment.
+        """
         runtime = self.cupy.cuda.runtime
         ends = np.cumsum([_align(launch.output_bytes) for launch in launches])
         try:
@@ -268,11 +274,20 @@ class Gpu:
             host = self._reserve(max(sum(map(_align, parts)) for parts in sizes), int(ends[-1]))
             for launch, end in zip(launches, ends, strict=True):
                 self._launch(launch, host.ptr + int(end) - _align(launch.output_bytes))
-            runtime.deviceSynchronize()
+            self._wait()
         except (runtime.CUDARuntimeError, self.cupy.cuda.driver.CUDADriverError) as error:
             raise BackendFaultError(str(error)) from None
         raw = np.frombuffer(host, np.uint8, int(ends[-1]))
         return [raw[end - _align(x.output_bytes) :][: x.output_bytes] for x, end in zip(launches, ends, strict=True)]
+
+    def _wait(self) -> None:
+        """Until all that was launched is done, or MOST_SECONDS are over."""
+        end = time.monotonic() + MOST_SECONDS
+        while driver.at_work():
+            if time.monotonic() > end:
+                raise BackendHangError(f"it did not end within {MOST_SECONDS:g} s on the device; it was stopped")
+            time.sleep(PAUSE)
+        self.cupy.cuda.runtime.deviceSynchronize()  # which reports errors
 
     def _launch(self, launch: Launch, host: int) -> None:
         """Copy in, poison the output, launch, copy out to the pinned address `host`."""

@@ -18,11 +18,11 @@ import click
 from tcprobe.ask.diff import ChangedNumerics, Difference, compare_named, differences
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as named
-from tcprobe.question import terminal, wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import NameWords, Option, PlainArgument, command, note
 from tcprobe.question.naming import split_names
-from tcprobe.question.options import Given, Named, Number, Output, Seconds
+from tcprobe.question.options import Minutes, Named, NonEmptyText, Output, Seconds
 from tcprobe.question.shared import CudaOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
 from tcprobe.text import escaped
@@ -54,7 +54,7 @@ def diff(
     ] = False,
     arch: Annotated[
         ArchName | None,
-        Option("--arch", "With --cuda: which arch. Default: all that ptxas knows.", "sm_XX|all", Given()),
+        Option("--arch", "With --cuda: which arch. Default: all that ptxas knows.", "sm_XX|all", NonEmptyText()),
     ] = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
@@ -91,11 +91,11 @@ def print_diff(
     for each in found:
         same = same and each.none
         if isinstance(each, Difference) and not as_json:
-            wrapping.lines(each.in_words(everything, changed), each.title)
+            terminal.lines(each.in_words(everything, changed), each.title)
         elif isinstance(each, Difference):
             click.echo(json.dumps(each.to_json(changed)))
         elif not (changed and each.none):
-            click.echo(json.dumps(each.to_json())) if as_json else wrapping.line(str(each))
+            click.echo(json.dumps(each.to_json())) if as_json else terminal.line(str(each))
     sys.exit(0 if same else 1)
 
 
@@ -113,7 +113,7 @@ def compilers(
     ] = (),
     arch: Annotated[
         ArchName | None,
-        Option("--arch", "Only this arch. Default: all that the compilers know.", "sm_XX|all", Given()),
+        Option("--arch", "Only this arch. Default: all that the compilers know.", "sm_XX|all", NonEmptyText()),
     ] = None,
 ) -> "Survey":
     """Compare what the toolkits of several folders make of the probes: tables and matrix instructions, arch by arch.
@@ -133,7 +133,7 @@ def print_compilers(found: "Survey", *, as_json: JsonOption = False) -> None:
     if as_json:
         click.echo(json.dumps(found.to_json()))
     else:
-        wrapping.lines(found.in_words)
+        terminal.lines(found.in_words)
     sys.exit(1 if found.differing else 0)
 
 
@@ -151,7 +151,7 @@ def print_doctor(parts: "Iterator[Part]", *, as_json: JsonOption = False) -> Non
         if as_json:
             click.echo(json.dumps(asdict(part)))
         else:
-            wrapping.line(escaped(f"{'ok' if part.there else '--'}  {part.what}: {part.words}"))
+            terminal.line(escaped(f"{'ok' if part.there else '--'}  {part.what}: {part.words}"))
 
 
 class Verification(NamedTuple):
@@ -218,7 +218,7 @@ def print_verification(found: Verification, *, as_json: JsonOption = False) -> N
 
 
 def _print_verdict(verdict: "Verified") -> None:
-    mark = click.style("ok   ", **wrapping.GOOD) if verdict.good else click.style("WRONG", **wrapping.BAD)
+    mark = click.style("ok   ", **terminal.GOOD) if verdict.good else click.style("WRONG", **terminal.BAD)
     words = [verdict.first] if not verdict.exact else []
     words += [verdict.floats.first] if verdict.floats and verdict.floats.wrong else []
     words += [f"never read: {o.upper()} i = {', '.join(map(str, i))}" for o, i in verdict.unread.items()]
@@ -235,7 +235,7 @@ def _print_counts(found: Verification, verdicts: "Sequence[Verified]") -> None:
     device = found.device
     exact, noticed = (sum(getattr(v, name) for v in verdicts) for name in ("exact", "noticed"))
     click.echo(
-        f"{wrapping.bold(escaped(device.name))} ({device.arch}): D is exact in {exact} of {len(verdicts)} multiplies; "
+        f"{terminal.bold(escaped(device.name))} ({device.arch}): D is exact in {exact} of {len(verdicts)} multiplies; "
         f"a wrong layout of A was noticed in {noticed}; {_by_model(verdicts)}tables: "
         f"{escaped(', '.join(dict.fromkeys(v.source for v in verdicts)))}"
     )
@@ -259,8 +259,8 @@ def contribute(
     ] = Path("contribution.json.gz"),
     *,
     minutes: Annotated[
-        int, Option("--minutes", "Minutes that measuring may take.", "N", Number(1, 1440), shown=True)
-    ] = 5,
+        float, Option("--minutes", "Minutes that all of it may take.", "MINUTES", Minutes(), shown=True)
+    ] = 5.0,
     results: Annotated[
         Path,
         Option(
@@ -284,8 +284,9 @@ def contribute(
     """Measure the GPUs of this machine for tcprobe's tables: one file, for you to send.
 
     It has everything that they show in the time given: tables, arithmetic, descriptors, bank conflicts, costs. What is
-    only documented of your GPU's arch comes first. Each finding names the GPU, driver, CUDA version and compiler, and
-    nothing else of the machine. Nothing is sent. `tcprobe merge FILE --check` shows what the file adds.
+    only documented of your GPU's arch comes first. In the end multiplies are verified with these tables. Each finding
+    names the GPU, driver, CUDA version and compiler, and nothing else of the machine. Nothing is sent. Stopped by
+    Ctrl-C, the same command goes on. `tcprobe merge FILE --check` shows what the file adds.
     """
     from tcprobe.run.contribute import Request
     from tcprobe.run.contribute import contribute as measure
@@ -300,4 +301,4 @@ def print_contribution(made: "Contribution", *, as_json: JsonOption = False) -> 
     if as_json:
         click.echo(json.dumps(made.to_json()))
     else:
-        wrapping.lines(made.in_words)
+        terminal.lines(made.in_words)

@@ -49,8 +49,9 @@ from tcprobe.probes.experiment import (
     kernels,
     ptx_hash,
 )
+from tcprobe.probes.ptx import TOO_NEW
 from tcprobe.references import claim_of, references
-from tcprobe.run.backend import Device, Worker
+from tcprobe.run.backend import Device, Worker, live_command
 from tcprobe.run.worker import Arrays, receive, send
 from tcprobe.store import kinds
 from tcprobe.store.choose import over_published
@@ -146,12 +147,19 @@ class JobEnd:
     peak_mb: float | None
 
 
-class WorkerLostError(EnvironmentUnfitError):
-    """The worker died, hung or lost its device; the message says how, `event` which: "fault", "hangs" or "bug"."""
+class TimeUpError(EnvironmentUnfitError):
+    """The time is over until which a worker is waited for."""
 
-    def __init__(self, words: str, event: str = "fault") -> None:
+
+class WorkerLostError(EnvironmentUnfitError):
+    """The worker died, hung or lost its device; the message says how, `event` which: "fault", "hangs" or "bug".
+
+    `experiment` is the one that it blames, if it could.
+    """
+
+    def __init__(self, words: str, event: str = "fault", experiment: str | None = None) -> None:
         super().__init__(words)
-        self.event = event
+        self.event, self.experiment = event, experiment
 
 
 class Session:
@@ -212,8 +220,8 @@ class Session:
             raise self._lost_error()
         if isinstance(message, Exception):
             raise message
-        if message[0]["event"] in ("fault", "bug"):
-            raise WorkerLostError(message[0]["words"], message[0]["event"])
+        if message[0]["event"] in ("fault", "hangs", "bug"):
+            raise WorkerLostError(message[0]["words"], message[0]["event"], message[0]["experiment"])
         if message[0]["event"] == "unfit":
             raise class_named(message[0]["error"])(message[0]["words"])
         return message
@@ -221,12 +229,14 @@ class Session:
     def _awaited(self) -> Received | Exception | None:
         """What the listener hears next; StarvedError where it ended without a word, as without memory."""
         end = time.monotonic() + (inf if self.worker.limit is None else self.worker.limit)
-        while (left := end - time.monotonic()) > 0:
+        while (left := min(end, self.worker.until) - time.monotonic()) > 0:
             heard = self._listener.is_alive()
             with suppress(Empty):
                 return self._messages.get(timeout=min(left, LAST_BREATH))
             if not heard:
                 raise StarvedError
+        if self.worker.until < end:
+            raise TimeUpError("the time is over.")
         raise WorkerLostError(f"no answer for {self.worker.limit:g} s; it was stopped", "hangs")
 
     def _lost_error(self) -> Exception:
@@ -280,30 +290,62 @@ def missing(todo: Sequence[Probe], device: Device, results: Results) -> tuple[li
 def measure(
     session: Session, device: Device, todo: Sequence[Probe], results: Results
 ) -> Generator[Measurement | Finding | JobEnd]:
+    """As `measure_by`; what is too new for the driver's compiler is compiled by a later ptxas, if one is installed."""
+    too_new: dict[str, Measurement | Finding] = {}
+    for item in measure_by(session, device, todo, results):
+        if not isinstance(item, JobEnd) and item.status == "refused" and (item.words or "").startswith(TOO_NEW):
+            too_new[item.key.subject] = item
+        else:
+            yield item
+    if too_new and (worker := _with_later_ptxas(session.worker, device)):
+        with suppress(EnvironmentUnfitError), Session(worker) as other:  # then the refusals stay
+            (same_gpu,) = (one for one in other.devices if one.index == device.index)
+            for item in measure_by(other, same_gpu, [one for one in todo if one.id in too_new], results):
+                if not isinstance(item, JobEnd):
+                    del too_new[item.key.subject]
+                    yield item
+    yield from too_new.values()
+
+
+def _with_later_ptxas(worker: Worker, device: Device) -> Worker | None:
+    """The worker with the newest ptxas in place of the driver's compiler; None if none is later, or it has one."""
+    from tcprobe.sass import toolchain
+
+    if device.method != "live" or device.compiler.startswith("ptxas"):
+        return None
+    ptxas = toolchain.newer_than(device.cuda, arch.arch(device.arch))
+    limit = worker.limit or toolchain.LIMIT
+    return Worker(live_command(ptxas, limit), worker.limit, worker.until) if ptxas else None
+
+
+def measure_by(
+    session: Session, device: Device, todo: Sequence[Probe], results: Results
+) -> Generator[Measurement | Finding | JobEnd]:
     """Measure `todo` on `device`; saves and yields each finding, and yields the end of each job.
 
-    The first job goes to `session`; what a lost worker leaves goes to new workers, as careful jobs.
+    The first job goes to `session`; what a lost worker leaves goes to new workers, as careful jobs where nobody knows
+    what lost it. TimeUpError from the time on until which the session's worker is waited for.
     """
-    jobs: list[list[Probe]] = [list(todo)] if todo else []
-    careful = False
+    jobs: list[tuple[list[Probe], bool]] = [(list(todo), False)] if todo else []
     tabled = [experiment for experiment in todo if not isinstance(experiment, Dialogue)]
     threading.Thread(target=_tabulate_references, args=(tabled, device), daemon=True).start()
     while jobs:
         with session:
             if device not in session.devices:
                 raise EnvironmentUnfitError(f"{device.name} was lost and did not come back.")
-            job = Attempt(device, {experiment.id: experiment for experiment in jobs.pop(0)}, results, careful)
+            part, careful = jobs.pop(0)
+            job = Attempt(device, {experiment.id: experiment for experiment in part}, results, careful)
             yield from job.measure(session)
             jobs[:0] = job.rest
         if jobs:
-            session, careful = Session(session.worker), True
+            session = Session(session.worker)
 
 
 class Attempt:
-    """One job of a worker. After `measure`, `rest` has the remaining experiments, as jobs."""
+    """One job of a worker. After `measure`, `rest` has the remaining experiments, as jobs that are careful or not."""
 
     def __init__(self, device: Device, left: dict[str, Probe], results: Results, careful: bool) -> None:
-        self.rest: list[list[Probe]] = []
+        self.rest: list[tuple[list[Probe], bool]] = []
         self._device, self._left, self._results, self._careful = device, left, results, careful
         self._begun: str | None = None
         self._compiled = False
@@ -329,13 +371,13 @@ class Attempt:
                 else:
                     yield self._save(message)
         except WorkerLostError as error:
-            culprit = self._culprit()
+            culprit = error.experiment if error.experiment in self._left else self._culprit()
             if culprit:
                 yield self._save(({"event": error.event, "experiment": culprit, "words": str(error), "ptx": ""}, {}))
             remaining = list(self._left.values())
             in_halves = self._careful and not culprit  # to find it
             half = len(remaining) // 2 if in_halves else len(remaining)
-            self.rest = [part for part in (remaining[:half], remaining[half:]) if part]
+            self.rest = [(part, culprit is None) for part in (remaining[:half], remaining[half:]) if part]
 
     def _culprit(self) -> str | None:
         """The experiment that lost the worker; None if that is not certain.

@@ -5,7 +5,9 @@ It says hello with its devices, takes one job {device, kind, experiments, carefu
     hello    devices                            compiled  (all kernels that will be)
     begin    experiment                         reading   experiment, ptx, arrays
     refused  experiment, ptx, words             unsound   experiment, ptx, words: outputs contradict each other
-    fault    words: the context is lost         bug       words: an error that nobody expects
+    fault    words, experiment if one ran: the context is lost
+    hangs    words, experiment: a kernel does not end
+    bug      words, experiment if one ran: an error that nobody expects
     unfit    words, error: nothing can run here, by the error's class
     done     stages (seconds), peak_mb
 
@@ -271,7 +273,8 @@ class Job:
         try:
             with self.clock("run"):
                 decode = planned.run(bench)
-        except BackendFaultError:
+        except BackendFaultError as error:
+            error.experiment = planned.experiment.id
             self._drain()
             raise
         except ProbeError as error:
@@ -280,8 +283,10 @@ class Job:
         except TcprobeError:
             raise
         except Exception as error:
+            bug = BackendBugError(str(_fault(error)))
+            bug.experiment = planned.experiment.id
             self._drain()
-            raise BackendBugError(str(_fault(error))) from None
+            raise bug from None
         self._decoding.append(self._decoders.submit(_decode, planned, decode))
 
     def _drain(self, keep: int = 0) -> None:
@@ -314,7 +319,7 @@ def serve(make: Callable[[], Backend], requests: IO[bytes], sink: IO[bytes], met
         folder = header["folder"] and Path(header["folder"])
         job.work(plans, WorkerBench(job.backend, job.backend.devices()[header["device"]], folder), header["careful"])
     except BackendFaultError as error:
-        send(sink, {"event": error.event, "words": str(error)})
+        send(sink, {"event": error.event, "words": str(error), "experiment": error.experiment})
     except BrokenPipeError:
         raise
     except Exception as error:

@@ -49,7 +49,13 @@ def images(raw: bytes) -> Iterator[FatbinEntry]:
     elif is_ptx(raw):
         yield FatbinEntry("PTX", raw)
     elif MAGIC in raw:
-        yield from _bounded_entries(raw)
+        # all entries, unpacked; DataError before more is unpacked than the bounds allow, also of damaged entries
+        unpacked = 0
+        for number, entry in enumerate(_entries(raw)):
+            unpacked += entry.cost if isinstance(entry, PackedEntry) else 0
+            if number >= MOST_IMAGES or unpacked > MOST_UNPACKED:
+                raise DataError(f"more than {MOST_IMAGES} entries, or {MOST_UNPACKED >> 20} MB of them unpacked.")
+            yield _unpack(entry) if isinstance(entry, PackedEntry) else entry
     else:
         raise DataError("no cubin, no PTX, and no fatbin in it.")
 
@@ -78,16 +84,6 @@ class PackedEntry(NamedTuple):
         if not self.flags & (LZ4 | ZSTD):
             return len(self.data)
         return self.full if self.full <= MOST_IMAGE else 0
-
-
-def _bounded_entries(raw: bytes) -> Iterator[FatbinEntry]:
-    """All entries, unpacked; DataError before more is unpacked than the bounds allow, also of damaged entries."""
-    unpacked = 0
-    for number, entry in enumerate(_entries(raw)):
-        unpacked += entry.cost if isinstance(entry, PackedEntry) else 0
-        if number >= MOST_IMAGES or unpacked > MOST_UNPACKED:
-            raise DataError(f"more than {MOST_IMAGES} entries, or {MOST_UNPACKED >> 20} MB of them unpacked.")
-        yield _unpack(entry) if isinstance(entry, PackedEntry) else entry
 
 
 def _entries(raw: bytes) -> Iterator[PackedEntry | FatbinEntry]:

@@ -31,7 +31,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.structure import elements
-from tcprobe.layout.table import Table, Tables
+from tcprobe.layout.table import Tables
 from tcprobe.sass.tensor import Traced, Word, computes, form
 
 BlockElement = tuple[int, int]
@@ -116,7 +116,14 @@ class _Multiply:
     def piece(self, number: int, cut: Cut, operand: str, word_numbers: Sequence[int]) -> Piece:
         """What a step takes of an operand; MisfitError unless it is a whole block."""
         fragment = self.instruction.fragment(operand)
-        block = _block_of_slots(self.tables[operand], _slots(fragment, word_numbers), cut)
+        # (first row and column in each product's lanes, places relative to them); None if it is not a whole block
+        table = self.tables[operand]
+        slot_numbers = _slots(fragment, word_numbers)
+        key = (table.id, slot_numbers, cut.size, cut.turned, form(cut.opcode).products)
+        if key not in _CUTS:
+            slot_elements = elements(table)[:2].reshape(2, WARP, -1)[:, :, slot_numbers]
+            _CUTS[key] = _block(slot_elements[::-1] if cut.turned else slot_elements, cut)
+        block = _CUTS[key]
         if block is None:
             rows, cols = cut.size
             raise MisfitError(f"what {self.name(number)} takes of {fragment.id} is not a block of {rows} x {cols}")
@@ -210,17 +217,6 @@ def _slots(fragment: Fragment, word_numbers: Sequence[int]) -> tuple[int, ...]:
     """The elements of a thread in some of its 32-bit words, low bits first; two words share an f64."""
     per_word = 32 / fragment.slot_bits
     return tuple(dict.fromkeys(int(word * per_word) + j for word in word_numbers for j in range(max(1, int(per_word)))))
-
-
-def _block_of_slots(
-    table: Table, slot_numbers: tuple[int, ...], cut: Cut
-) -> tuple[tuple[BlockElement, ...], Ints] | None:
-    """(first row and column in each product's lanes, places relative to them); None if it is not a whole block."""
-    key = (table.id, slot_numbers, cut.size, cut.turned, form(cut.opcode).products)
-    if key not in _CUTS:
-        slot_elements = elements(table)[:2].reshape(2, WARP, -1)[:, :, slot_numbers]
-        _CUTS[key] = _block(slot_elements[::-1] if cut.turned else slot_elements, cut)
-    return _CUTS[key]
 
 
 def _block(slot_elements: Ints, cut: Cut) -> tuple[tuple[BlockElement, ...], Ints] | None:

@@ -131,17 +131,13 @@ def _matrix(m: Machine, argument: Argument, operand_layout: _Held) -> Array:
     raw = np.stack([m.word("R", argument.index + j) for j in range(words)], axis=1)
     numbers = decode(raw.view(np.uint8).reshape(m.lanes // WARP, -1), kind)
     values = whole(numbers, FLOATS[kind]) if kind in FLOATS else numbers.astype(np.float64)
-    return values[:, _holders(table, size)].reshape(-1, *size)
-
-
-def _holders(table: Table, size: tuple[int, int]) -> Ints:
-    """The slot that holds each element of one matrix, row by row; UnreadError unless it is exactly one."""
+    # the slot that holds each element of one matrix, row by row; UnreadError unless it is exactly one
     key = (table.id, size)
     if key not in _HOLDERS:
         if table.points != size[0] * size[1] or "product" in table.outputs:
             raise UnreadError("a layout that is not of one whole matrix is not modelled")
         _HOLDERS[key] = holder(table, (1, *size)).reshape(-1)
-    return _HOLDERS[key]
+    return values[:, _HOLDERS[key]].reshape(-1, *size)
 
 
 FACTOR = 4  # floats in A and B are from -FACTOR to FACTOR

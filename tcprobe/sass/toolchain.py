@@ -15,6 +15,7 @@ import re
 import shutil
 import signal
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -114,6 +115,17 @@ def _found(program: str, folder: Path | None) -> Iterator[str]:
 def compilers() -> list[str]:
     """Every ptxas that is found without a folder given, the one that `find` takes first."""
     return list(dict.fromkeys(_found("ptxas", None)))
+
+
+def newer_than(cuda: str, arch: Arch) -> str | None:
+    """The newest ptxas that is installed, knows an arch and is later than a CUDA version; None if there is none."""
+    versions = {}
+    for program in compilers():
+        with suppress(EnvironmentUnfitError):
+            if arch.name in known_targets(program):
+                versions[tuple(map(int, version(program).split(".")))] = program
+    newest = max(versions, default=(0,))
+    return versions[newest] if newest[:2] > tuple(map(int, cuda.split("."))) else None
 
 
 def _in(folder: Path, program: str) -> str | None:

@@ -21,11 +21,10 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
-from tcprobe.references import claims
-from tcprobe.references.claim import Claim
+from tcprobe.references import Claim, claims
 from tcprobe.store import choose
 from tcprobe.store.choose import Found, Layers, alone, layers_of
-from tcprobe.store.finding import PUBLISHED, how, whence
+from tcprobe.store.finding import PUBLISHED, how, source_words
 from tcprobe.store.measurement import Measurement
 from tcprobe.store.results import Results, published
 
@@ -83,7 +82,9 @@ class Cell:
         """What the table rests on and where it comes from, in words."""
         if self.measured:
             by = f"tcprobe {self.measured.provenance['tcprobe']}"
-            return f"measured: {how(self.measured)}, {by}, {whence(self.source)}{self._contradiction}"
+            words = f"measured: {how(self.measured)}, {by}, {source_words(self.source)}"
+            other = self.contradicted
+            return f"{words}; ANOTHER TABLE than the published one ({how(other.measured)})" if other else words
         assert self.stated is not None
         name, claim = self.stated
         return f"documented only, by {name}, {claim.where}; not measured on {self.arch} in {self.layers.words}"
@@ -99,11 +100,6 @@ class Cell:
         table = counting.table(self.fragment)
         own = self.measured.tables[self.fragment.operand]
         return counting if table != own else None
-
-    @property
-    def _contradiction(self) -> str:
-        other = self.contradicted
-        return f"; ANOTHER TABLE than the published one ({how(other.measured)})" if other else ""
 
     @property
     def numbering(self) -> str:
@@ -131,7 +127,7 @@ def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cel
     layers = layers_of(results)
     chosen = layers.choose(fragment, choose.archs_of(name, layers) if name else layers.meant(fragment))
     if chosen:
-        return of(fragment, chosen, layers)
+        return measured_cell(fragment, chosen, layers)
     rows = [arch.arch(name)] if name else arch.ARCHS
     cells = (_documented(fragment, row, layers) for row in rows if layers.with_published)
     return next((one for one in cells if one), None)
@@ -153,7 +149,7 @@ def by_arch(fragment: Fragment, names: Iterable[str], layers: Layers, documented
     cells: dict[str, Cell] = {}
     for name in names:
         chosen = layers.choose(fragment, [name])
-        one = of(fragment, chosen, layers) if chosen else None
+        one = measured_cell(fragment, chosen, layers) if chosen else None
         if one := one or (_documented(fragment, arch.arch(name), layers) if documented else None):
             cells[name] = one
     return cells
@@ -166,7 +162,7 @@ def _documented(fragment: Fragment, of_arch: arch.Arch, layers: Layers) -> Cell 
     return Cell(fragment, of_arch.name, claim[1].meant, None, layers, stated=claim) if claim else None
 
 
-def of(fragment: Fragment, chosen: Found, layers: Layers) -> Cell:
+def measured_cell(fragment: Fragment, chosen: Found, layers: Layers) -> Cell:
     """The table of a fragment in a measurement that has one."""
     return Cell(fragment, chosen.measured.arch, chosen.table(fragment), chosen.measured, layers, chosen.source)
 
@@ -293,7 +289,7 @@ def emittable(
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
         return list(by_arch(fragment, [row.name for row in arch.ARCHS], layers).values())
-    cells = everywhere(fragment, "all", layers)
+    cells = _everywhere(fragment, "all", layers)
     if not cells:
         raise no_table(fragment, "all", layers)
     return cells
@@ -306,7 +302,7 @@ def tables_of(
 
     UsageError where none of them has a table. Of several fragments `selector` counts for those that one changes.
     """
-    tables = {fragment: everywhere(fragment, name, layers) for fragment in fragments}
+    tables = {fragment: _everywhere(fragment, name, layers) for fragment in fragments}
     without = [fragment for fragment, cells in tables.items() if not cells]
     if len(without) == len(tables):
         raise no_table(fragments[0], name, layers)
@@ -333,7 +329,7 @@ def on_archs(fragment: Fragment, names: Sequence[str | None], layers: Layers) ->
     return cells, missing
 
 
-def everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
+def _everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
     """As `find`, but for "all" on every arch that has a measurement."""
     if name != "all":
         return [one] if (one := find(fragment, name, layers)) else []

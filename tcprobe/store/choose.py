@@ -85,7 +85,6 @@ class Layers:
         self.layers = tuple(layers)
         self._say = say or (lambda text: print(text, file=sys.stderr))
         self._distrusted: dict[LayoutPlace, DataError] = {}
-        self._methods: dict[tuple[str, str], list[str]] = {}
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
         self._findings: dict[tuple[str, str], dict[str, Sourced]] = {}  # by kind and arch
@@ -170,19 +169,15 @@ class Layers:
     def sharing(self, layout: str, arch: str, fragment: Fragment) -> list[str]:
         """Ids of the fragments whose table that counts on an arch has a layout, as that of `fragment` has."""
         if (layout, arch) not in self._sharing:
-            experiments = self._mentioning(layout, arch, fragment)
+            found: set[str] = set()
+            for layer, name, method in self._places([arch]):
+                listed = self._experiments(layer, name, method)
+                likely = inventory.may_hold(fragment, listed)
+                found.update(e for e in likely if layer.results.mentions(layout, name, method, e))
+            experiments = found
             operands = {e: [o for o, id_ in self._named(e, arch).items() if id_ == layout] for e in experiments}
             self._sharing[layout, arch] = inventory.ids_of(operands)
         return self._sharing[layout, arch]
-
-    def _mentioning(self, layout: str, arch: str, fragment: Fragment) -> set[str]:
-        """The experiments on an arch whose files name a layout: one that has it of a fragment is among them."""
-        found: set[str] = set()
-        for layer, name, method in self._places([arch]):
-            listed = self._experiments(layer, name, method)
-            likely = inventory.may_hold(fragment, listed)
-            found.update(e for e in likely if layer.results.mentions(layout, name, method, e))
-        return found
 
     def _named(self, experiment: str, arch: str) -> Mapping[str, str]:
         """Layout ids by operand of the tables of an experiment that count on an arch."""
@@ -210,14 +205,8 @@ class Layers:
         for method in methods:
             for layer in self.layers:
                 for name in reversed(archs):
-                    if method in self._methods_of(layer, name):
+                    if method in layer.results.methods(name):
                         yield layer, name, method
-
-    def _methods_of(self, layer: Layer, arch: str) -> list[str]:
-        key = (layer.name, arch)
-        if key not in self._methods:
-            self._methods[key] = layer.results.methods(arch)
-        return self._methods[key]
 
     def lowerings(self, arch: str) -> Iterator[tuple[Json, str]]:
         """What the multiplies of an arch become, as in `Results.lowering`, and whose layer says so, nearest first."""
@@ -301,7 +290,7 @@ class Layers:
             measurement = self._read(layer, (name, method, fragment.experiment))
             return measurement is not None and fragment.operand in measurement.tables
 
-        return [name for name in self.archs() if any(has(name, method) for method in self._methods_of(layer, name))]
+        return [name for name in self.archs() if any(has(name, method) for method in layer.results.methods(name))]
 
     def _read(self, layer: Layer, key: tuple[str, str, str]) -> Measurement | None:
         if not self._may_have(layer, key):

@@ -62,7 +62,7 @@ def how(finding: AnyFinding) -> str:
     return f"{finding.method} on {made['device']}, driver {made['driver']}, CUDA {made['cuda']}"
 
 
-def whence(source: str) -> str:
+def source_words(source: str) -> str:
     """Where a table comes from, in words: "published", or "from FOLDER"."""
     return source if source == PUBLISHED else f"from {source}"
 

@@ -51,7 +51,15 @@ def _in_file(results: Results, key: Key) -> Finding | None:
     if content is None:
         return None
     with naming(place):
-        finding = _from_json(key.kind, content)
+        if set(content) != _KEYS or content["status"] not in STATUSES or content["method"] not in METHODS:
+            raise DataError("its keys, status or method are not those of a finding.")
+        provenance_in(content["provenance"])
+        body = content.pop("body")
+        if (body is None) == (content["status"] == "measured") or (content["words"] is None) == (body is None):
+            raise DataError(f"status {content['status']} contradicts body and words.")
+        shaped = None if body is None else kinds.to_body(key.kind, body)
+        finding = Finding(key.kind, body=shaped, **content)
+        kinds.check(finding)
         if finding.key != key:
             raise DataError(f"holds {finding.subject} of {finding.arch}, {finding.method}; it was renamed or copied.")
     return finding
@@ -177,19 +185,6 @@ def published_finding(kind: str, arch: str, subject: str) -> Finding:
     finding = next((one for one in found if one), None)
     if finding is None:
         raise KeyError((kind, arch, subject))
-    return finding
-
-
-def _from_json(kind: str, content: dict[str, object]) -> Finding:
-    if set(content) != _KEYS or content["status"] not in STATUSES or content["method"] not in METHODS:
-        raise DataError("its keys, status or method are not those of a finding.")
-    provenance_in(content["provenance"])
-    body = content.pop("body")
-    if (body is None) == (content["status"] == "measured") or (content["words"] is None) == (body is None):
-        raise DataError(f"status {content['status']} contradicts body and words.")
-    shaped = None if body is None else kinds.to_body(kind, body)  # type: ignore[arg-type]
-    finding = Finding(kind, body=shaped, **content)  # type: ignore[arg-type]
-    kinds.check(finding)
     return finding
 
 

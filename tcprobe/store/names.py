@@ -29,7 +29,7 @@ T = TypeVar("T", Fragment, Instruction)
 OperandCells = dict[str, Cell]
 
 
-class Meant(NamedTuple):
+class NamedCell(NamedTuple):
     """The table that a name means; `note` says so where several fragments share it."""
 
     cell: Cell
@@ -50,7 +50,7 @@ def resolve(name: str, layers: Layers) -> Meaning:
     return meaning
 
 
-def find_cell(name: str, arch_name: str | None, layers: Layers) -> Meant:
+def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
     """The table that all fragments which `name` may mean share on an arch, which is named or the one that counts most.
 
     Of those that an arch lacks, where it is named, none counts. UsageError where there is no table, or several.
@@ -60,7 +60,7 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> Meant:
     if tables:
         first = _common_candidate(name, "fragments", tables)
         note = _note(name, "fragments", tables) if len(candidates) > 1 else None
-        return Meant(next(iter(tables[first].values())), note)
+        return NamedCell(next(iter(tables[first].values())), note)
     raise no_table(candidates[0], arch_name, layers)
 
 
@@ -81,21 +81,21 @@ def choose_fragments(
     notes on the names.
     """
     at = None if arch_name == "all" else arch_name
-    answers = [_choose(pattern, at, layers) for pattern in patterns]
-    return list(dict.fromkeys(row for rows, _ in answers for row in rows)), [note for _, note in answers if note]
-
-
-def _choose(name: str, arch_name: str | None, layers: Layers) -> tuple[Sequence[Fragment], str | None]:
-    meaning = resolve(name, layers)
-    candidates = meaning.some_fragments
-    if len(candidates) == 1 or any(c in name for c in "*?[") or len(meaning.instructions) == 1:
-        return candidates, None
-    rows = meaning.instructions
-    if rows and all(row.multiplies_registers for row in rows):
-        row, _, note = multiply(name, arch_name, layers)
-        return [inventory.fragment(fragment.id) for fragment in row.fragments], note
-    one = find_cell(name, arch_name, layers)
-    return [one.cell.fragment], one.note
+    chosen: dict[Fragment, None] = {}
+    notes: list[str | None] = []
+    for name in patterns:
+        meaning = resolve(name, layers)
+        fragments = meaning.some_fragments
+        if len(fragments) > 1 and not any(c in name for c in "*?[") and len(rows := meaning.instructions) != 1:
+            if rows and all(row.multiplies_registers for row in rows):
+                row, _, note = multiply(name, at, layers)
+                fragments = [inventory.fragment(fragment.id) for fragment in row.fragments]
+            else:
+                cell, note = find_cell(name, at, layers)
+                fragments = [cell.fragment]
+            notes.append(note)
+        chosen |= dict.fromkeys(fragments)
+    return list(chosen), [note for note in notes if note]
 
 
 def _becoming(opcode: str, layers: Layers) -> list[str]:
@@ -155,7 +155,8 @@ def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> s
     """The candidate that answers for all, a measured one if there is; AmbiguousError where their tables differ."""
     groups: dict[tuple[object, ...], list[str]] = {}
     for id_, cells in by_id.items():
-        groups.setdefault(tuple(map(_map, cells.values())), []).append(id_)
+        maps = [(c.table.id, c.fragment.slot_bits, c.fragment.register_bits) for c in cells.values()]
+        groups.setdefault(tuple(maps), []).append(id_)
     if len(groups) > 1:
         listed = "; ".join(choose.some(ids, 1) for ids in [*groups.values()][:MOST_CHOICES])
         more = "; ..." if len(groups) > MOST_CHOICES else ""
@@ -165,10 +166,6 @@ def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> s
         (id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())),
         next(iter(by_id)),
     )
-
-
-def _map(cell: Cell) -> tuple[object, ...]:
-    return cell.table.id, cell.fragment.slot_bits, cell.fragment.register_bits
 
 
 def _note(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:

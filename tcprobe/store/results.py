@@ -381,10 +381,6 @@ def read_layout(data: object) -> Table:
         return Table.from_json(data)
     if set(data) != _KEYS:
         raise DataError(f"a layout given by its bases needs {', '.join(sorted(_KEYS))}.")
-    return _by_bases(data)
-
-
-def _by_bases(data: Json) -> Table:
     from tcprobe.fit.linear import Layout, unpacked
 
     space = _space(data["threads"], data["elements"])

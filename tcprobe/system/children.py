@@ -248,23 +248,19 @@ def in_second_process(act: Callable[[], Texts]) -> Callable[[], Texts]:
         warnings.simplefilter("ignore", DeprecationWarning)  # of threads that are not Python's
         child = os.fork()
     if not child:
-        _send_texts(act, receive, send)
+        # the copy: its texts into the pipe, nothing else; it never returns
+        code = 1
+        try:
+            os.close(receive)
+            with os.fdopen(send, "wb") as stream:
+                stream.write(json.dumps(dict(act()), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+            code = 0
+        except BaseException:  # the other process says what is wrong, when it does the same
+            pass
+        finally:
+            os._exit(code)
     os.close(send)
     return lambda: _receive_texts(child, receive, act)
-
-
-def _send_texts(act: Callable[[], Texts], receive: int, send: int) -> None:
-    """The copy: its texts into the pipe, nothing else; it never returns."""
-    code = 1
-    try:
-        os.close(receive)
-        with os.fdopen(send, "wb") as stream:
-            stream.write(json.dumps(dict(act()), ensure_ascii=False).encode("utf-8", "surrogatepass"))
-        code = 0
-    except BaseException:  # the other process says what is wrong, when it does the same
-        pass
-    finally:
-        os._exit(code)
 
 
 def _receive_texts(child: int, receive: int, act: Callable[[], Texts]) -> Texts:

@@ -41,27 +41,23 @@ def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
     try:
         handle = _at_once(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:  # half as long as a file object takes, which counts where hundreds are read
-            return _read(path, handle, most)
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise DataError(f"{path}: not a regular file.")
+            if status.st_size > most:
+                raise DataError(f"{path}: {status.st_size} bytes; tcprobe reads files of at most {most}.")
+            raw = b""
+            while part := os.read(handle, status.st_size + 1 - len(raw)):
+                raw += part
+            if len(raw) > status.st_size:
+                raise DataError(f"{path}: it grows while it is read.")
+            return raw
         finally:
             os.close(handle)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read: {_reason(error)}.") from None
-
-
-def _read(path: str | Path, handle: int, most: int) -> bytes:
-    status = os.fstat(handle)
-    if not stat.S_ISREG(status.st_mode):
-        raise DataError(f"{path}: not a regular file.")
-    if status.st_size > most:
-        raise DataError(f"{path}: {status.st_size} bytes; tcprobe reads files of at most {most}.")
-    raw = b""
-    while part := os.read(handle, status.st_size + 1 - len(raw)):
-        raw += part
-    if len(raw) > status.st_size:
-        raise DataError(f"{path}: it grows while it is read.")
-    return raw
 
 
 def read_input(most: int = MOST_BYTES) -> bytes:

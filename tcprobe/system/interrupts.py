@@ -36,7 +36,14 @@ def prepare() -> None:
     for number in (getattr(signal, name) for name in SIGNALS if hasattr(signal, name)):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup wants it
             signal.signal(number, _Stop())
-    _open_closed()
+    # standard streams that the caller closed: writing to stdout is an error, not silence, and no file takes its place.
+    # The lowest number that is free is the stream's own
+    if sys.stdin is None:
+        _null(os.O_RDONLY)
+    if sys.stdout is None:
+        sys.stdout = _text(_null(os.O_RDONLY))  # what is written there fails
+    if sys.stderr is None:
+        sys.stderr = _text(_null(os.O_WRONLY))
     if isinstance(sys.stdout.buffer, io.RawIOBase):  # PYTHONUNBUFFERED: a write that is cut short would go unnoticed
         sys.stdout = io.TextIOWrapper(io.BufferedWriter(sys.stdout.buffer), sys.stdout.encoding)
     sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -65,19 +72,6 @@ class _Stop:
             os._exit(128 + number)  # what was started ends all the same: see `children`
         _Stop.asked = True
         raise Stopped(number)
-
-
-def _open_closed() -> None:
-    """Standard streams that the caller closed: writing to stdout is an error, not silence, and no file takes its place.
-
-    The lowest number that is free is the stream's own.
-    """
-    if sys.stdin is None:
-        _null(os.O_RDONLY)
-    if sys.stdout is None:
-        sys.stdout = _text(_null(os.O_RDONLY))  # what is written there fails
-    if sys.stderr is None:
-        sys.stderr = _text(_null(os.O_WRONLY))
 
 
 def _null(flags: int) -> int:

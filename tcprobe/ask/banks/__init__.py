@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Annotated, SupportsIndex
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import Sizes, TypeName, addresses, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import ElementType, Given, Named
+from tcprobe.question.options import ElementType, Named, NonEmptyText
 from tcprobe.question.shared import (
     ArchOption,
     GlobalOption,
@@ -60,7 +60,9 @@ def banks(
     *,
     tile: Annotated[
         Sizes | None,
-        Option("--tile", "Size of the tile in shared memory, in FRAGMENT's rows and columns.", "ROWSxCOLS", Given()),
+        Option(
+            "--tile", "Size of the tile in shared memory, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText()
+        ),
     ] = None,
     kind: Annotated[
         TypeName | None, Option("--type", "Its element type. Default: FRAGMENT's.", "T", ElementType())
@@ -73,7 +75,7 @@ def banks(
             "ld.shared.b64, st.shared.v4, ldmatrix.x4, ...: follows FRAGMENT's slots; OP@rows, OP@cols and "
             "cp.async.16 sweep the tile.",
             "ACCESS...",
-            Given(),
+            NonEmptyText(),
             multiple=True,
         ),
     ] = (),
@@ -84,11 +86,11 @@ def banks(
     ] = False,
     lane_addresses: Annotated[
         str | Sequence[SupportsIndex | None] | None,
-        Option("--address", "Addresses of 32 lanes: an expression in lane, or a file.", "EXPR|@FILE", Given()),
+        Option("--address", "Addresses of 32 lanes: an expression in lane, or a file.", "EXPR|@FILE", NonEmptyText()),
     ] = None,
     source_addresses: Annotated[
         str | Sequence[SupportsIndex | None] | None,
-        Option("--source", "With --address and cp.async.ca: the global addresses.", "EXPR|@FILE", Given()),
+        Option("--source", "With --address and cp.async.ca: the global addresses.", "EXPR|@FILE", NonEmptyText()),
     ] = None,
     patterns: Annotated[
         Path | None,
@@ -226,7 +228,7 @@ def print_banks(
             lines += dict.fromkeys(f"confidence: {each.rules.confidence}" for each in found)
         click.echo("\n".join(lines), nl=bool(lines))
     elif not as_json:
-        wrapping.lines(found.in_words if isinstance(found, TileAnswer) else found.answer_words)
+        terminal.lines(found.in_words if isinstance(found, TileAnswer) else found.answer_words)
     elif isinstance(found, TileAnswer):
         click.echo(json.dumps({"fragment": found.fragment, **found.to_json(explain)}))
     else:
@@ -245,6 +247,6 @@ def _print_rules(by: "BankRules", as_json: bool) -> None:
     for name, rule in rows.items():
         joins = f"; {rule.joined} where neighbouring phases agree" if rule.joined > rule.phase else ""
         idle = "; an idle phase costs a beat" if rule.idle else ""
-        wrapping.line(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
-    wrapping.line(f"rule: {by.evidence}")
-    wrapping.line(f"confidence: {by.confidence}")
+        terminal.line(f"{name:<22}phases of {rule.phase} lanes{joins}; {COUNTED[rule.passes]}{idle}")
+    terminal.line(f"rule: {by.evidence}")
+    terminal.line(f"confidence: {by.confidence}")

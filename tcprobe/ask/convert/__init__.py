@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import TypeName, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import ElementType, Given, Output, is_redirected
+from tcprobe.question.options import ElementType, NonEmptyText, Output, is_redirected
 from tcprobe.question.shared import (
     JsonOption,
     OneArch,
@@ -52,7 +52,7 @@ def convert(
     ] = False,
     function: Annotated[
         str | None,
-        Option("--name", "Name of the function; give it once for each FROM TO.", "NAME", Given(), multiple=True),
+        Option("--name", "Name of the function; give it once for each FROM TO.", "NAME", NonEmptyText(), multiple=True),
     ] = None,
     kind: Annotated[
         TypeName | None,
@@ -160,10 +160,10 @@ def print_conversions(
         if as_json:
             click.echo(json.dumps(placed.to_json()))
             continue
-        wrapping.lines(placed.about, placed.cell.fragment.id if isinstance(placed, StorePlan) else "", aside)
+        terminal.lines(placed.about, placed.cell.fragment.id if isinstance(placed, StorePlan) else "", aside)
         if placed.code and not aside:
             click.echo(f"\n{placed.code}\n")
-        wrapping.lines(placed.rests_on, err=aside)
+        terminal.lines(placed.rests_on, err=aside)
     if output is not None:
         files.write(output, header(conversions, namespace or "").encode())
     elif aside:

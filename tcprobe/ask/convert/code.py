@@ -21,7 +21,7 @@ from tcprobe.ask.convert.moves import LANES, Movmatrix, Pack, Permute, Plan, Pla
 from tcprobe.code.cuda import origin
 from tcprobe.code.names import guard_in
 from tcprobe.errors import UsageError
-from tcprobe.fit import Formula, fit
+from tcprobe.fit import fit
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
@@ -324,7 +324,7 @@ def _order(order: Sequence[int], name: str) -> list[str]:
     """The function that says which k of the source is at a place of k."""
     if not order:
         return []
-    closed = _order_formula(order)
+    closed = fit(Table(Space((Axis("k", len(order)),)), {"row": tuple(order)})).formulas["row"]
     body = f"return {closed};" if closed else f"constexpr short at[] = {{{', '.join(map(str, order))}}}; return at[k];"
     return [
         "/// which k of the matrix is at place k of this factor, and must be at place k of the other one, too",
@@ -333,30 +333,20 @@ def _order(order: Sequence[int], name: str) -> list[str]:
     ]
 
 
-def _order_formula(order: Sequence[int]) -> Formula | None:
-    """order[k] as a formula in `k`; None where there is no closed form."""
-    return fit(Table(Space((Axis("k", len(order)),)), {"row": tuple(order)})).formulas["row"]
-
-
 _HEAD = re.compile(r"^__device__ inline void (.*) {$", re.MULTILINE)
 
 
 def header(conversions: Sequence[Conversion], namespace: str = "") -> str:
     """The header; UsageError where a conversion has no code, or the namespace is not a legal name."""
-    _check_apart(conversions)
-    lines = [f"// made by tcprobe {__version__}", "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"]
-    for conversion in conversions:
-        lines += _section(conversion, namespace)
-    return "\n".join([*lines, "#endif", ""])
-
-
-def _check_apart(conversions: Sequence[Conversion]) -> None:
-    """UsageError where two functions have the same head and do different things."""
     by_head: dict[str, str | None] = {}
     for conversion in conversions:
         for head in _HEAD.findall(conversion.code or ""):
             if by_head.setdefault(head, conversion.code) != conversion.code:
                 raise UsageError(f"two functions have the signature {quoted(head)}.", "function names")
+    lines = [f"// made by tcprobe {__version__}", "#if defined(__CUDACC__) || defined(__CUDACC_RTC__)"]
+    for conversion in conversions:
+        lines += _section(conversion, namespace)
+    return "\n".join([*lines, "#endif", ""])
 
 
 def _section(conversion: Conversion, namespace: str) -> Iterator[str]:

@@ -36,7 +36,7 @@ from tcprobe.ask.convert.moves import (
     route,
     tiling,
 )
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, cycle_lines, moves_cost, together
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, cycle_lines, moves_cost, sum_cycles
 from tcprobe.code.cuda import origin
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
@@ -146,7 +146,7 @@ class Conversion(Described):
         """What its moves between lanes cost; conversions, prmt and selects are not measured."""
         costs_on = MeasuredCosts(self.tiling.source.arch, self.tiling.source.layers)
         moved = [moves_cost(TIMED[name], n, costs_on) for name, n in self.costs.items() if name in TIMED]
-        return together(moved).lacking(*(name for name in self.costs if name not in TIMED))
+        return sum_cycles(moved).lacking(*(name for name in self.costs if name not in TIMED))
 
     @property
     def fills(self) -> str:
@@ -203,7 +203,7 @@ def plan_conversion(
     conversion of their types is known, a warp holds several products in one of them, or a table is not a whole
     fragment's.
     """
-    loaded = _is_loaded(from_, to)
+    loaded = (from_.fragment.family, from_.fragment.operand) == ("ldmatrix", "d") and to.fragment.role is Role.FACTOR
     for cell in (to,) if loaded else (from_, to):
         require_matrix(cell)
     if loaded:
@@ -231,11 +231,6 @@ def convert_tiling(tiles: Tiling, name: str = NAME) -> Conversion:
     costs = _costs(plan, kind)
     reason = "shared memory is probably cheaper" if costs.get("select", 0) > MANY else None
     return Conversion(tiles, _summary(plan, kind), plan, source(tiles, plan, kind, name), costs, plan.fewest, reason)
-
-
-def _is_loaded(from_: Cell, to: Cell) -> bool:
-    """Whether a factor is made of what ldmatrix loaded."""
-    return (from_.fragment.family, from_.fragment.operand) == ("ldmatrix", "d") and to.fragment.role is Role.FACTOR
 
 
 def require_matrix(cell: Cell) -> None:

@@ -598,24 +598,20 @@ class _Exchange:
         """Shuffle, and put the registers together."""
         arrived: list[dict[Unit, Ref]] = [{} for _ in range(LANES)]
         for number in range(self._rounds):
-            word = self._shuffle(number)
+            sends: list[UnitPlaces | None] = [None] * LANES
+            receives = list(range(LANES))
+            for ((source, to), units), round_ in zip(self._sent, self._round, strict=True):
+                if round_ == number:
+                    places = [self._lane_places[source][unit] for unit in units]
+                    sends[source] = (*places, *[None] * (self._maker.units - len(places)))
+                    receives[to] = source
+            usual = Counter(places for places in sends if places is not None).most_common(1)[0][0]
+            sent = self._maker.pack_by_lane([places or usual for places in sends])
+            word = self._maker.add(Shuffle(self._maker.next, sent, tuple(receives)))
             for ((_, to), units), round_ in zip(self._sent, self._round, strict=True):
                 if round_ == number:
                     arrived[to] |= {unit: (word, place) for place, unit in enumerate(units)}
         return {key: self._assemble(lanes, arrived) for key, lanes in self._rest.items()}
-
-    def _shuffle(self, number: int) -> int:
-        """One round: what every lane sends, and from where it receives."""
-        sends: list[UnitPlaces | None] = [None] * LANES
-        receives = list(range(LANES))
-        for ((source, to), units), round_ in zip(self._sent, self._round, strict=True):
-            if round_ == number:
-                places = [self._lane_places[source][unit] for unit in units]
-                sends[source] = (*places, *[None] * (self._maker.units - len(places)))
-                receives[to] = source
-        usual = Counter(places for places in sends if places is not None).most_common(1)[0][0]
-        sent = self._maker.pack_by_lane([places or usual for places in sends])
-        return self._maker.add(Shuffle(self._maker.next, sent, tuple(receives)))
 
     def _assemble(self, lane_units: Sequence[tuple[Unit, ...]], arrived: Sequence[Mapping[Unit, Ref]]) -> int:
         """A target register from own units and received words."""

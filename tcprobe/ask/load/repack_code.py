@@ -51,7 +51,16 @@ def _axis(weights: Repacking) -> str:
 
 
 def _members(weights: Repacking) -> Iterator[str]:
-    yield from _sizes(weights)
+    sizes = {
+        "STEPS": (weights.steps, "of k in a block"),
+        "K": (weights.k, "of a block"),
+        "LINES": (weights.lines, f"{_axis(weights)} of a block"),
+        "BYTES": (weights.block_bytes, "of a block"),
+        "WORDS": (weights.words, f"of a {holder(weights.cell.fragment.threads)}, of a block"),
+        "REGISTERS": (weights.cell.fragment.registers, "of the fragment, a step"),
+        "MADE": (weights.conversion.registers, "registers from a word"),
+    }
+    yield from (f"static constexpr int {key} = {value};  // {what}" for key, (value, what) in sizes.items())
     for called in dict.fromkeys([*weights.conversion.functions, *_scaling(weights), *_zeroing(weights)]):
         yield from _function(called)
     yield from _load(weights)
@@ -63,19 +72,6 @@ def _members(weights: Repacking) -> Iterator[str]:
         yield from _convert_less_zeros(weights)
     else:
         yield from _convert(weights)
-
-
-def _sizes(weights: Repacking) -> Iterator[str]:
-    sizes = {
-        "STEPS": (weights.steps, "of k in a block"),
-        "K": (weights.k, "of a block"),
-        "LINES": (weights.lines, f"{_axis(weights)} of a block"),
-        "BYTES": (weights.block_bytes, "of a block"),
-        "WORDS": (weights.words, f"of a {holder(weights.cell.fragment.threads)}, of a block"),
-        "REGISTERS": (weights.cell.fragment.registers, "of the fragment, a step"),
-        "MADE": (weights.conversion.registers, "registers from a word"),
-    }
-    yield from (f"static constexpr int {key} = {value};  // {what}" for key, (value, what) in sizes.items())
 
 
 def _scaling(weights: Repacking) -> list[str]:
@@ -161,7 +157,17 @@ def _scales(weights: Repacking) -> Iterator[str]:
     for number, (low, high) in enumerate(weights.distinct):
         yield f"    held[g][{number}] = {_halves(number, low == high)};"
     yield from ("  }", "}")
-    yield from _scale_lines(weights)
+    yield "/// a register times one of scales, rounded to nearest even"
+    yield f"{HEAD} unsigned scaled(unsigned x, unsigned y) {{ return {scaling(weights.conversion.target)}; }}"
+    yield "/// all registers that were converted, step after step"
+    yield f"{HEAD} void scale("
+    yield "    const unsigned (&held)[GROUPS][SCALES], unsigned (&registers)[STEPS][REGISTERS]) {"
+    yield "#pragma unroll"
+    yield "  for (int s = 0; s < STEPS; ++s) {"
+    for register, stored_register in enumerate(weights.filled):
+        which = weights.distinct.index(weights.pairs[stored_register])
+        yield f"    registers[s][{register}] = scaled(registers[s][{register}], held[s * GROUPS / STEPS][{which}]);"
+    yield from ("  }", "}")
 
 
 def _zeros(weights: Repacking) -> Iterator[str]:
@@ -236,20 +242,6 @@ def _row(weights: Repacking) -> str:
     """Which row of scales group g of a block has."""
     blocks = (weights.group or 0) // weights.k
     return f"k_block / {blocks}" if blocks > 1 else f"k_block * {weights.groups} + g"
-
-
-def _scale_lines(weights: Repacking) -> Iterator[str]:
-    yield "/// a register times one of scales, rounded to nearest even"
-    yield f"{HEAD} unsigned scaled(unsigned x, unsigned y) {{ return {scaling(weights.conversion.target)}; }}"
-    yield "/// all registers that were converted, step after step"
-    yield f"{HEAD} void scale("
-    yield "    const unsigned (&held)[GROUPS][SCALES], unsigned (&registers)[STEPS][REGISTERS]) {"
-    yield "#pragma unroll"
-    yield "  for (int s = 0; s < STEPS; ++s) {"
-    for register, stored_register in enumerate(weights.filled):
-        which = weights.distinct.index(weights.pairs[stored_register])
-        yield f"    registers[s][{register}] = scaled(registers[s][{register}], held[s * GROUPS / STEPS][{which}]);"
-    yield from ("  }", "}")
 
 
 MODULE = '''# made by tcprobe {version}: weights of {type} for {fragment}

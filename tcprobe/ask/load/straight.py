@@ -180,7 +180,16 @@ def straight_load(cell: Cell, contiguous: str, ld: int | None = None) -> Straigh
         raise UsageError(f"`ld` {ld}: give at least {tile.length} elements, in whole bytes, and at most {MOST_LD}.")
     slots = slots_of(cell)
     plan = StraightLoad(cell, tile, ld, tuple(_moves(slots, tile, ld * tile.bits // 8)))
-    _prove(plan, slots)
+    for first in range(0, len(slots.row), WARP):
+        warp = slice(first, first + WARP)
+        memory = Memory(plan.tile, plan.ld_bytes, 1, 1, slots.row.shape[1])
+        for move in plan.moves:
+            units = memory.read_global(plan.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
+            for number, i in enumerate(move.order):
+                memory.write_registers((np.array(0), np.array(i)), units[:, number])
+        expected = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
+        if not np.array_equal(memory.registers[0], expected):
+            raise InternalError(f"the loads of {slots.name} are not proven: elements would land elsewhere.")
     return plan
 
 
@@ -240,20 +249,6 @@ def _run(order: Sequence[int]) -> int:
     while run > 1 and any(order[n + j] != order[n] + j for n in range(0, len(order), run) for j in range(run)):
         run //= 2
     return run
-
-
-def _prove(loads: StraightLoad, slots: Slots) -> None:
-    """InternalError unless the loads of every warp bring the elements of its slots."""
-    for first in range(0, len(slots.row), WARP):
-        warp = slice(first, first + WARP)
-        memory = Memory(loads.tile, loads.ld_bytes, 1, 1, slots.row.shape[1])
-        for move in loads.moves:
-            units = memory.read_global(loads.addresses(move)[warp], move.width).reshape(WARP, len(move.order), -1)
-            for number, i in enumerate(move.order):
-                memory.write_registers((np.array(0), np.array(i)), units[:, number])
-        expected = memory.of_elements(slots.row[warp], slots.col[warp]).reshape(WARP, -1)
-        if not np.array_equal(memory.registers[0], expected):
-            raise InternalError(f"the loads of {slots.name} are not proven: elements would land elsewhere.")
 
 
 def source(loads: StraightLoad) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.question.arguments import Sizes, TypeName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import ElementType, Given, Number
+from tcprobe.question.options import ElementType, NonEmptyText, Number
 from tcprobe.question.shared import (
     ArchOption,
     GlobalOption,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 @checked
 def path(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
-    tile: Annotated[Sizes, Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", Given())],
+    tile: Annotated[Sizes, Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText())],
     *,
     contiguous: GlobalOption = None,
     ld: Annotated[

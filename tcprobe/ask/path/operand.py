@@ -18,9 +18,8 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations, islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -32,19 +31,19 @@ from tcprobe.ask.descriptor import tile as shared_tile
 from tcprobe.ask.path.plan import (
     FILLERS,
     FILLS,
-    MOST,
     Advance,
+    OptionChange,
     PathOptions,
     TileRequest,
     counts_table,
     global_words,
-    hint,
+    nearest,
     step_json,
     step_words,
 )
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, Memory, PathStep
-from tcprobe.ask.shared_operand import behind
-from tcprobe.errors import UsageError, answer_or_none
+from tcprobe.ask.shared_operand import shared_map
+from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.arrays import Ints
@@ -265,37 +264,16 @@ def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, n
     try:
         return finder.prove(options)
     except UsageError as error:
-        near = _nearest(options, lambda other: bool(finder.prove(other)))
-        raise UsageError(f"no such path. {error} {hint(near)}") from None
-
-
-def _nearest(options: PathOptions, has_path: Callable[[PathOptions], bool]) -> list[str]:
-    """Up to MOST ways to change one option, the first of each kind, else one way to change two."""
-
-    def makes(changed: Json) -> bool:
-        return bool(answer_or_none(lambda: has_path(options._replace(**changed))))
-
-    kinds = _changes(options)
-    ones = (next((words for words, changed in kind if makes(changed)), None) for kind in kinds)
-    two = (
-        f"{words} {more}"
-        for kind, other in combinations(kinds, 2)
-        for (words, a), (more, b) in product(kind, other)
-        if makes(a | b)
-    )
-    return [words for words in ones if words][:MOST] or list(islice(two, 1))
-
-
-def _changes(options: PathOptions) -> tuple[list[tuple[str, Json]], ...]:
-    """Other values of each option, in words and as a change."""
-    other = "col" if options.contiguous == "row" else "row"
-    return (
-        [(f"`access` {READ}", {"access": None})] if options.access else [],
-        [(f"`placed` {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
-        [("no `ld`", {"ld": None})] if options.ld else [],
-        [(f"`fill` {fill}", {"fill": fill}) for fill in FILLS],
-        [(f"`contiguous` {other}", {"contiguous": other, "ld": None})],
-    )
+        other = "col" if options.contiguous == "row" else "row"
+        kinds: list[list[OptionChange]] = [
+            [(f"`access` {READ}", {"access": None})] if options.access else [],
+            [(f"`placed` {mode}", {"placed": mode}) for mode in (*reversed(tma.names()), "plain")],
+            [("no `ld`", {"ld": None})] if options.ld else [],
+            [(f"`fill` {fill}", {"fill": fill}) for fill in FILLS],
+            [(f"`contiguous` {other}", {"contiguous": other, "ld": None})],
+        ]
+        hint = nearest(kinds, lambda changed: finder.prove(options._replace(**changed)))  # type: ignore[arg-type]
+        raise UsageError(f"no such path. {error} {hint}") from None
 
 
 class _PathFinder(NamedTuple):
@@ -368,7 +346,7 @@ def _reads(operand_request: OperandRequest, layers: Layers) -> DescriptorRead:
     line, place = (corners[:, 1], corners[:, 0]) if tile.contiguous == "col" else (corners[:, 0], corners[:, 1])
     starts = operand_request.shared.linear(tile, line, place * tile.bits // 8)
     fields = {"lbo": smem_tile.descriptor.lbo, "sbo": smem_tile.descriptor.sbo}
-    lying = behind(operand, layers, smem_tile.major, smem_tile.descriptor.swizzle, **fields)
+    lying = shared_map(operand, layers, smem_tile.major, smem_tile.descriptor.swizzle, **fields)
     return DescriptorRead(
         operand_request, corners, tuple(int(start) for start in starts), (f"{operand.id}: {lying.evidence}",)
     )

@@ -19,7 +19,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations, product
+from functools import partial
+from itertools import combinations, islice, product
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -193,27 +194,21 @@ OptionChange = tuple[str, dict[str, object]]  # as an option, and as a change of
 MOST = 3
 
 
-def nearest(request: PathRequest, exists: Callable[[PathRequest], bool]) -> list[list[str]]:
-    """Up to MOST ways to change one option, else one way to change two, each with what exists then."""
-    kinds = [list(kind(request)) for kind in (_accesses, _places, _leadings, _fills, _majors)]
-    ways = [[first] for kind in kinds if (first := next((w for w, c in kind if _holds(request, c, exists)), None))]
-    if ways:
-        return ways[:MOST]
-    for kind, other_kind in combinations(kinds, 2):
-        for (first, a), (second, b) in product(kind, other_kind):
-            if _holds(request, a | b, exists):
-                return [[first, second]]
-    return []
+def nearest(kinds: Sequence[Sequence[OptionChange]], makes: Callable[[dict[str, object]], object]) -> str:
+    """Up to MOST ways to change one option, the first of each kind that `makes` a path, else one to change two."""
 
+    def exists(changed: dict[str, object]) -> bool:
+        return answer_or_none(lambda: makes(changed)) is not None
 
-def hint(near: list[str]) -> str:
-    """What exists near, as a sentence."""
+    ones = (next((words for words, changed in kind if exists(changed)), "") for kind in kinds)
+    pairs = (
+        f"{words} {more}"
+        for first, second in combinations(kinds, 2)
+        for (words, a), (more, b) in product(first, second)
+        if exists(a | b)
+    )
+    near = list(filter(None, ones))[:MOST] or list(islice(pairs, 1))
     return f"Nearest that exists: {', or '.join(near)}." if near else "No change of one or two options gives a path."
-
-
-def _holds(request: PathRequest, changes: dict[str, object], exists: Callable[[PathRequest], bool]) -> bool:
-    changed = answer_or_none(lambda: request.having(**changes))  # type: ignore[arg-type]
-    return changed is not None and exists(changed)
 
 
 def _accesses(request: PathRequest) -> Iterator[OptionChange]:
@@ -330,7 +325,14 @@ def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
     """What one step costs; nothing for what a multiply reads by itself, since its own cost includes that."""
     costs_on = MeasuredCosts.of(request.rules)
     if isinstance(step, BoxCopy):
-        return _boxes(step, costs_on)
+        # the cost of one box whose lines are as long as the timed ones; several boxes, or other lines, were not timed
+        inner, rows = step.box
+        name = f"{step.instruction}.{'shared.global' if step.kind == GLOBAL_TO_SHARED else 'global.shared'}"
+        line = inner * step.bits // 8
+        if len(step.corners) > 1 or line != MEASURED_LINE:
+            return PlanCycles(missing=(f"{len(step.corners)} x {name}, {rows} lines of {line} bytes",))
+        cycles = copy_cost(name, line * rows, costs_on)
+        return cycles if step.mode.span is None else cycles.lacking(f"what {step.swizzle} adds")
     if not isinstance(step, LaneCopy | RegisterCopy):
         return PlanCycles()
     cycles = accesses_cost(step.instruction, len(step.shared), step.wavefronts, costs_on)
@@ -341,17 +343,6 @@ def step_cycles(request: TileRequest, step: PathStep) -> PlanCycles:
 def path_cycles(request: TileRequest, steps: Sequence[PathStep]) -> dict[str, PlanCycles]:
     """What every step costs by its kind, in order."""
     return {step.kind: step_cycles(request, step) for step in steps}
-
-
-def _boxes(box_copy: BoxCopy, costs_on: MeasuredCosts) -> PlanCycles:
-    """The cost of one box whose lines are as long as the timed ones; several boxes, or other lines, were not timed."""
-    inner, rows = box_copy.box
-    name = f"{box_copy.instruction}.{'shared.global' if box_copy.kind == GLOBAL_TO_SHARED else 'global.shared'}"
-    line = inner * box_copy.bits // 8
-    if len(box_copy.corners) > 1 or line != MEASURED_LINE:
-        return PlanCycles(missing=(f"{len(box_copy.corners)} x {name}, {rows} lines of {line} bytes",))
-    cycles = copy_cost(name, line * rows, costs_on)
-    return cycles if box_copy.mode.span is None else cycles.lacking(f"what {box_copy.swizzle} adds")
 
 
 FILLERS: dict[str, Callable[[TileRequest], PathStep]] = {"cp.async": lane_copy, "plain": lane_copy, "tma": box_copy}
@@ -536,7 +527,9 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
         )
         for name in names
     ]
-    able = (path_request for fits in (_exists, _reaches) for path_request in requests if fits(path_request))
+    # one with a path, or whose access can at least move the registers, so that something else is in the way
+    ways: tuple[Callable[[PathRequest], object], ...] = (prove, lambda one: ENDS[one.move](one))
+    able = (one for way in ways for one in requests if answer_or_none(partial(way, one)) is not None)
     return requests[0] if len(requests) == 1 else next(able, requests[0])
 
 
@@ -545,8 +538,9 @@ def plan_path(request: PathRequest) -> PathPlan:
     try:
         return prove(request)
     except UsageError as error:
-        near = [" ".join(changes) for changes in nearest(request, _exists)]
-        raise UsageError(f"no such path. {error} {hint(near)}") from None
+        kinds = [list(kind(request)) for kind in (_accesses, _places, _leadings, _fills, _majors)]
+        hint = nearest(kinds, lambda changed: prove(request.having(**changed)))  # type: ignore[arg-type]
+        raise UsageError(f"no such path. {error} {hint}") from None
 
 
 def prove(request: PathRequest) -> PathPlan:
@@ -554,21 +548,6 @@ def prove(request: PathRequest) -> PathPlan:
     registers = ENDS[request.move](request)
     transfer = FILLERS[request.fill_kind](request)
     steps: tuple[PathStep, ...] = (transfer, registers) if request.loads else (registers, transfer)
-    _run_steps(request, steps)
-    return PathPlan(request, steps)
-
-
-def _exists(request: PathRequest) -> bool:
-    return answer_or_none(lambda: prove(request)) is not None
-
-
-def _reaches(request: PathRequest) -> bool:
-    """Whether its access can move the registers, so that what is in the way is something else."""
-    return answer_or_none(lambda: ENDS[request.move](request)) is not None
-
-
-def _run_steps(request: PathRequest, steps: Sequence[PathStep]) -> None:
-    """Go the path; UsageError unless every slot, or every element of the tile, gets what it should."""
     slots, tile = request.slots, request.tile
     starts = origins(slots, tile)
     memory = Memory(
@@ -587,6 +566,7 @@ def _run_steps(request: PathRequest, steps: Sequence[PathStep]) -> None:
     if memory.strays or not np.array_equal(memory.registers if request.loads else memory.back, expected):
         tables = "the tables of the fragment and of the instructions contradict each other"
         raise UsageError(f"{request.words}: elements would land elsewhere; {tables}.")
+    return PathPlan(request, steps)
 
 
 def step_json(request: TileRequest, step: PathStep) -> Json:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import wrapping
+from tcprobe.question import terminal
 from tcprobe.question.arguments import Sizes, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import Given, Output, is_redirected
+from tcprobe.question.options import NonEmptyText, Output, is_redirected
 from tcprobe.question.shared import (
     ArchOption,
     JsonOption,
@@ -48,7 +48,7 @@ def reduce(
     ] = None,
     *,
     tile: Annotated[
-        Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", Given())
+        Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", NonEmptyText())
     ] = None,
     mask: Annotated[
         str | None, Option("--mask", "Keep only where this holds, for example 'row >= col'.", "CONDITION")
@@ -59,7 +59,7 @@ def reduce(
             "--fill",
             "Value for the elements that --mask leaves out, or without --mask for all: a number, 'row * 16 + col'.",
             "VALUE",
-            Given(),
+            NonEmptyText(),
         ),
     ] = None,
     function: NameOption = None,
@@ -127,7 +127,7 @@ def print_reduction(
         click.echo(json.dumps({**found.to_json(), "code": code}))
         return
     aside = output is not None or is_redirected()
-    wrapping.lines(found.in_words, found.cell.fragment.id, aside)
+    terminal.lines(found.in_words, found.cell.fragment.id, aside)
     header = "\n".join([*once(code.splitlines()), ""])
     if output is not None:
         files.write(output, header.encode())

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -83,16 +83,12 @@ def literal(constant: float, kind: str) -> str:
         )
     wide = "f64" if kind == "f64" else "f32"
     if not math.isfinite(constant):
-        return _special(constant, kind, wide)
+        name = "nan" if math.isnan(constant) else "inf"
+        if kind in FORMATS and FORMATS[kind].special not in ("ieee", name):
+            raise UsageError(f"{kind} has no {'NaN' if name == 'nan' else 'infinity'}.")
+        return ("-" if constant < 0 else "") + _BITS[wide][name]
     _check_range(constant, kind)
     return f"{constant!r}{'' if wide == 'f64' else 'f'}"
-
-
-def _special(constant: float, kind: str, wide: str) -> str:
-    name = "nan" if math.isnan(constant) else "inf"
-    if kind in FORMATS and FORMATS[kind].special not in ("ieee", name):
-        raise UsageError(f"{kind} has no {'NaN' if name == 'nan' else 'infinity'}.")
-    return ("-" if constant < 0 else "") + _BITS[wide][name]
 
 
 def _check_range(constant: float, kind: str) -> None:
@@ -227,17 +223,13 @@ def _parse(text: str) -> Condition | Linear:
     reader = _Parser(text)
     parsed = reader.any(0)
     reader.end()
-    _check_names(names(parsed))
-    return parsed
-
-
-def _check_names(free_names: Sequence[str]) -> None:
-    """UsageError where they cannot be arguments of the emitted function."""
+    free_names = names(parsed)
     if len(free_names) > MOST_NAMES:
         words = f"{len(free_names)} names, at most {MOST_NAMES}"
         raise UsageError(f"{quoted(', '.join(free_names))} cannot be arguments: {words}.")
     for name in free_names:
         require_legal(name, ARGUMENT, used=[name] if _OWN.fullmatch(name) else ())
+    return parsed
 
 
 class _Parser:
@@ -485,7 +477,10 @@ class _Writer:
                 lines.append(f"x[{i}] = {other};")
             elif kept != "true":
                 self.costs["select"] += 1
-                lines.append(f"x[{i}] = {self._condition_name(kept)} ? x[{i}] : {other};")
+                if kept not in self._conditions:
+                    self._conditions[kept] = f"c{len(self._conditions)}"
+                    self.costs["compare"] += 1 + kept.count("&&") + kept.count("||")
+                lines.append(f"x[{i}] = {self._conditions[kept]} ? x[{i}] : {other};")
         return lines
 
     def _other(self, filling: Value, i: int) -> str:
@@ -515,12 +510,6 @@ class _Writer:
         return (
             passes if not open_ else f" {condition.sign} ".join(open_ if len(open_) == 1 else [f"({p})" for p in open_])
         )
-
-    def _condition_name(self, text: str) -> str:
-        if text not in self._conditions:
-            self._conditions[text] = f"c{len(self._conditions)}"
-            self.costs["compare"] += 1 + text.count("&&") + text.count("||")
-        return self._conditions[text]
 
     def _split(self, linear: Linear, i: int) -> tuple[str, int]:
         """(name of the lane's value, what element i adds to it): a value of its own where the two do not part."""

@@ -192,7 +192,10 @@ def plan(table: Table, axis: int) -> Scheme:
     lanes = [table.cells[lane * table.elements : (lane + 1) * table.elements] for lane in range(table.threads)]
     state = [[_part(table, axis, [cells[i] for i in group]) for group in groups] for cells in lanes]
     rows = tuple(tuple(row for row, _ in parts) for parts in state)
-    whole = _whole(table, axis)
+    by_row: dict[int, set[Element]] = {}
+    for cell in table.inverse:
+        by_row.setdefault(_number(table, cell, axis), set()).add(cell)
+    whole = {row: frozenset(cells) for row, cells in by_row.items()}
     rounds: list[Round] = []
     while any(covered != whole[row] for parts in state for row, covered in parts):
         round_ = _next(state)
@@ -259,13 +262,6 @@ def _number(table: Table, element: Element, axis: int) -> int:
     """The row or column; where a warp holds several products, counted through."""
     size = table.extent["row" if axis == 0 else "col"]
     return element[axis] + (element[2] * size if len(element) > 2 else 0)
-
-
-def _whole(table: Table, axis: int) -> dict[int, frozenset[Element]]:
-    by_row: dict[int, set[Element]] = {}
-    for cell in table.inverse:
-        by_row.setdefault(_number(table, cell, axis), set()).add(cell)
-    return {row: frozenset(cells) for row, cells in by_row.items()}
 
 
 def _next(state: State) -> Round | None:

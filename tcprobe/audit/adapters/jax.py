@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from tcprobe.audit.statement import StatedPlace, Statement, statement, uncompared_statement
+from tcprobe.audit.statement import Statement, statement, uncompared_statement
 
 PACKAGE = "jax"
 REPORTED: Mapping[str, str] = {}
@@ -33,14 +33,7 @@ def statements() -> Iterator[Statement]:
             yield _tiled(f"fa.{name}", getattr(fa, name), f"wgmma.mma_async.m64n{n}k16.f32.f16.f16.d", (64, n))
     yield _tiled("fa.WGMMA_LAYOUT", fa.WGMMA_LAYOUT, "wgmma.mma_async.m64n8k16.f32.f16.f16.a", (64, 16))
     yield _tiled("fa.WGMMA_LAYOUT_8BIT", fa.WGMMA_LAYOUT_8BIT, "wgmma.mma_async.m64n8k32.s32.s8.s8.a", (64, 32))
-    yield from _warp_statements()
-    for name, reason in APART.items():
-        if hasattr(fa, name):
-            yield uncompared_statement(f"fa.{name}", "", reason)
-
-
-def _warp_statements() -> Iterator[Statement]:
-    """MMALayouts: 16 rows of A and D a warp; all four hold B."""
+    # MMALayouts: 16 rows of A and D a warp; all four hold B
     from jax.experimental.mosaic.gpu.mma import MMALayouts
     from jaxlib.mlir import ir
 
@@ -52,6 +45,9 @@ def _warp_statements() -> Iterator[Statement]:
         for operand, field, size in (("a", "lhs", (64, k)), ("b", "rhs", (k, 8)), ("d", "acc", (64, 8))):
             layout_name = f"MMALayouts(ir.{kind}.get()).{field}"
             yield _tiled(layout_name, getattr(mma_layouts, field), f"{form}.{operand}", size, atom=kind, bands=4)
+    for name, reason in APART.items():
+        if hasattr(fa, name):
+            yield uncompared_statement(f"fa.{name}", "", reason)
 
 
 def _tiled(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **more: str | int) -> Statement:
@@ -62,14 +58,10 @@ def _tiled(name: str, tiled: Any, fragment: str, tile_size: tuple[int, int], **m
         f"{name} as {fragment.rsplit('.', 1)[1].upper()} of {fragment.rsplit('.', 1)[0]}",
         fragment,
         (128, count),
-        _place(slot_elements, count, tile_size[1]),
+        lambda thread, i: divmod(slot_elements[thread * count + i], tile_size[1]),
         code=code,
         **more,
     )
-
-
-def _place(numbers_held: Sequence[int], count: int, cols: int) -> Callable[[int, int], StatedPlace]:
-    return lambda thread, i: divmod(numbers_held[thread * count + i], cols)
 
 
 def elements(tiled: Any, extent: tuple[int, int]) -> list[int]:

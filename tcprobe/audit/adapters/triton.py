@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tcprobe.audit.statement import StatedPlace, Statement, statement
@@ -46,7 +46,15 @@ def statements() -> Iterator[Statement]:
         sizes = {"a": (m, k), "b": (k, n), "d": (m, n)}
         for operand in MULTIPLIED if multiply.version == 2 else OF_WARPGROUP:
             code = _code(multiply, operand)
-            bases = _bases(_layout(multiply, operand), sizes[operand])
+            # bases of i and of the thread: lane, then warp
+            from triton._C.libtriton import ir
+            from triton._C.libtriton.gluon_ir import GluonOpBuilder
+
+            context = ir.context()
+            ir.load_dialects(context)
+            builder = GluonOpBuilder(context)
+            linear = builder.to_linear_layout(_layout(multiply, operand)._to_ir(builder), list(sizes[operand]))
+            bases = linear.reg_bases, [*linear.lane_bases, *linear.warp_bases]
             threads, elements = 1 << len(bases[1]), 1 << len(bases[0])
             name = f"{_parent(multiply)}, operand {operand} of {multiply.form}"
             yield statement(
@@ -68,18 +76,6 @@ def _layout(gluon: GluonMultiply, operand: str) -> Any:
     parent = NVMMADistributedLayout(version=[gluon.version, 0], warps_per_cta=warps, instr_shape=shape)
     number = "ab".find(operand)
     return parent if number < 0 else DotOperandLayout(parent=parent, operand_index=number, k_width=gluon.width)
-
-
-def _bases(their_layout: Any, shape: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
-    """Bases of i and of the thread: lane, then warp."""
-    from triton._C.libtriton import ir
-    from triton._C.libtriton.gluon_ir import GluonOpBuilder
-
-    context = ir.context()
-    ir.load_dialects(context)
-    builder = GluonOpBuilder(context)
-    linear = builder.to_linear_layout(their_layout._to_ir(builder), list(shape))
-    return linear.reg_bases, [*linear.lane_bases, *linear.warp_bases]
 
 
 def _place(bases: tuple[list[list[int]], list[list[int]]]) -> Callable[[int, int], StatedPlace]:

@@ -120,5 +120,27 @@ def finding(instruction: Instruction, reader: Instruction, hit: int, of: Multipl
     return Finding(NAME, SEVERITY, instruction.address, text, {"register": register, "reader": reader.address})
 
 
-FAILS = ""
-PASSES = ""
+_LOOP = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 b, .param .u64 out, .param .u32 steps) .maxntid 128 {
+  .reg .pred %p; .reg .b32 %r<4>, %a<4>, %n<4>; .reg .b64 %d<4>; .reg .f32 %f<4>;
+  .shared .align 16 .b8 tile[2048];
+  ld.param.u64 %d0, [b]; ld.param.u64 %d1, [out]; ld.param.u32 %r0, [steps];
+  mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 4; mov.u32 %r3, tile; add.u32 %r3, %r3, %r2;
+  mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+STEP:
+  .pragma "nounroll";
+  <before>ld.shared.v4.u32 {%n0, %n1, %n2, %n3}, [%r3];
+  <behind>mov.b32 %a0, %n0; mov.b32 %a1, %n1; mov.b32 %a2, %n2; mov.b32 %a3, %n3;
+  wgmma.fence.sync.aligned;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, {%a0, %a1, %a2, %a3}, %d0, 1, 1, 1, 0;
+  wgmma.commit_group.sync.aligned;
+  sub.u32 %r0, %r0, 1; setp.ne.u32 %p, %r0, 0; @%p bra STEP;
+  wgmma.wait_group.sync.aligned 0;
+  cvt.u64.u32 %d2, %r2; add.u64 %d1, %d1, %d2; st.global.v4.f32 [%d1], {%f0, %f1, %f2, %f3};
+  ret;
+}"""
+_WAIT = "wgmma.wait_group.sync.aligned 0;\n  "
+FAILS = _LOOP.replace("<before>", "").replace("<behind>", _WAIT)
+PASSES = _LOOP.replace("<before>", _WAIT).replace("<behind>", "")

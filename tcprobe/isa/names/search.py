@@ -1,9 +1,9 @@
 """What a name that is not an id means: rows whose ids and types its words fit; and what is wrong where there is none.
 
->>> from tcprobe.isa.names.search import fragments, neighbour, short
+>>> from tcprobe.isa.names.search import fragments, neighbour, as_id
 >>> [f.id for f in fragments("mma m16n8k16 bf16 A")]
 ['mma.m16n8k16.row.col.f32.bf16.bf16.f32.a']
->>> short("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+>>> as_id("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
 'mma.m16n8k16.row.col.f32.f16.f16.f32'
 >>> neighbour("ldmatrix.m8n8.x4") is None, neighbour("shfl.sync.bfly.b32").what
 (True, 'exchanges between lanes')
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
-from tcprobe.isa.forms import Forms
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
+from tcprobe.isa.inventory import Forms
 from tcprobe.isa.names import words
 from tcprobe.isa.names.words import Reading
 from tcprobe.isa.operand import Place
@@ -40,7 +40,7 @@ _VECTOR = re.compile(r"(scale_vec::[0-9])x")  # the one capital letter of an id
 _UNORDERED = re.compile(r"\baligned\b.*\b(?:sync|aligned)\b|\bsync\.(?!aligned\b).*\b(?:sync|aligned)\b")
 
 
-def short(name: str) -> str:
+def as_id(name: str) -> str:
     """A name without the qualifiers that every form has, the form in which ids are; as it is where PTX has another
     order of them.
     """
@@ -84,7 +84,7 @@ def instructions(name: str) -> list[Instruction]:
         return [row]
     known = inventory.instructions()
     if _is_pattern(name):
-        return [known[id_] for id_ in matching(short(name), known)]
+        return [known[id_] for id_ in matching(as_id(name), known)]
     reading = words.read(name)
     pattern = ".".join(reading.plain)
     forms = (forms for forms in known.parts if forms.meant_by(pattern))
@@ -100,7 +100,7 @@ def shared_operands(name: str) -> list[SharedOperand]:
     """The operands in shared memory that a name may mean."""
     reading = words.read(name)
     if _is_pattern(name):
-        return _match_pattern(name, _all_shared(short(name)))
+        return _match_pattern(name, _all_shared(as_id(name)))
     if any(word.endswith("_smem") for word in reading.plain):
         return _search(reading, _all_shared(".".join(reading.plain)))
     return [operand for row in instructions(name) for operand in row.described]
@@ -116,7 +116,7 @@ def _all_shared(pattern: str) -> Iterator[SharedOperand]:
 def _exact(name: str, find: Callable[[str], T | None]) -> T | None:
     """The row of an id, of PTX's own name, or of an atom; an operand may follow as a word."""
     reading = words.read(name)
-    row = find(short(".".join(reading.plain))) if len(reading.dotted) == 1 else None
+    row = find(as_id(".".join(reading.plain))) if len(reading.dotted) == 1 else None
     return row if row and _fits(reading, row) else None
 
 
@@ -179,7 +179,7 @@ def _is_pattern(name: str) -> bool:
 
 def _match_pattern(name: str, candidates: Iterable[T]) -> list[T]:
     by_id = {row.id: row for row in candidates}
-    return [by_id[id_] for id_ in matching(short(name), by_id)]
+    return [by_id[id_] for id_ in matching(as_id(name), by_id)]
 
 
 def matching(pattern: str, ids: Iterable[str]) -> list[str]:
@@ -255,7 +255,7 @@ def unknown(meaning: Meaning) -> UsageError:
 
 def _elsewhere(name: str) -> UsageError | None:
     """What is wrong with asking for the registers of an operand that is in tensor or shared memory; None for others."""
-    id_, _, last = short(name).rpartition(".")
+    id_, _, last = as_id(name).rpartition(".")
     row = inventory.instructions().get(id_)
     operand = next((o for o in row.elsewhere if o.name == last), None) if row else None
     if row is None or operand is None:

@@ -220,7 +220,9 @@ class Reading:
         return (
             self._literal.issubset(parts)
             and all(_has_in_order(run, parts) for run in self.bare)
-            and self._tells_apart(parts)
+            and all(
+                self.says(part) or not words.isdisjoint(self.words) for part, words in APART.items() if part in parts
+            )
             and _each(self.plain, [*parts, *(part for part in more if part not in parts)])
         )
 
@@ -241,11 +243,6 @@ class Reading:
         """The words that mean none of the parts."""
         known = set(parts)
         return [word for word in self.plain if not any(_means(word, part) for part in known)]
-
-    def _tells_apart(self, parts: Sequence[str]) -> bool:
-        return all(
-            self.says(part) or not words.isdisjoint(self.words) for part, words in APART.items() if part in parts
-        )
 
 
 @cache

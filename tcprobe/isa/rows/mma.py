@@ -29,9 +29,9 @@ from tcprobe import facts
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import WARP, Target, read_target
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.inventory import Forms, one_by_one
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 
 ROLES = {"d": Role.RESULT, "a": Role.FACTOR, "b": Role.FACTOR, "c": Role.ACCUMULATOR}  # in PTX's order
@@ -106,11 +106,6 @@ def _operand(
 def _check(multiply_row: MultiplyRow) -> None:
     if not set(multiply_row.layouts) <= {"row", "col"} or len(multiply_row.layouts) != 2:
         raise RowError(f"{multiply_row.shape}: layouts {multiply_row.layouts}; A and B are each row or col.")
-    _check_types(multiply_row)
-    _check_products(multiply_row)
-
-
-def _check_types(multiply_row: MultiplyRow) -> None:
     d, a, b, c = multiply_row.types
     for name in multiply_row.types:
         dtype(name)
@@ -125,9 +120,6 @@ def _check_types(multiply_row: MultiplyRow) -> None:
         raise RowError(f"{multiply_row.shape}: kind {multiply_row.kind!r} does not fit {a}.")
     if not multiply_row.kind and {"e3m2", "e2m3", "e2m1"} & {a, b}:
         raise RowError(f"{multiply_row.shape}: {a} and {b} need a kind.")
-
-
-def _check_products(multiply_row: MultiplyRow) -> None:
     if multiply_row.products not in (1, 4) or (
         multiply_row.products == 4 and (multiply_row.shape, multiply_row.types[1]) != ((8, 8, 4), "f16")
     ):

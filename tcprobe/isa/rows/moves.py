@@ -12,9 +12,9 @@ from typing import NamedTuple
 from tcprobe import facts
 from tcprobe.isa.arch import WARP, Target, read_target
 from tcprobe.isa.dtypes import DType, dtype
-from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.inventory import Forms, all_at_once
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 
 ROW_BYTES = 16  # also of b6x16_p32 and b4x16_p64, whose rows end with 32 and 64 bits of padding; but s4 has none
@@ -94,4 +94,4 @@ def row_bytes(instruction: Instruction) -> int:
     return memory.cols * memory.slot_bits // 8 if memory.type == "s4" else ROW_BYTES
 
 
-INSTRUCTIONS = Forms(tuple(SPELLED), tuple(f"{family}." for family in SPELLED), together(_instructions))
+INSTRUCTIONS = Forms(tuple(SPELLED), tuple(f"{family}." for family in SPELLED), all_at_once(_instructions))

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from tcprobe import facts
 from tcprobe.isa.arch import WARP, Target, read_target
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.inventory import Forms, all_at_once
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 
 CELL_BITS = 32  # of tensor memory
@@ -224,5 +224,5 @@ class RepeatedForms(Forms):
 
 
 INSTRUCTIONS = RepeatedForms(
-    ("tcgen05",), ("tcgen05.",), together(lambda: [*map(_multiply, multiplies()), *map(_move, moves())])
+    ("tcgen05",), ("tcgen05.",), all_at_once(lambda: [*map(_multiply, multiplies()), *map(_move, moves())])
 )

@@ -13,9 +13,9 @@ from typing import Literal, NamedTuple
 from tcprobe import facts
 from tcprobe.isa.arch import WARPGROUP, Target, read_target
 from tcprobe.isa.dtypes import dtype
-from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.inventory import Forms, one_by_one
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 from tcprobe.isa.rows.mma import BIT_OPS, TYPES, Pairs, selector
 

@@ -12,9 +12,9 @@ from typing import Literal, NamedTuple
 
 from tcprobe import facts
 from tcprobe.isa.arch import Target, read_target
-from tcprobe.isa.forms import Forms, one_by_one
 from tcprobe.isa.fragment import Shape, read_shape
 from tcprobe.isa.instruction import Definition, Instruction
+from tcprobe.isa.inventory import Forms, one_by_one
 from tcprobe.isa.operand import WRITTEN
 from tcprobe.isa.rows.mma import BIT_OPS, LAYOUTS, TYPES, MultiplyRow, OperandTypes, Pairs
 

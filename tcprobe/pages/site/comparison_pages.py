@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from tcprobe.ask import diagnosis
+from tcprobe.ask import diagnose
 from tcprobe.ask.compare import conventional
 from tcprobe.layout import csv
 from tcprobe.layout.grid import blocks
@@ -47,7 +47,7 @@ def compare_page(facts: Facts) -> View:
                 "kind": "compare",
                 "first": [[fact.id, arch] for arch in archs],
                 "archs": facts.archs,
-                "rules": diagnosis.to_json(),
+                "rules": diagnose.to_json(),
                 "csv": csv.rules(),
                 "kinds": kinds,
                 "runs": runs,
@@ -92,7 +92,12 @@ def _compared_kinds(facts: Facts) -> tuple[list[Json], list[list[int]]]:
     kinds: dict[tuple[Any, ...], int] = {}
     runs: list[list[int]] = []
     for fact in facts.facts.values():
-        number = kinds.setdefault(_compared_kind(facts, fact), len(kinds))
+        fragment = fact.fragment
+        documented = sum(1 << facts.archs.index(arch) for arch, cell in fact.cells.items() if not cell.measured)
+        sizes = tuple((cell.fragment.shape.n, cell.table.space.axes[-1].size) for cell in fact.sizes)
+        number = kinds.setdefault(
+            (fragment.slot_bits, fragment.register_bits, conventional(fragment), documented, sizes), len(kinds)
+        )
         if runs and runs[-1][0] == number:
             runs[-1][1] += 1
         else:
@@ -100,23 +105,27 @@ def _compared_kinds(facts: Facts) -> tuple[list[Json], list[list[int]]]:
     return [dict(zip(OF_KIND, kind, strict=True)) for kind in kinds], runs
 
 
-def _compared_kind(facts: Facts, fact: Fact) -> tuple[Any, ...]:
-    fragment = fact.fragment
-    documented = sum(1 << facts.archs.index(arch) for arch, cell in fact.cells.items() if not cell.measured)
-    sizes = tuple((cell.fragment.shape.n, cell.table.space.axes[-1].size) for cell in fact.sizes)
-    return fragment.slot_bits, fragment.register_bits, conventional(fragment), documented, sizes
-
-
 def diff_page(facts: Facts) -> View:
     """The page."""
     pairs = list(pairwise(facts.archs))
     first, second = ("sm_75", "sm_80") if {"sm_75", "sm_80"} <= set(facts.archs) else (facts.archs[0], facts.archs[-1])
+    # runs of fragment numbers, in the order of search.js, with the number of their layout by arch; -1 without one
+    numbers = {id_: number for number, id_ in enumerate(facts.tables)}
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for number, fact in enumerate(facts.facts.values()):
+        key = tuple(numbers[fact.cells[arch].table.id] if arch in fact.cells else -1 for arch in facts.archs)
+        groups.setdefault(key, []).append(number)
+    formulas = [words.formula(table).replace("\n", ", ") for table in facts.tables.values()]
+    runs = [
+        [[[first, last - first + 1] for first, last in ranges(members)], list(cells)]
+        for cells, members in groups.items()
+    ]
     context = {
         "archs": facts.archs,
         "first": first,
         "second": second,
         "steps": [_diff_step(facts, *pair) for pair in pairs],
-        "data": markup.data(_layout_runs(facts)),
+        "data": markup.data({"kind": "diff", "archs": facts.archs, "groups": runs, "formulas": formulas}),
     }
     return View("diff.html", "diff", "Differences", "What differs between two GPU generations", context)
 
@@ -131,21 +140,6 @@ def _diff_step(facts: Facts, before: str, after: str) -> Json:
         "new": new,
         "changed": [(fact.id, addresses.fact(fact.id)) for fact in changed],
     }
-
-
-def _layout_runs(facts: Facts) -> Json:
-    """Runs of fragment numbers, in the order of search.js, with the number of their layout by arch; -1 without one."""
-    numbers = {id_: number for number, id_ in enumerate(facts.tables)}
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for number, fact in enumerate(facts.facts.values()):
-        key = tuple(numbers[fact.cells[arch].table.id] if arch in fact.cells else -1 for arch in facts.archs)
-        groups.setdefault(key, []).append(number)
-    formulas = [words.formula(table).replace("\n", ", ") for table in facts.tables.values()]
-    runs = [
-        [[[first, last - first + 1] for first, last in ranges(members)], list(cells)]
-        for cells, members in groups.items()
-    ]
-    return {"kind": "diff", "archs": facts.archs, "groups": runs, "formulas": formulas}
 
 
 AUDIT, COMPILERS = "audit.html", "compilers.html"

@@ -79,24 +79,26 @@ def _in_registers(facts: Facts, fragment: Fragment) -> Json:
     """A fragment; the largest N of a fact for every N says also what depends on N, instead of data of its own."""
     fact = facts.by_fragment.get(fragment.id)
     if fact is None:
-        return _without_table(facts, fragment)
+        # A fragment of which nobody says anything
+        on = [name for name in facts.archs if is_allowed(fragment.target, name)]
+        archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
+        there = addresses.fact(fragment.id) if fragment in facts.without_source else None
+        return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
     largest = fragment.id == fact.fragment.id
+    # those that have the fragment, with the layout of its own N
+    own = {cell.fragment.id: cell.table.id for cell in fact.sizes}.get(fragment.id)
     entry = {
         **fragment_entry(fragment),
         "page": fact_address(fact, fragment),
         "json": None if fact.sizes else addresses.data(fact.id),
-        "archs": _archs(fact, facts, fragment),
+        "archs": {
+            arch: {"layout": (own or fact.cells[arch].table.id) if arch in fact.cells else None, "evidence": kind}
+            for arch in facts.archs
+            if (kind := fact.kind(arch)) != "absent"
+        },
     }
     sizes = [of_size(cell) for cell in fact.sizes] if largest else []
     return entry | ({"sizes": sizes} if sizes else {})
-
-
-def _without_table(facts: Facts, fragment: Fragment) -> Json:
-    """A fragment of which nobody says anything."""
-    on = [name for name in facts.archs if is_allowed(fragment.target, name)]
-    archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
-    there = addresses.fact(fragment.id) if fragment in facts.without_source else None
-    return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
 
 
 def fact_address(fact: Fact, fragment: Fragment) -> str:
@@ -131,16 +133,6 @@ def _elsewhere(facts: Facts, instruction: Instruction, evidence: Mapping[str, st
     archs = {name: {"layout": None, "evidence": evidence.get(name, "unknown")} for name in on}
     name = facts.page_names.get(instruction.id) or (instruction.id if instruction.id in facts.bare else None)
     return {"page": addresses.instruction(name) if name else None, "json": None, "archs": archs}
-
-
-def _archs(fact: Fact, facts: Facts, fragment: Fragment) -> Json:
-    """Those that have the fragment, with the layout of its own N."""
-    own = {cell.fragment.id: cell.table.id for cell in fact.sizes}.get(fragment.id)
-    return {
-        arch: {"layout": (own or fact.cells[arch].table.id) if arch in fact.cells else None, "evidence": kind}
-        for arch in facts.archs
-        if (kind := fact.kind(arch)) != "absent"
-    }
 
 
 def names(facts: Facts) -> str:

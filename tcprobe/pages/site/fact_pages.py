@@ -165,26 +165,22 @@ def _absent(fact: Fact) -> list[tuple[str, str]]:
 def _layout(fact: Fact, table: Table) -> Json:
     cells = {name: cell for name, cell in fact.cells.items() if cell.table == table}
     cell = fact.main if table == fact.main.table else next(iter(cells.values()))
+    counts = sorted(table.copies) if fact.fragment.role in WHOLE else [1]
+    verdict, used = fitted(table).verdict, sum(slot is not None for slot in table.cells)
+    lines = [f"{verdict[:1].upper()}{verdict[1:]}, proven over all {used} slots that hold anything."]
+    lines += [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders."]
+    lines += [f"{indices(fact.fragment)}."] if fact.fragment.role is Role.METADATA else []
     return {
         "id": table.id,
         "page": addresses.layout(table.id),
         "on": cell.arch,
-        "notes": _notes(fact, table),
+        "notes": [*lines, *filter(None, [in_manual(fitted(table).formulas.values())])],
         "name": words.layout_name(fact.fragment, fact.shape),
         "archs": spans(list(cells)) if len(fact.tables) > 1 else "",
         "formula": "" if cell is fact.main else words.formula(table),
         "picture": picture_of(cell),
         "code": tabs(cell),
     }
-
-
-def _notes(fact: Fact, table: Table) -> list[str]:
-    counts = sorted(table.copies) if fact.fragment.role in WHOLE else [1]
-    verdict, used = fitted(table).verdict, sum(slot is not None for slot in table.cells)
-    lines = [f"{verdict[:1].upper()}{verdict[1:]}, proven over all {used} slots that hold anything."]
-    lines += [] if counts == [1] else [f"Each element has {' or '.join(map(str, counts))} holders."]
-    lines += [f"{indices(fact.fragment)}."] if fact.fragment.role is Role.METADATA else []
-    return [*lines, *filter(None, [in_manual(fitted(table).formulas.values())])]
 
 
 MOST_REGISTERS = 16  # that are written one by one

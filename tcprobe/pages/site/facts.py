@@ -267,7 +267,10 @@ def _join_facts(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
     cells = [cell for fragment in several if (cell := find(fragment, None, layers))]
     alike: dict[object, list[Cell]] = {}
     for cell in cells:
-        alike.setdefault(_rests_on(cell), []).append(cell)
+        # what a cell rests on: arch, method, device and compiler, folder; or the reference that states it
+        measured, documented = cell.measured, cell.stated
+        origin = (measured.method, *made_by(measured), cell.source) if measured else documented and documented[0]
+        alike.setdefault((cell.arch, origin), []).append(cell)
     most = max(alike.values(), key=len, default=[])
     sizes = tuple(cell for cell in most if _is_part(cell.table, most[-1].table))
     covered = {cell.fragment.id for cell in sizes} if len(sizes) > 1 else set()
@@ -276,13 +279,6 @@ def _join_facts(several: Sequence[Fragment], layers: Layers) -> Iterator[Fact]:
         yield replace(largest, sizes=sizes)
     rest = (_fact(cell.fragment, layers) for cell in cells if cell.fragment.id not in covered)
     yield from (fact for fact in rest if fact)
-
-
-def _rests_on(cell: Cell) -> object:
-    """What a cell rests on: arch, method, device and compiler, folder; or the reference that states it."""
-    measured, documented = cell.measured, cell.stated
-    origin = (measured.method, *made_by(measured), cell.source) if measured else documented and documented[0]
-    return cell.arch, origin
 
 
 def _is_part(small: Table, large: Table) -> bool:

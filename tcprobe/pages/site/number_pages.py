@@ -117,9 +117,15 @@ def _arithmetic(facts: Facts, instruction: Instruction) -> Iterator[Json]:
 
 def number_pages(facts: Facts) -> list[View]:
     """The tables of cost and of arithmetic, as far as somebody measured."""
+    # those of wmma, which are many: a form for each layout of A and B
+    parts = []
+    for arch in archs(facts.layers):
+        measured = [cost for cost in costs_of.costs([], arch, facts.layers) if _is_wmma(cost)]
+        rows = [_multiply(facts, cost) for cost in measured]
+        parts += [ListPart(arch, arch, f"{arch}, {measured[0].evidence}.", HEADS, rows, sorts=True)] if rows else []
     tables = [
         (COST_PAGE, "What instructions cost", CONDITIONS, _cost_parts(facts)),
-        (WMMA_PAGE, "What wmma costs", CONDITIONS, _wmma_parts(facts)),
+        (WMMA_PAGE, "What wmma costs", CONDITIONS, parts),
         (NUMERICS_PAGE, "What multiplies compute", ARITHMETIC, _numeric_parts(facts)),
     ]
     return [
@@ -159,16 +165,6 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
             ListPart(f"{arch}: bulk copies", f"{arch}-copies", "From issue to the end of waiting.", copy_heads, copies),
         ]
     return filled(parts)
-
-
-def _wmma_parts(facts: Facts) -> list[ListPart]:
-    """Those of wmma, which are many: a form for each layout of A and B."""
-    parts = []
-    for arch in archs(facts.layers):
-        measured = [cost for cost in costs_of.costs([], arch, facts.layers) if _is_wmma(cost)]
-        rows = [_multiply(facts, cost) for cost in measured]
-        parts += [ListPart(arch, arch, f"{arch}, {measured[0].evidence}.", HEADS, rows, sorts=True)] if rows else []
-    return parts
 
 
 def _is_wmma(cost: InstructionCost) -> bool:

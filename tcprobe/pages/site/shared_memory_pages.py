@@ -101,25 +101,20 @@ def _swizzle(mode_name: str) -> View:
     starts = range(0, LINE, PIECE)
     offsets = [[int(swizzle_offset(line * LINE + byte, TMA[mode_name])) for byte in starts] for line in range(LINES)]
     passes = max(Counter(row[0] // PIECE % 8 for row in offsets).values())
+    heads = "".join(f"<th>{piece * PIECE}</th>" for piece in range(len(offsets[0])))
+    cells = (
+        "".join(f"<td class=c{o // PIECE % 8}>{o // 4 % 32}-{o // 4 % 32 + 3}</td>" for o in row) for row in offsets
+    )
+    rows = "".join(f"<tr><th>{number}</th>{text}</tr>" for number, text in enumerate(cells))
     context = {
         "words": f"Where the 16-byte pieces of each 128-byte line are in shared memory, over {LINES} lines.",
         "formula": f"Swizzle<{b},{m},{s}>: offset ^ ((offset >> {s}) & {((1 << b) - 1) << m:#x})",
-        "grid": _banks(offsets),
+        "grid": Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>"),
         "passes": "once" if passes == 1 else f"{passes} times",
         "command": f"tcprobe swizzle draw {mode_name} --extent 64,8 --bits 16",
     }
     page = addresses.shared_memory_page(f"swizzle {mode_name}")
     return View(page, "swizzle", mode_name, f"{mode_name} drawn by bank", context)
-
-
-def _banks(offset_lines: list[list[int]]) -> Markup:
-    heads = "".join(f"<th>{piece * PIECE}</th>" for piece in range(len(offset_lines[0])))
-    cells = (
-        "".join(f"<td class=c{o // PIECE % 8}>{o // 4 % 32}-{o // 4 % 32 + 3}</td>" for o in row)
-        for row in offset_lines
-    )
-    rows = "".join(f"<tr><th>{number}</th>{text}</tr>" for number, text in enumerate(cells))
-    return Markup(f"<thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody>")  # numbers only
 
 
 def _access(facts: Facts, shown_access: Access, rules: BankRules) -> View:

@@ -15,7 +15,7 @@ from tcprobe.pages.tables import spans
 from tcprobe.sass import lowering
 from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell
-from tcprobe.store.finding import FROM_CODE, PROVENANCE, how, made_by, whence
+from tcprobe.store.finding import FROM_CODE, PROVENANCE, how, made_by, source_words
 
 UNITS = {Role.METADATA: "index field", Role.SCALE: "scale", Role.ADDRESS: "address"}
 SAID = {"device", "driver", "cuda", "tcprobe"}  # of provenance, in the line of the evidence
@@ -88,7 +88,8 @@ def badge(fact: Fact, arch: str) -> str:
 def evidence(cell: Cell) -> str:
     """What a table rests on, in words that do not name the arch."""
     if cell.measured:
-        return f"measured: {how(cell.measured)}, tcprobe {cell.measured.provenance['tcprobe']}, {whence(cell.source)}"
+        by = f"tcprobe {cell.measured.provenance['tcprobe']}"
+        return f"measured: {how(cell.measured)}, {by}, {source_words(cell.source)}"
     assert cell.stated is not None
     reference, claim = cell.stated
     return f"documented only, by {reference}, {claim.where}; not measured there"

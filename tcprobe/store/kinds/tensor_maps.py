@@ -105,7 +105,15 @@ def check(finding: Finding) -> None:
     if there not in _parts(subject):
         raise DataError(f"{subject}: no mode, encodings or misaligned box of tensor maps.")
     if body.mode:
-        _check_mode(subject, body.mode)
+        for rule in (body.mode, body.mode.second):
+            try:
+                Swizzle(*rule.swizzle)
+            except UsageError as error:
+                raise DataError(f"{subject}: {error}") from None
+        if not body.mode.loads + body.mode.stores:
+            raise DataError(f"{subject}: not one box was followed.")
+        if body.mode.misfits > body.mode.loads + body.mode.stores:
+            raise DataError(f"{subject}: more boxes are elsewhere than were followed.")
 
 
 def _parts(subject: str) -> list[set[str]]:
@@ -116,18 +124,6 @@ def _parts(subject: str) -> list[set[str]]:
         return [{"calls"}, {"calls", "maps"}]
     number = subject.removeprefix(MISALIGNED)
     return [{"fault"}] if subject != number and is_number(number) else []
-
-
-def _check_mode(name: str, mode: ModeRule) -> None:
-    for rule in (mode, mode.second):
-        try:
-            Swizzle(*rule.swizzle)
-        except UsageError as error:
-            raise DataError(f"{name}: {error}") from None
-    if not mode.loads + mode.stores:
-        raise DataError(f"{name}: not one box was followed.")
-    if mode.misfits > mode.loads + mode.stores:
-        raise DataError(f"{name}: more boxes are elsewhere than were followed.")
 
 
 def essence(body: Body) -> object:

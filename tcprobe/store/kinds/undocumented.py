@@ -53,19 +53,15 @@ def check(finding: Finding) -> None:
     if (body.nibbles is None) == (body.selector is None) or (selector is None) != (body.selector is None):
         raise DataError(f"{finding.subject}: either the values of an instruction, or one selector.")
     if body.nibbles is not None:
-        _check_nibbles(row, body)
+        assert row.metadata is not None
+        rule = sparsity(row.metadata)
+        values = body.nibbles or []
+        if len(values) != NIBBLES or any(len(fields) != rule.fields for fields in values):
+            raise DataError(f"{row.id}: {NIBBLES} values of {rule.fields} fields each are needed.")
+        if any(at >= rule.positions for fields in values for read in fields for at in read or ()):
+            raise DataError(f"{row.id}: a position outside 0 to {rule.positions - 1}.")
     elif not _is_outcome(row, body.selector, selector):
         raise DataError(f"{finding.subject}: no outcome of an undocumented selector.")
-
-
-def _check_nibbles(instruction: Instruction, body: Body) -> None:
-    assert instruction.metadata is not None
-    rule = sparsity(instruction.metadata)
-    values = body.nibbles or []
-    if len(values) != NIBBLES or any(len(fields) != rule.fields for fields in values):
-        raise DataError(f"{instruction.id}: {NIBBLES} values of {rule.fields} fields each are needed.")
-    if any(at >= rule.positions for fields in values for read in fields for at in read or ()):
-        raise DataError(f"{instruction.id}: a position outside 0 to {rule.positions - 1}.")
 
 
 def _is_outcome(instruction: Instruction, found: Outcome, selector: int | None) -> bool:

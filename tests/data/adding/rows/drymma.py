@@ -1,9 +1,9 @@
 """A family that no GPU has: 128 threads, 12 elements of D, stored columns chosen by metadata under two selectors."""
 
 from tcprobe.isa.arch import WARPGROUP, Target
-from tcprobe.isa.forms import Forms, together
 from tcprobe.isa.fragment import Shape
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.inventory import Forms, all_at_once
 from tcprobe.isa.operand import Operand, Place, Role, registers_for
 
 SHAPE = Shape(64, 24, 32)
@@ -28,5 +28,5 @@ def _instruction(kind):
 
 
 INSTRUCTIONS = Forms(
-    ("drymma",), ("drymma.",), together(lambda: [_instruction("f16"), _instruction("bf16")]), WARPGROUP
+    ("drymma",), ("drymma.",), all_at_once(lambda: [_instruction("f16"), _instruction("bf16")]), WARPGROUP
 )

@@ -1,0 +1,57 @@
+"""Code in files of its own: C++ or PTX with `${expressions}` and, in lines that begin with `$`, Jinja's statements.
+
+A file of PTX consists of macros; what follows // is for its readers.
+"""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def fill(path: Path, **words: object) -> str:
+    """The text of a file, filled in."""
+    return _environment(path.parent, path.suffix).get_template(path.name).render(words)
+
+
+class Macros:
+    """The macros of the file of PTX beside a module, as functions that return lines.
+
+    They see the module's own names, `names`, and of what it imports `imported`.
+    """
+
+    def __init__(self, names: dict[str, Any], **imported: object) -> None:
+        self._names, self._path = ChainMap(names, imported), Path(names["__file__"]).with_suffix(".ptx")
+
+    def __getattr__(self, macro: str) -> Callable[..., list[str]]:
+        template = _environment(self._path.parent, ".ptx").get_template(self._path.name, globals=self._names)
+        written = getattr(template.module, macro)
+        return lambda *words: [stripped for line in written(*words).split("\n") if (stripped := line.strip())]
+
+
+@cache
+def _environment(folder: Path, suffix: str) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        variable_start_string="${",
+        variable_end_string="}",
+        block_start_string="$[",
+        block_end_string="]$",
+        comment_start_string="$#",
+        comment_end_string="#$",
+        line_statement_prefix="$ ",
+        line_comment_prefix="//" if suffix == ".ptx" else None,
+        keep_trailing_newline=True,
+        finalize=lambda value: "\n".join(value) if isinstance(value, (list, tuple)) else value,
+    )
+    environment.globals |= {"hex": hex, "zip": zip}
+    return environment
