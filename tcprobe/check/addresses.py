@@ -17,14 +17,16 @@ import numpy as np
 
 from tcprobe.check import lanes
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import FIRST, Held, Reader, bits_of, unset
+from tcprobe.check.integers import FIRST, NEVER, NEVER_BIT, PLACES, Held, Reader, alike, bits_of, unset
 from tcprobe.check.lanes import Lanes, constant
 from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, UNIFORM_PREDICATE
 from tcprobe.layout.arrays import Bools
 
 SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
 GLOBAL = frozenset(("LDG", "STG", "LDGSTS"))
 ACCESSES = SHARED | GLOBAL
+UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp
 SETTLED = 3  # visits of a block after which what still changes is taken for all that it may become
 MOST_VISITS = 40
 
@@ -98,7 +100,7 @@ class _Walk:
             visits[number] = visits.get(number, 0) + 1
             entry, old = self._entry(number), self.entries.get(number)
             if old is not None:
-                entry = _grown(old, entry, visits[number])
+                entry = _grown(number, old, entry, visits[number])
             self.entries[number] = entry
             parted = len(self.parted)
             for after, leaving in self._leave(number, self._run(number, entry)):
@@ -151,7 +153,7 @@ class _Walk:
         for block, state in coming:
             for group, (members, others) in enumerate(groups):
                 if self._apart(block, members):
-                    groups[group] = members | {block}, _met(others, state)
+                    groups[group] = members | {block}, _met(number, others, state)
                     break
             else:
                 groups.append(({block}, state))
@@ -160,7 +162,7 @@ class _Walk:
             states.insert(0, State({}, self.reader.threads.there))
         joined = states[0]
         for state in states[1:]:
-            held = _merged(joined.held, state.held, lanes.join)
+            held = _merged(number, joined.held, state.held, lanes.join)
             joined = State(held, joined.active | state.active, joined.sure and state.sure)
         return joined
 
@@ -230,6 +232,7 @@ class _Walk:
         for loop in self.kernel.loops:
             if number in loop and after not in loop and self._uneven(number, loop):
                 written = self._writes(loop)
+                written &= ~UNIFORM_REGISTERS
                 held = {bit: lanes.uneven(value) if written >> bit & 1 else value for bit, value in state.held.items()}
                 state = state._replace(held=held)
         return state
@@ -284,35 +287,59 @@ def _guard_mask(guard: str) -> int:
     return 1 << FIRST[kind] + int(guard.lstrip("!UP"))
 
 
-def _met(one: State, other: State) -> State:
+def _met(number: int, one: State, other: State) -> State:
     """What lanes hold that come by two ways at once: chosen by lane where it is known which lanes come by which."""
     where = one.active
     if one.sure and other.sure and not (where & other.active).any():
-        held = _merged(one.held, other.held, lambda a, b: lanes.select(where, a, b))
+        held = _merged(number, one.held, other.held, lambda a, b: lanes.select(where, a, b))
     else:
-        held = _merged(one.held, other.held, lanes.mixed)
+        held = _merged(number, one.held, other.held, lanes.mixed)
     return State(held, np.asarray(where | other.active), one.sure and other.sure)
 
 
-def _merged(one: Held, other: Held, how: Callable[[Lanes, Lanes], Lanes]) -> Held:
-    """What registers hold where two ways meet."""
+def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], Lanes]) -> Held:
+    """What registers hold where two ways meet in a block; what comes unchanged by both is what it was."""
     if one is other:
         return one
-    return {bit: how(one.get(bit) or unset(bit), other.get(bit) or unset(bit)) for bit in one.keys() | other.keys()}
+    held = {}
+    for bit in one.keys() | other.keys():
+        a, b = one.get(bit) or unset(bit), other.get(bit) or unset(bit)
+        own = _own(number, bit)
+        if a is b or b.origin == own:
+            held[bit] = a
+        elif a.origin == own:
+            held[bit] = b
+        elif a is NEVER or a is NEVER_BIT:
+            held[bit] = b
+        elif b is NEVER or b is NEVER_BIT:
+            held[bit] = a
+        elif a.origin == b.origin != -1:
+            held[bit] = lanes.join(a, b)._replace(origin=a.origin)
+        else:
+            met = how(a, b) if bit < UNIFORM or PREDICATE <= bit < UNIFORM_PREDICATE else alike(bit, lanes.join(a, b))
+            held[bit] = met._replace(origin=own)
+    return held
 
 
-def _grown(old: State, new: State, visits: int) -> State:
+def _own(number: int, bit: int) -> int:
+    """The origin of what a block itself brings together."""
+    return -2 - (number << PLACES | bit)
+
+
+def _grown(number: int, old: State, new: State, visits: int) -> State:
     """A block's entry on another visit: it only grows, and from some visit on at once as far as it may."""
     held = {}
     for bit in old.held.keys() | new.held.keys():
         before, value = old.held.get(bit) or unset(bit), new.held.get(bit) or unset(bit)
-        if lanes.same(before, value):
-            held[bit] = before
-            continue
-        joined = lanes.join(before, value)
-        if not lanes.same(before, joined) and visits > SETTLED:
-            joined = lanes.widened(joined) if visits < MOST_VISITS else lanes.lost(joined.why or "it does not settle")
-        held[bit] = before if lanes.same(before, joined) else joined
+        if not lanes.same(before, value):
+            origin = value.origin
+            if visits > SETTLED and origin != before.origin:
+                origin = _own(number, bit)
+            value = lanes.join(before, value)
+            if visits > SETTLED and not lanes.same(before._replace(origin=value.origin), value):
+                value = lanes.widened(value) if visits < MOST_VISITS else lanes.lost(value.why or "it does not settle")
+            value = value._replace(origin=origin)
+        held[bit] = before if lanes.same(before, value) else value
     return State(held, old.active | new.active, old.sure and new.sure)
 
 

@@ -34,6 +34,7 @@ FIRST = {"R": 0, "UR": UNIFORM, "P": PREDICATE, "UP": UNIFORM_PREDICATE}
 _PART = re.compile(r"(UR|R)(\d+|Z)((?:\.\w+)*)|([+-]{0,2}0x[0-9a-f]+)")
 _SCALE = {"X4": 2, "X8": 3, "X16": 4}
 
+PLACES = 10  # bits of a register's number
 Held = dict[int, Lanes]  # what registers hold, by their bit in `registers`
 
 
@@ -149,7 +150,7 @@ class Reader:
         form = instruction.form
         follow = FOLLOWED.get(form.stem)
         inputs = list(self.inputs(form.reads, held))
-        alike = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
+        same = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
         results: dict[int, Lanes] = {}
         if follow and instruction.address not in self._relocated:
             results = follow(self, form, held)
@@ -162,10 +163,11 @@ class Reader:
         for bit in bits_of(form.writes):
             value = written.get(bit)
             if value is None:
-                value = _unfollowed(bit, alike, why)
+                value = _unfollowed(bit, same, why)
             if condition is not None:
-                value = lanes.choose(condition, value, held.get(bit) or unset(bit))
-            held[bit] = value
+                old = held.get(bit) or unset(bit)
+                value = value if old is NEVER or old is NEVER_BIT else lanes.choose(condition, value, old)
+            held[bit] = value._replace(origin=instruction.number << PLACES | bit)
 
 
 def bits_of(mask: int) -> Iterator[int]:
@@ -183,22 +185,27 @@ def held_in(kind: str, index: int, held: Held) -> Lanes:
     return held.get(bit) or unset(bit)
 
 
-_NEVER = lanes.lost("a register that nothing has written")
-_NEVER_BIT = lanes.lost("a predicate that nothing has written", 1)
+NEVER = lanes.lost("a register that nothing has written")
+NEVER_BIT = lanes.lost("a predicate that nothing has written", 1)
 
 
 def unset(bit: int) -> Lanes:
-    """A register before it is written."""
+    """A register before it is written; what it holds does not count where a way brings another value."""
     if bit < PREDICATE:
-        return _NEVER if bit < UNIFORM else UNKNOWN
-    return _NEVER_BIT if bit < UNIFORM_PREDICATE else CHOICE
+        return NEVER if bit < UNIFORM else UNKNOWN
+    return NEVER_BIT if bit < UNIFORM_PREDICATE else CHOICE
 
 
-def _unfollowed(bit: int, alike: bool, why: str) -> Lanes:
+def alike(bit: int, value: Lanes) -> Lanes:
+    """What a uniform register may hold: one value, whatever the lanes brought."""
+    return value if value.uniform else CHOICE if bit >= PREDICATE else UNKNOWN
+
+
+def _unfollowed(bit: int, same: bool, why: str) -> Lanes:
     """The result of an instruction that is not followed: what is uniform by its register, or by its inputs, is alike."""
     if bit >= PREDICATE:
-        return CHOICE if alike or bit >= UNIFORM_PREDICATE else lanes.lost(why, 1)
-    return UNKNOWN if alike or bit >= UNIFORM else lanes.lost(why)
+        return CHOICE if same or bit >= UNIFORM_PREDICATE else lanes.lost(why, 1)
+    return UNKNOWN if same or bit >= UNIFORM else lanes.lost(why)
 
 
 def _reason(instruction: Instruction, inputs: Sequence[Lanes]) -> str:
@@ -226,9 +233,9 @@ FOLLOWED: dict[str, Follow] = {}
 PURE = frozenset(
     (
         *"FADD FMUL FFMA FMNMX FSEL FSETP FSET HADD2 HMUL2 HFMA2 HMNMX2 HSETP2 HSET2 DADD DMUL DFMA DSETP DMNMX".split(),
-        *"MUFU I2F F2I F2F FRND I2FP F2FP I2I FCHK IABS IMNMX VIMNMX VIADDMNMX UIMNMX POPC UPOPC FLO UFLO BREV UBREV".split(),
+        *"MUFU I2F F2I F2F FRND I2FP F2FP I2I FCHK VIADDMNMX POPC UPOPC FLO UFLO BREV UBREV".split(),
         *"IDP VABSDIFF XMAD LDG LDS LDC LDCU ULDC LD UF2FP UI2F UF2I FADD2 FMUL2 FFMA2 VHMNMX FMNMX3 VIMNMX3".split(),
-        *"UISETP BMSK UBMSK P2R UP2UR R2P R2UP VOTE VOTEU REDUX CREDUX PLOP3 UPLOP3 S2UR I2IP".split(),
+        *"SYNCS UISETP BMSK UBMSK P2R UP2UR R2P R2UP VOTE VOTEU REDUX CREDUX PLOP3 UPLOP3 S2UR I2IP".split(),
     )
 )
 UNIFORM_ALWAYS = frozenset(("VOTE", "VOTEU", "REDUX", "CREDUX"))
@@ -351,7 +358,8 @@ def _logic(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
         return {0: result}
     if form.operands[-1].text not in ("!PT", "!UPT"):
         return {1: result}
-    return {1: result, 0: _nonzero(result)} if _nonzero(result) else {1: result}
+    truth = _nonzero(result)
+    return {1: result, 0: truth} if truth else {1: result}
 
 
 def _logic_operands(form: Form) -> tuple[list[Operand], list[int]]:
@@ -456,6 +464,22 @@ def _compare(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     truth = compare(left, right)
     results = (lanes.made(np.asarray(t).astype(np.uint32)) for t in (truth, ~truth))
     return {j: lanes.bitwise(lanes.AND_AB, result, other, constant(0)) for j, result in enumerate(results)}
+
+
+@_follows("IABS")
+def _absolute(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
+    value = reader.read(form.operands[1], held)
+    return {0: lanes.made(np.abs(value.known.view(np.int32)).view(np.uint32))} if value.exact else {}
+
+
+@_follows("IMNMX", "VIMNMX", "UIMNMX")
+def _least(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
+    a, b, first = _sources(reader, form, held)[:3]
+    if not (a.exact and b.exact and first.exact) or len(form.operands) != 4 or form.opcode.count(".") > 1:
+        return {}
+    left, right = (a.known, b.known) if form.has("U32") else (a.known.view(np.int32), b.known.view(np.int32))
+    chosen = np.where(first.known != 0, np.minimum(left, right), np.maximum(left, right))
+    return {0: lanes.made(chosen.view(np.uint32))}
 
 
 @_follows("SHFL")

@@ -32,13 +32,14 @@ XOR_AB, AND_AB, OR_AB = 0x3C, 0xC0, 0xFC  # tables of LOP3
 
 
 class Lanes(NamedTuple):
-    """What a register holds; `why` says why bits are lost."""
+    """What a register holds; `why` says why bits are lost. Two values of one `origin` are the same in every lane."""
 
     known: Words
     flips: int = 0
     steps: int = 0
     lost: int = 0
     why: str = ""
+    origin: int = -1
 
     @property
     def uniform(self) -> bool:
@@ -396,6 +397,6 @@ def same(a: Lanes, b: Lanes) -> bool:
     """Whether two descriptions are equal."""
     if a is b:
         return True
-    if a[1:4] != b[1:4]:
+    if a[1:4] != b[1:4] or a.origin != b.origin:
         return False
     return a.known.shape == b.known.shape and bool((a.known == b.known).all())
