@@ -272,11 +272,8 @@ def _roots(instruction: Instruction) -> int:
 
 
 def _is_root(instruction: Instruction) -> bool:
-    return (
-        instruction.stem in ACCESSES
-        and instruction.guard != "never"
-        or instruction.stem == "EXIT"
-        and bool(instruction.guard)
+    return (instruction.stem in ACCESSES and instruction.guard != "never") or (
+        instruction.stem == "EXIT" and bool(instruction.guard)
     )
 
 
@@ -307,9 +304,7 @@ def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], L
         own = _own(number, bit)
         if a is b or b.origin == own:
             held[bit] = a
-        elif a.origin == own:
-            held[bit] = b
-        elif a is NEVER or a is NEVER_BIT:
+        elif a.origin == own or a is NEVER or a is NEVER_BIT:
             held[bit] = b
         elif b is NEVER or b is NEVER_BIT:
             held[bit] = a
