@@ -2,11 +2,13 @@
 
 Followed is what may be the case on some way from the kernel's begin: copies were issued, so many groups of them
 committed, and no wait has ended any. What is read from shared memory then is there only if something else wrote it.
+A loop that commits and does not wait may commit any number of groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from tcprobe.check.flow import at_each, forward
@@ -46,8 +48,8 @@ def reads_shared(instruction: Instruction) -> bool:
     return instruction.stem.endswith("GMMA") and any(o.text.startswith("gdesc[UR") for o in instruction.operands)
 
 
-def step(copies: Copies, instruction: Instruction) -> Copies:
-    """What may be the case after an instruction."""
+def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> Copies:
+    """What may be the case after an instruction; `filling` has the commits of loops that do not wait."""
     stem = instruction.stem
     if stem == "LDGSTS" and instruction.guard != "never":
         fresh = copies.fresh if instruction.guard else None
@@ -55,7 +57,8 @@ def step(copies: Copies, instruction: Instruction) -> Copies:
     if stem in OTHER_WRITERS:
         return copies._replace(other=True)
     if stem == "LDGDEPBAR":
-        return copies._replace(fresh=_committed(copies.fresh), waiting=_committed(copies.waiting))
+        more = MOST_GROUPS if instruction.number in filling else 1
+        return copies._replace(fresh=_committed(copies.fresh, more), waiting=_committed(copies.waiting, more))
     if not instruction.guard and (stem == "DEPBAR" or instruction.opcode.startswith("SYNCS.PHASECHK")):
         # a wait for an mbarrier may be the one at which copies arrive
         left = next((operand.value for operand in instruction.operands if operand.kind == "number"), 0)
@@ -64,8 +67,22 @@ def step(copies: Copies, instruction: Instruction) -> Copies:
     return copies
 
 
-def _committed(groups: int | None) -> int | None:
-    return None if groups is None else min(groups + 1, MOST_GROUPS)
+def commits_of_loops(kernel: Kernel) -> frozenset[int]:
+    """The commits in loops that have no wait."""
+    found = set[int]()
+    for loop in kernel.loops:
+        inside = [
+            kernel.instructions[number]
+            for block in loop
+            for number in range(kernel.blocks[block].first, kernel.blocks[block].end)
+        ]
+        if not any(i.stem == "DEPBAR" or i.opcode.startswith("SYNCS.PHASECHK") for i in inside):
+            found |= {i.number for i in inside if i.stem == "LDGDEPBAR"}
+    return frozenset(found)
+
+
+def _committed(groups: int | None, more: int) -> int | None:
+    return None if groups is None else min(groups + more, MOST_GROUPS)
 
 
 def _not_ended(groups: int | None, left: int) -> int | None:
@@ -92,7 +109,8 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     """The first read on each way that comes before any wait has ended a copy."""
     if "LDGSTS" not in kernel.stems:
         return
-    for instruction, copies in at_each(kernel, forward(kernel, Copies(), step, joined), step):
+    follow = partial(step, commits_of_loops(kernel))
+    for instruction, copies in at_each(kernel, forward(kernel, Copies(), follow, joined), follow):
         if copies.waiting is not None and reads_shared(instruction) and not copies.other:
             copy = kernel.instructions[copies.issued]
             text = (
