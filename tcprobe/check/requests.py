@@ -113,7 +113,7 @@ def _rows(address: Lanes, active: Bools, size: int, shapes: tuple[int, ...]) -> 
     if address.lost:
         raise Undecided(address.why or "its address is not followed")
     known = np.broadcast_to(address.known, (len(active), WARP)).astype(np.int64)
-    there: Bools = active.any(axis=1)
+    there = np.asarray(active.any(axis=1))
     rows, on = known[there], active[there]
     off = rows & size - 1
     first = off[np.arange(len(rows)), on.argmax(axis=1)][:, None]

@@ -61,10 +61,10 @@ FAILS = f"""
 .version 8.0
 .target sm_90
 .address_size 64
-.visible .entry crowded(.param .u64 out, .param .u32 n) .maxnreg 24 .reqntid 128 {{
+.visible .entry crowded(.param .u64 out, .param .u32 rounds) .maxnreg 24 .reqntid 128 {{
 .reg .b32 i, n, t, v<{_LIVE}>; .reg .b64 p; .reg .pred q;
 ld.param.u64 p, [out];
-ld.param.u32 n, [n];
+ld.param.u32 n, [rounds];
 mov.u32 t, %tid.x;
 {" ".join(f"mad.lo.u32 v{j}, t, {2 * j + 3}, {j};" for j in range(_LIVE))}
 mov.u32 i, 0;
