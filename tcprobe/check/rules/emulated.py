@@ -66,10 +66,15 @@ def _native(form: Instruction, arch: str) -> str | None:
         other
         for other in (*own, *groups)
         if bool(other.metadata) == bool(form.metadata)
-        and (other.type("a"), other.bit_op) == (form.type("a"), form.bit_op)
+        and (_operand(other, "a"), other.bit_op) == (form.type("a"), form.bit_op)
     ]
-    alike.sort(key=lambda other: (other.family != form.family, other.type("d") != form.type("d")))
+    alike.sort(key=lambda other: (other.family != form.family, _operand(other, "d") != _operand(form, "d")))
     return alike[0].name if alike else None
+
+
+def _operand(form: Instruction, name: str) -> str:
+    """The type of an operand; none of forms that take another kind of factors."""
+    return next((operand.type for operand in form.operands if operand.name == name), "")
 
 
 FAILS = """
