@@ -7,6 +7,7 @@ side by side. A `show` is followed from one function that it enters for the firs
 import argparse
 import ast
 import io
+import re
 import statistics
 import subprocess
 import sys
@@ -51,7 +52,7 @@ def main():
     for commit in parser.parse_args().at:
         with tempfile.TemporaryDirectory() as folder:
             raw = subprocess.run(
-                ["git", "archive", commit, "tcprobe", "results"], cwd=ROOT, capture_output=True, check=True
+                ["git", "archive", commit, "tcprobe", "results", "tests"], cwd=ROOT, capture_output=True, check=True
             ).stdout
             with tarfile.open(fileobj=io.BytesIO(raw)) as archive:
                 archive.extractall(folder, filter="data")
@@ -79,6 +80,11 @@ def figures(root):
     return {
         "modules": len(trees),
         "lines": sum(lines.values()),
+        "lines of PTX and C++ in files beside modules": sum(
+            len(path.read_text().splitlines())
+            for suffix in ("ptx", "cu", "cuh")
+            for path in (root / "tcprobe").rglob(f"*.{suffix}")
+        ),
         "modules of fewer than 60 lines": sum(count < 60 for count in lines.values()),
         "functions": len(functions),
         "lines of a function, median": int(statistics.median(sizes)),
@@ -92,6 +98,7 @@ def figures(root):
         "fmt: skip": texts.count("# fmt: skip"),
         "longest chain of imports": len(chain),
         "private functions with one reference": sum(once(path, root) for path in trees),
+        "assertions of tests; those that compare with prose": ", ".join(map(str, asserted(root))),
         "`show`: functions, files, changes of package": passed(root),
     }
 
@@ -106,6 +113,21 @@ def once(path, root):
     )
     private = (node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name[0] == "_")
     return sum(named[name] == 1 for name in private if not name.startswith("__"))
+
+
+def asserted(root):
+    """How many assertions the tests have, and how many compare with a literal of three or more words of English."""
+    trees = (ast.parse(path.read_text()) for path in sorted((root / "tests").glob("*.py")))
+    found = [node.test for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Assert)]
+    return len(found), sum(any(map(is_prose, ast.walk(test))) for test in found)
+
+
+def is_prose(node):
+    """Whether a node is a literal text of three or more words; code, PTX and command lines are none."""
+    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+        return False
+    words = node.value.split()
+    return len(words) > 2 and sum(bool(re.fullmatch(r"[A-Za-z][a-z]+[,.:;]?", word)) for word in words) > len(words) / 2
 
 
 def passed(root):

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from tcprobe.store import findings, kinds
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement
 from tcprobe.store.results import Results
 
 

@@ -20,7 +20,7 @@ from tcprobe.references import Claim, references
 from tcprobe.store import acceptance
 from tcprobe.store.cell import load
 from tcprobe.store.documents import seal
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement
 from tcprobe.store.results import Results, published
 
 

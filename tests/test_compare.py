@@ -12,7 +12,7 @@ from tcprobe.isa.names import select
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.table import slot_table
 from tcprobe.references import register_mapping
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement
 from tcprobe.store.results import published
 
 RESULTS = published()

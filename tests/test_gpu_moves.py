@@ -25,7 +25,7 @@ from tcprobe.run.campaign import select
 from tcprobe.run.gpu import Gpu
 from tcprobe.sass import toolchain
 from tcprobe.sass.moves import derive_moves
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement
 from tcprobe.store.results import Results, published
 
 pytestmark = pytest.mark.gpu

@@ -15,7 +15,7 @@ from tcprobe.probes.moves import FAMILIES
 from tcprobe.run import runner
 from tcprobe.run.backend import Worker
 from tcprobe.run.campaign import select
-from tcprobe.store.measurement import MEMORY, Measurement
+from tcprobe.store.finding import MEMORY, Measurement
 from tcprobe.store.results import Results
 
 MOVES = [e for e in experiments().values() if e.group in FAMILIES]

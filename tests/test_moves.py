@@ -22,7 +22,7 @@ from tcprobe.probes.moves import FAMILIES, MemoryMove, RegisterMove
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.run.emulator import Emulator
 from tcprobe.run.runner import conclude
-from tcprobe.store.measurement import MEMORY, Measurement
+from tcprobe.store.finding import MEMORY, Measurement
 
 SEEDS = st.integers(0, 2**32)
 MEMORY_MOVES = [e for e in experiments().values() if isinstance(e, MemoryMove)]

@@ -15,7 +15,7 @@ from tcprobe.errors import DataError, EnvironmentUnfitError, NewerSchemaError
 from tcprobe.isa import inventory
 from tcprobe.layout.table import StructureHash, Table, slot_table
 from tcprobe.store.documents import canonical, seal
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement
 from tcprobe.store.results import Results, published
 from tcprobe.system import files
 

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tcprobe.cli import main
 from tcprobe.sass.lowering import Lowering
-from tcprobe.store.finding import PROVENANCE
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import PROVENANCE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import MOST_MESSAGE, comment, escaped, markdown, message, one_line, plain
 

@@ -91,7 +91,7 @@ LATER = {
     "address_map": ("tcprobe.references.shared_memory.catalogue", "tabulate"),
     "audit": ("tcprobe.audit.package_audit", "audit"),
     "bank_rules": ("tcprobe.ask.banks.patterns", "rules_for"),
-    "behind": ("tcprobe.ask.shared_operand", "behind"),
+    "behind": ("tcprobe.ask.shared_operand", "shared_map"),
     "check_rules": ("tcprobe.check.rule", "rules"),
     "code_of_load": ("tcprobe.ask.load.straight", "source"),
     "code_of_path": ("tcprobe.ask.path.code", "source"),

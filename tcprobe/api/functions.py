@@ -25,14 +25,7 @@ from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
 from tcprobe.errors import DataError, UsageError, check_choice
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
-from tcprobe.question.arguments import (
-    ArchName,
-    TypeName,
-    arch_name,
-    checked,
-    element_type,
-    word,
-)
+from tcprobe.question.arguments import ArchName, TypeName, arch_name, checked, element_type, word
 from tcprobe.store import names
 from tcprobe.store.cell import Cell, selection
 from tcprobe.store.choose import layers

@@ -24,15 +24,17 @@ from tcprobe.store.finding import source_words
 from tcprobe.values import Json
 
 
-def reason(fragment: Fragment, name: str, layers: Layers, elsewhere: Table | None = None) -> str:
-    """Why there is no table of a fragment on arch `name`; `elsewhere` is one to compare what is documented with."""
-    if not fragment.target.on(arch.arch(name)):
-        return f"{name} does not have it: needs {' or '.join(target for target, _ in fragment.target.options)}"
-    saved = next(layers.saved(fragment.experiment, [name]), None)
+def reason(fragment: Fragment, arch_name: str, layers: Layers, elsewhere: Table | None = None) -> str:
+    """Why there is no table of a fragment on an arch; `elsewhere` is one to compare what is documented with."""
+    if not fragment.target.on(arch.arch(arch_name)):
+        return f"{arch_name} does not have it: needs {' or '.join(target for target, _ in fragment.target.options)}"
+    saved = next(layers.saved(fragment.experiment, [arch_name]), None)
     if saved and saved.measured.status != "measured":
         return _outcome(saved)
     partly = f": what was measured of {fragment.instruction} does not show it" if saved else ""
-    return f"not measured on {name} in {layers.words}{partly} ({_documented_words(fragment, name, elsewhere)})"
+    return (
+        f"not measured on {arch_name} in {layers.words}{partly} ({_documented_words(fragment, arch_name, elsewhere)})"
+    )
 
 
 def _outcome(saved: Found) -> str:
@@ -40,8 +42,8 @@ def _outcome(saved: Found) -> str:
     return f"{saved.measured.status}: {saved.measured.words} ({saved.measured.method}, {source_words(saved.source)})"
 
 
-def _documented_words(fragment: Fragment, name: str, elsewhere: Table | None) -> str:
-    documented = stated(fragment, arch.arch(name))
+def _documented_words(fragment: Fragment, arch_name: str, elsewhere: Table | None) -> str:
+    documented = stated(fragment, arch.arch(arch_name))
     if documented is None:
         return "nor documented"
     reference, claim = documented

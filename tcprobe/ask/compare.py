@@ -35,8 +35,7 @@ from tcprobe.question.terminal import BAD, DOUBT, GOOD, LESS, Style, Styled, bol
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Found, Layers, archs_of, layers
-from tcprobe.store.finding import source_words
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement, source_words
 from tcprobe.text import Whole, escaped
 from tcprobe.values import Json
 
@@ -266,11 +265,7 @@ def _whose(stated: Table, fragment: Fragment, layers: Layers) -> list[str]:
 
 def same_but_renumbered(stated: Table, measured: Table) -> bool:
     """Whether the tables differ only by a renumbering of rows and of columns."""
-    if (stated.threads, stated.elements, stated.outputs) != (
-        measured.threads,
-        measured.elements,
-        measured.outputs,
-    ):
+    if (stated.threads, stated.elements, stated.outputs) != (measured.threads, measured.elements, measured.outputs):
         return False
     for name in stated.outputs:
         pairs = set(zip(stated.values[name], measured.values[name], strict=True))

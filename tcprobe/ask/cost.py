@@ -477,8 +477,7 @@ def cost(
     arch: OneArch = None,
     *,
     partner: Annotated[
-        str | None,
-        Option("--with", "Show how far the multiply and MOVE overlap: ldmatrix.x4, fma.rn.f32.", "MOVE"),
+        str | None, Option("--with", "Show how far the multiply and MOVE overlap: ldmatrix.x4, fma.rn.f32.", "MOVE")
     ] = None,
     as_table: Annotated[
         bool, Option("--table", "List multiplies by rate, with their share of the best of their type.")

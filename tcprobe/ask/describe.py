@@ -13,8 +13,7 @@ from tcprobe.isa.instruction import Instruction, emulated, sparsity
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import Layers, some
-from tcprobe.store.finding import how, source_words
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement, how, source_words
 from tcprobe.store.results import Results
 from tcprobe.values import Json
 

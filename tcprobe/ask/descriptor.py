@@ -388,8 +388,7 @@ def descriptor(
         TypeName | None, Option("--type", "f16, bf16, tf32, e4m3, e5m2, s8, u8 or b1.", "TYPE", ElementType())
     ] = None,
     instruction: Annotated[
-        str | None,
-        Option("--instruction", "A wgmma, or its operand a_smem or b_smem: its type and its lines.", "NAME"),
+        str | None, Option("--instruction", "A wgmma, or its operand a_smem or b_smem: its type and its lines.", "NAME")
     ] = None,
     major: Annotated[
         Literal["k", "mn"] | None, Option("--major", "What is contiguous: k, or m and n.", default="k")

@@ -20,7 +20,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.isa.operand import MATRICES, MULTIPLIED
 from tcprobe.store.cell import Cell, require_selection, sources
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import Measurement
 from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 

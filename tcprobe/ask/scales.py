@@ -80,6 +80,11 @@ class ScaleRead(NamedTuple):
     byte_id: int
     scale: int
 
+    @classmethod
+    def of(cls, block: int, vector: int) -> "ScaleRead":
+        """Where a multiply that takes `vector` scales reads a block of k."""
+        return cls(block // BLOCKS, block // vector, block % BLOCKS // vector * vector, block % vector)
+
 
 @dataclass(frozen=True)
 class LoadedScales:
@@ -101,9 +106,7 @@ class LoadedScales:
 
     def reads(self, block: int) -> ScaleRead:
         """Where a multiply reads a block of k."""
-        return ScaleRead(
-            block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
-        )
+        return ScaleRead.of(block, self.vector)
 
     def code(self, name: str, qualifier: str = "__device__ ") -> str:
         """CUDA: the host's offset, and a lane's register."""
@@ -150,9 +153,7 @@ class CopiedScales:
 
     def reads(self, block: int) -> ScaleRead:
         """Where a multiply reads a block of k; byte_id is the ID in the instruction descriptor."""
-        return ScaleRead(
-            block // BLOCKS, block // self.vector, block % BLOCKS // self.vector * self.vector, block % self.vector
-        )
+        return ScaleRead.of(block, self.vector)
 
     def code(self, name: str, qualifier: str = "__device__ ") -> str:
         """CUDA: the host's offset, and the copy of the atoms of 4 blocks."""
@@ -317,8 +318,7 @@ def print_scales(
         Option("--line", "Row of A, or column of B, or a range: where its scales are.", reads=Numbers()),
     ] = None,
     scaled: Annotated[
-        list[int] | None,
-        Option("--block", "With --line: which block of k, or a range. Default: all.", reads=Numbers()),
+        list[int] | None, Option("--block", "With --line: which block of k, or a range. Default: all.", reads=Numbers())
     ] = None,
     blocks: Annotated[
         int | None, Option("--blocks", "Blocks in a line of the whole matrix. Default: 4.", reads=Number(1))

@@ -105,20 +105,9 @@ def show(
     instruction has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the
     anchor, the assumption, and how sure it is. --json prints one object per line.
     """
+    folders, at = layers(results, only), arch_name(arch)
     options = OperandOptions(
-        layers(results, only),
-        arch_name(arch),
-        selector,
-        swizzle,
-        major,
-        lbo,
-        sbo,
-        base_offset,
-        start,
-        m,
-        n,
-        vector,
-        multicast,
+        folders, at, selector, swizzle, major, lbo, sbo, base_offset, start, m, n, vector, multicast
     )
     view = ShowView(full, elements, lanes, why)
     if why and view.draws:

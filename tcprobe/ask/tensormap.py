@@ -338,20 +338,17 @@ def tensormap(
     ],
     *,
     tile: Annotated[
-        Sizes | None,
-        Option("--tile", "Elements of the tile in shared memory: 128x64, 2x128x64.", reads=MapTile()),
+        Sizes | None, Option("--tile", "Elements of the tile in shared memory: 128x64, 2x128x64.", reads=MapTile())
     ] = None,
     box: Annotated[
         Sizes | None,
         Option("--box", "Elements of one box, instead of --tile; inner side first: 64,128.", reads=Sides()),
     ] = None,
     dims: Annotated[
-        Sizes | None,
-        Option("--dims", "Elements of the tensor, inner side first. Default: the tile.", reads=Sides()),
+        Sizes | None, Option("--dims", "Elements of the tensor, inner side first. Default: the tile.", reads=Sides())
     ] = None,
     strides: Annotated[
-        Sizes | None,
-        Option("--strides", "Bytes between rows, and so on outwards. Default: no gaps.", reads=Sides()),
+        Sizes | None, Option("--strides", "Bytes between rows, and so on outwards. Default: no gaps.", reads=Sides())
     ] = None,
     steps: Annotated[
         Sizes | None, Option("--steps", "Element stride per dimension. Default: 1.", reads=Sides())

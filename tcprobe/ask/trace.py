@@ -73,8 +73,7 @@ def trace(
     row: Annotated[Range, Option("--row", "Row of the D element, or a range: 3, 0-7.", reads=RANGE)] = None,
     col: Annotated[Range, Option("--col", "Column of the D element, or a range.", reads=RANGE)] = None,
     product: Annotated[
-        int | None,
-        Option("--product", "Which product, where a warp holds several (m8n8k4 of f16).", reads=Number()),
+        int | None, Option("--product", "Which product, where a warp holds several (m8n8k4 of f16).", reads=Number())
     ] = None,
     operand: Annotated[
         TracedOperand | None, Option("--operand", "Say what a slot, or a byte, of this operand feeds instead.")
@@ -85,19 +84,16 @@ def trace(
         Range, Option("--byte", "With --operand a_smem or b_smem: bytes from the start address.", reads=RANGE)
     ] = None,
     a_in: Annotated[
-        PlaceOfA | None,
-        Option("--a-in", "Where A is. Default: registers for wgmma, shared for tcgen05.mma."),
+        PlaceOfA | None, Option("--a-in", "Where A is. Default: registers for wgmma, shared for tcgen05.mma.")
     ] = None,
     m: MOption = None,
     n: NOption = None,
     vector: VectorOption = None,
     a_major: Annotated[
-        MajorName | None,
-        Option("--a-major", "With tcgen05.mma: what of A is contiguous. Default: --major, or k."),
+        MajorName | None, Option("--a-major", "With tcgen05.mma: what of A is contiguous. Default: --major, or k.")
     ] = None,
     b_major: Annotated[
-        MajorName | None,
-        Option("--b-major", "With tcgen05.mma: what of B is contiguous. Default: --major, or k."),
+        MajorName | None, Option("--b-major", "With tcgen05.mma: what of B is contiguous. Default: --major, or k.")
     ] = None,
     ld: LoadOption = None,
     swizzle: DescriptorSwizzleOption = None,

@@ -88,20 +88,9 @@ def where(
 
     --arch sm_70,sm_90 gives one answer after the other; --json prints one object per line.
     """
+    folders, at = layers(results, only), arch_name(arch)
     options = OperandOptions(
-        layers(results, only),
-        arch_name(arch),
-        selector,
-        swizzle,
-        major,
-        lbo,
-        sbo,
-        base_offset,
-        start,
-        m,
-        n,
-        vector,
-        multicast,
+        folders, at, selector, swizzle, major, lbo, sbo, base_offset, start, m, n, vector, multicast
     )
     sought = Sought(rows, cols, products, lanes, elements, byte, cta, columns, bit, ld, warp)
     return in_place(word("name", name)).where(options, sought)

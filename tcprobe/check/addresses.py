@@ -26,6 +26,11 @@ from tcprobe.layout.arrays import Bools
 SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
 GLOBAL = frozenset(("LDG", "STG", "LDGSTS"))
 ACCESSES = SHARED | GLOBAL
+# what PTX has as .sync.aligned, with an opcode that is nothing else
+WHOLE_WARP = frozenset(
+    ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "LDSM", "STSM", "MOVM")
+)
+DESCRIBED = ("gdesc[", "idesc[")
 UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp
 SETTLED = 3  # visits of a block after which what still changes is taken for all that it may become
 MOST_VISITS = 40
@@ -46,17 +51,74 @@ class Reach(NamedTuple):
     sure: bool = True  # whether it is known which lanes take part
 
 
+class Parting(NamedTuple):
+    """A branch on which lanes of a warp part: `region` are the blocks up to the one where they meet again. `known`:
+    which lanes take it, (warps, 32), None where that depends on what is not known.
+    """
+
+    branch: Instruction
+    region: frozenset[int]
+    known: Bools | None
+
+
+class Present(NamedTuple):
+    """The lanes that may be at an instruction, (warps, 32), and whether that is known; of those that there are."""
+
+    active: Bools
+    there: Bools
+    sure: bool
+
+
+@lru_cache(maxsize=4)
+def _walked(kernel: Kernel) -> _Walk:
+    walk = _Walk(kernel)
+    walk.settle()
+    return walk
+
+
+def partings(kernel: Kernel) -> tuple[Parting, ...]:
+    """The branches on which lanes of a warp part, or may part, in order of addresses."""
+    return tuple(_walked(kernel).partings()) if kernel.blocks else ()
+
+
+def present(kernel: Kernel) -> dict[int, Present]:
+    """By number of an instruction that a whole warp executes, the lanes that do."""
+    found: dict[int, Present] = {}
+    walk = _walked(kernel)
+
+    def note(instruction: Instruction, state: State) -> None:
+        if instruction.stem in WHOLE_WARP:
+            found[instruction.number] = walk.present(instruction, state)
+
+    walk.visit(note)
+    return found
+
+
+def descriptors(kernel: Kernel) -> dict[int, dict[str, tuple[Lanes, ...]]]:
+    """By number of a multiply, what its descriptors hold, in order of registers: by gdesc[UR8], idesc[UR4]."""
+    found: dict[int, dict[str, tuple[Lanes, ...]]] = {}
+    walk = _walked(kernel)
+
+    def note(instruction: Instruction, state: State) -> None:
+        operands = [operand for operand in instruction.operands if operand.text.startswith(DESCRIBED)]
+        if instruction.stem.endswith("MMA") and operands:
+            found[instruction.number] = {
+                operand.text: tuple(walk.reader.inputs(operand.mask, state.held)) for operand in operands
+            }
+
+    walk.visit(note)
+    return found
+
+
 @lru_cache(maxsize=4)
 def reaches(kernel: Kernel) -> tuple[Reach, ...]:
     """All loads, stores, matrix moves, atomics and copies of shared memory, and loads and stores of global memory.
 
     In order of addresses; what is not reached from the kernel's begin is not among them.
     """
-    if not (SHARED | GLOBAL) & kernel.stems or not kernel.blocks:
+    if not ACCESSES & kernel.stems or not kernel.blocks:
         return ()
-    walk = _Walk(kernel)
-    walk.settle()
-    return tuple(sorted(walk.reaches(), key=lambda reach: reach.instruction.number))
+    return tuple(sorted(_walked(kernel).reaches(), key=lambda reach: reach.instruction.number))
 
 
 class State(NamedTuple):
@@ -65,6 +127,9 @@ class State(NamedTuple):
     held: Held
     active: Bools
     sure: bool = True
+
+
+Visit = Callable[[Instruction, State], None]
 
 
 class _Walk:
@@ -112,20 +177,44 @@ class _Walk:
                 region = self.parted[number] | {number}
                 pending |= {after for place, after in self.edges if place in region}
 
-    def reaches(self) -> Iterator[Reach]:
+    def reaches(self) -> list[Reach]:
         """Every access that is reached, by what holds there at last."""
-        for number, entry in self.entries.items():
-            found: list[Reach] = []
-            self._run(number, entry, found)
-            yield from found
+        found: list[Reach] = []
 
-    def _run(self, number: int, entry: State, found: list[Reach] | None = None) -> State:
-        """What holds at the end of a block; accesses are noted in `found`."""
+        def note(instruction: Instruction, state: State) -> None:
+            if instruction.stem in ACCESSES:
+                found.append(self._reach(instruction, state))
+
+        self.visit(note)
+        return found
+
+    def visit(self, note: Visit) -> None:
+        """Show the instructions that addresses, guards and branches depend on, with what holds before each at last."""
+        for number, entry in self.entries.items():
+            self._run(number, entry, note)
+
+    def partings(self) -> Iterator[Parting]:
+        """The branches on which lanes part."""
+        for number, region in sorted(self.parted.items()):
+            branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
+            taken = self._taken(branch, self._run(number, self.entries[number]))
+            yield Parting(branch, region, taken.known != 0 if taken.exact else None)
+
+    def present(self, instruction: Instruction, state: State) -> Present:
+        """The lanes that execute an instruction."""
+        condition = self.reader.condition(instruction.guard, state.held)
+        active, sure = state.active, state.sure and (condition.exact or condition.uniform)
+        if condition.exact:
+            active = np.asarray(active & (condition.known != 0))
+        return Present(active, self.reader.threads.there, sure)
+
+    def _run(self, number: int, entry: State, note: Visit | None = None) -> State:
+        """What holds at the end of a block."""
         held, active, sure = dict(entry.held), entry.active, entry.sure
         for instruction in self.steps[number]:
             form = instruction.form
-            if found is not None and form.stem in ACCESSES:
-                found.append(self._reach(instruction, State(held, active, sure)))
+            if note is not None:
+                note(instruction, State(held, active, sure))
             if form.stem == "EXIT":
                 condition = self.reader.condition(form.guard, held)
                 active = active & (condition.known == 0) if condition.exact else active
@@ -138,10 +227,7 @@ class _Walk:
         """An access by what holds before it."""
         places = [operand for operand in instruction.operands if operand.kind == "address"]
         addresses = [self.reader.address(operand, state.held) for operand in places]
-        condition = self.reader.condition(instruction.guard, state.held)
-        active, sure = state.active, state.sure and (condition.exact or condition.uniform)
-        if condition.exact:
-            active = np.asarray(active & (condition.known != 0))
+        active, _, sure = self.present(instruction, state)
         first = addresses[0] if addresses else lanes.lost("no address is printed")
         source = addresses[1] if instruction.stem == "LDGSTS" and len(addresses) > 1 else None
         return Reach(instruction, first, active, self.reader.threads.shapes, source, sure)
@@ -189,11 +275,7 @@ class _Walk:
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
-        conditions = [self.reader.condition(branch.guard, state.held)]
-        conditions += [self.reader.read(o, state.held) for o in branch.operands[:-1] if o.kind in ("P", "UP")]
-        taken = conditions[0]
-        for condition in conditions[1:]:
-            taken = lanes.bitwise(lanes.AND_AB, taken, condition, constant(0))
+        taken = self._taken(branch, state)
         through, to = self.kernel.blocks[number].after
         if taken.exact:
             where = np.broadcast_to(taken.known != 0, state.active.shape)
@@ -205,6 +287,14 @@ class _Walk:
             self._part(number)
             state = state._replace(sure=False)
         return [(through, state), (to, state)]
+
+    def _taken(self, branch: Instruction, state: State) -> Lanes:
+        """The condition of a branch."""
+        taken = self.reader.condition(branch.guard, state.held)
+        for operand in branch.operands[:-1]:
+            if operand.kind in ("P", "UP"):
+                taken = lanes.bitwise(lanes.AND_AB, taken, self.reader.read(operand, state.held), constant(0))
+        return taken
 
     def _part(self, number: int) -> None:
         if number not in self.parted:
@@ -268,13 +358,27 @@ def _roots(instruction: Instruction) -> int:
             if operand.kind == "address" or operand.kind in ("P", "UP"):
                 mask |= operand.mask
         return mask | _guard_mask(form.guard)
+    if form.stem in WHOLE_WARP or _described(instruction):
+        return _described(instruction) | _guard_mask(form.guard)
     return form.reads if form.stem in ("BRA", "EXIT") else 0
 
 
 def _is_root(instruction: Instruction) -> bool:
-    return (instruction.stem in ACCESSES and instruction.guard != "never") or (
-        instruction.stem == "EXIT" and bool(instruction.guard)
-    )
+    if instruction.guard == "never":
+        return False
+    if instruction.stem == "EXIT":
+        return bool(instruction.guard)
+    return instruction.stem in ACCESSES or instruction.stem in WHOLE_WARP or bool(_described(instruction))
+
+
+def _described(instruction: Instruction) -> int:
+    """The registers of a multiply's descriptors of shared memory, and of its instruction descriptor."""
+    if not instruction.stem.endswith("MMA"):
+        return 0
+    mask = 0
+    for operand in instruction.operands:
+        mask |= operand.mask if operand.text.startswith(DESCRIBED) else 0
+    return mask
 
 
 def _guard_mask(guard: str) -> int:

@@ -327,6 +327,12 @@ def _bulk(stem: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> i
     return mask
 
 
+def group_sizes(opcode: str) -> tuple[int, int, int]:
+    """m, n, k of a warpgroup's multiply; zeros of another opcode."""
+    match = _GROUP.match(opcode)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+
+
 def group_shape(opcode: str) -> str:
     """The shape and types of a warpgroup's multiply, as accumulators of the same one agree: "64x128x16.F32"."""
     match = _GROUP.match(opcode)

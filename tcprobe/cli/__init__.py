@@ -27,8 +27,5 @@ def main() -> None:
 
 
 # the modules that have the commands; they are imported when they are asked for
-for module, commands in {
-    "measuring": ("run", "fit"),
-    "tools": ("merge", "pages", "site"),
-}.items():
+for module, commands in {"measuring": ("run", "fit"), "tools": ("merge", "pages", "site")}.items():
     Group.later |= dict.fromkeys(commands, f"tcprobe.cli.{module}")

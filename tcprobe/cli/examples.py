@@ -26,10 +26,7 @@ EXAMPLES = {
         "convert m16n8k16 f16 f32 d m16n8k16 f16 f32 a",
         "convert m16n8k16 f16 f32 d stmatrix --type f16 --swizzle 128",
     ),
-    "cost": (
-        "cost mma.m16n8k16.row.col.f32.bf16.bf16.f32 --arch h100",
-        "cost --table",
-    ),
+    "cost": ("cost mma.m16n8k16.row.col.f32.bf16.bf16.f32 --arch h100", "cost --table"),
     "descriptor": ("descriptor --tile 128x64 --type bf16", "descriptor 0x4000004000010000"),
     "diff": ("diff sm_80 sm_90 'mma.m16n8k16.*'", "diff v100 a100 'wmma.m16n16k16.*' --changed"),
     "doctor": ("doctor", "doctor --json"),
@@ -67,10 +64,7 @@ EXAMPLES = {
         "tensormap --type bf16 --tile 128x64 --swizzle 128B",
         "tensormap --type u8 --box 128,64 --dims 4096,4096",
     ),
-    "trace": (
-        "trace m16n8k16 bf16 f32 --row 3 --col 2",
-        "trace m16n8k16 bf16 f32 --operand a --lane 12 --i 5",
-    ),
+    "trace": ("trace m16n8k16 bf16 f32 --row 3 --col 2", "trace m16n8k16 bf16 f32 --operand a --lane 12 --i 5"),
     "verify": ("verify", "verify mma.m16n8k16.row.col.f32.bf16.bf16.f32"),
     "where": ("where m16n8k16 bf16 f32 a --row 3 --col 9", "where m16n8k16 bf16 f32 d --lane 5 --arch a100,h100"),
     "why-not": (

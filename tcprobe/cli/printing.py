@@ -13,7 +13,7 @@ from tcprobe.fit import Fit
 from tcprobe.fit.formula import manual_names
 from tcprobe.question.terminal import BAD, NAME, bold, line
 from tcprobe.store.choose import some
-from tcprobe.store.measurement import TABLE, Measurement
+from tcprobe.store.finding import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.text import escaped
 

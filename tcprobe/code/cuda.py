@@ -378,11 +378,7 @@ def _warpgroup(instruction: Instruction, operand_a: str) -> Iterator[str]:
         written += _transposes(asm, a_in_registers)
     yield from asm.function(
         "mma",
-        [
-            f"{{.reg .pred add; setp.ne.b32 add, {adds}, 0;",
-            instruction.name,
-            f"{', '.join(written)};}}",
-        ],
+        [f"{{.reg .pred add; setp.ne.b32 add, {adds}, 0;", instruction.name, f"{', '.join(written)};}}"],
         clobbers_memory=False,
     )
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import ChainMap
 from collections.abc import Callable
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +27,14 @@ class Macros:
     """
 
     def __init__(self, names: dict[str, Any], **imported: object) -> None:
-        self._names, self._path = ChainMap(names, imported), Path(names["__file__"]).with_suffix(".ptx")
+        self._names, self._path = ChainMap(imported, names), Path(names["__file__"]).with_suffix(".ptx")
+
+    @cached_property
+    def _macros(self) -> Any:
+        return _environment(self._path.parent, ".ptx").get_template(self._path.name, globals=self._names).module
 
     def __getattr__(self, macro: str) -> Callable[..., list[str]]:
-        template = _environment(self._path.parent, ".ptx").get_template(self._path.name, globals=self._names)
-        written = getattr(template.module, macro)
+        written = getattr(self._macros, macro)
         return lambda *words: [stripped for line in written(*words).split("\n") if (stripped := line.strip())]
 
 
@@ -51,6 +54,7 @@ def _environment(folder: Path, suffix: str) -> Environment:
         line_statement_prefix="$ ",
         line_comment_prefix="//" if suffix == ".ptx" else None,
         keep_trailing_newline=True,
+        auto_reload=False,
         finalize=lambda value: "\n".join(value) if isinstance(value, (list, tuple)) else value,
     )
     environment.globals |= {"hex": hex, "zip": zip}

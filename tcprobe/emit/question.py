@@ -13,8 +13,8 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.inventory import user_ids
 from tcprobe.question.arguments import arch_name
 from tcprobe.question.declare import NameWords, Option, command, note
-from tcprobe.question.options import NonEmptyText, Output
-from tcprobe.question.shared import NameOption, NamespaceOption, OneArch, OnlyOption, ResultsOption
+from tcprobe.question.options import NonEmptyText
+from tcprobe.question.shared import NameOption, NamespaceOption, OneArch, OnlyOption, ResultsOption, output_option
 from tcprobe.store.cell import Cell, emittable, selected, sources
 from tcprobe.store.choose import Layers, layers, some
 from tcprobe.system import files
@@ -80,15 +80,7 @@ def print_emitted(
     emitted: Emitted,
     *,
     to: str,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "File. Default: standard output.",
-            reads=Output(path_type=Path, dir_okay=False),
-            letter="-o",
-        ),
-    ] = None,
+    output: Annotated[Path | None, output_option("File. Default: standard output.")] = None,
 ) -> None:
     """The text to standard output or a file, what it is to stderr."""
     if output is None or to == "help":

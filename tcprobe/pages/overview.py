@@ -29,8 +29,7 @@ from tcprobe.references import claim_of, references
 from tcprobe.store import findings
 from tcprobe.store.cell import DOCUMENTED, Cell, by_arch
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import FROM_CODE, METHODS, Finding
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import FROM_CODE, METHODS, Finding, Measurement
 from tcprobe.store.results import Results
 from tcprobe.store.surveys import SavedAudit, SavedFinding, Since, load_audits, load_survey, since
 from tcprobe.system import files

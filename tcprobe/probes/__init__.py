@@ -23,7 +23,7 @@ from functools import cache
 from types import MappingProxyType, ModuleType
 
 from tcprobe.probes.experiment import Dialogue, Experiment
-from tcprobe.store.measurement import TABLE
+from tcprobe.store.finding import TABLE
 
 
 @cache

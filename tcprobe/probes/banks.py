@@ -27,6 +27,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.random import Generator
 
+from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.shared_memory import SharedAccess, accesses
@@ -48,6 +49,7 @@ NEAR = 16 << 10  # the first bytes of the arena, which patterns of banks read
 ALIGNED = 1 << 20  # the images before the arena take a multiple of so many bytes
 LINE = 128  # bytes of all banks
 STEADY = 0.25  # cycles by which runs of a pattern may differ from each other and from a whole number
+PTX = Macros(globals())
 POINTERS = ("address", "source", "arena", "zero", "out")
 
 
@@ -69,55 +71,10 @@ def kernel(access: SharedAccess) -> Kernel:
     """The kernel that times an access; `ldm` of a launch is the number of iterations."""
     name = f"banks_{identifier(access.name)}"
     memory = f".extern .shared .align 1024 .b8 {name}_memory[];\n"
-    registers = [
-        f".reg .u32 %a<{UNROLL}>, %v<{UNROLL * _values(access)}>, %s, %grow, %step, %sum, %n;",
-        ".reg .u64 %w, %start, %end;",
-        ".reg .pred %active, %more, %first;",
-    ]
-    text = memory + entry(name, POINTERS, registers, _body(access, name))
+    values = _values(access)
+    text = memory + entry(name, POINTERS, PTX.registers(values), PTX.body(access, name, values))
     op = Timing(f"how long {access.name} takes cannot be emulated", access=access.name)
     return Kernel(name, op, text, access.target, optimised=True)
-
-
-def _body(access: SharedAccess, name: str) -> list[str]:
-    values = range(UNROLL * _values(access))
-    return [
-        "and.b32 %n, %lane, 31;",
-        "mad.lo.u32 %image, %x, 32, %n;",
-        *(f"mad.wide.u32 %{pointer}, %image, 4, %{pointer};" for pointer in ("address", "source")),
-        "ld.global.u32 %a0, [%address];",
-        "ld.global.u32 %s, [%source];",
-        "ld.global.u32 %grow, [%zero];",
-        f"setp.ne.u32 %active, %a0, {IDLE_LANE};",
-        "cvt.u64.u32 %w, %s;",
-        "add.u64 %arena, %arena, %w;",
-        f"mov.u32 %n, {name}_memory;",
-        "add.u32 %a0, %a0, %n;",
-        *(f"add.u32 %a{k}, %a{k - 1}, %grow;" for k in range(1, UNROLL)),
-        f"mul.lo.u32 %step, %grow, {UNROLL};",
-        *(f"mov.u32 %v{j}, %lane;" for j in values),
-        "mov.u32 %sum, 0;",
-        "mov.u32 %n, 0;",
-        "bar.sync 0;",
-        "mov.u64 %start, %clock64;",
-        *([] if access.is_matrix else ["@!%active bra DONE;"]),
-        "AGAIN:",
-        *(_access(access, k) for k in range(UNROLL)),
-        *(f"xor.b32 %sum, %sum, %v{j};" for j in values if _gives(access)),
-        *(f"add.u32 %a{k}, %a{k}, %step;" for k in range(UNROLL)),
-        "add.u32 %n, %n, 1;",
-        "setp.lt.u32 %more, %n, %ldm;",
-        "@%more bra AGAIN;",
-        "DONE:",
-        *(["cp.async.wait_all;"] if access.has_source else []),
-        "bar.sync 0;",
-        "mov.u64 %end, %clock64;",
-        "sub.u64 %end, %end, %start;",
-        "cvt.u32.u64 %n, %end;",
-        "mad.wide.u32 %out, %x, 8, %out;",
-        "setp.eq.u32 %first, %lane, 0;",
-        "@%first st.global.v2.u32 [%out], {%n, %sum};",
-    ]
 
 
 def _values(access: SharedAccess) -> int:
@@ -125,25 +82,26 @@ def _values(access: SharedAccess) -> int:
     return access.lanes // 8 if access.is_matrix else max(1, access.bytes // 4)
 
 
-def _gives(access: SharedAccess) -> bool:
+def gives(access: SharedAccess) -> bool:
+    """Whether it returns something."""
     return access.name.startswith(("ld", "atom"))
 
 
-def _access(access: SharedAccess, k: int) -> str:
+def access_text(access: SharedAccess, k: int) -> str:
     """PTX of access `k` of an iteration."""
     names = [f"%v{j}" for j in range(k * _values(access), (k + 1) * _values(access))]
     several = f"{{{', '.join(names)}}}"
     operation, *rest = access.name.split(".")
     if access.is_matrix:
         form = f"{operation}.sync.aligned.m8n8.{'.'.join(rest)}.shared.b16"
-        return f"{form} {several}, [%a{k}];" if _gives(access) else f"{form} [%a{k}], {several};"
+        return f"{form} {several}, [%a{k}];" if gives(access) else f"{form} [%a{k}], {several};"
     if access.has_source:
         return f"cp.async.ca.shared.global [%a{k}], [%arena], {access.bytes};"
     if operation in ("atom", "red"):
         return f"{access.name} {names[0] + ', ' if operation == 'atom' else ''}[%a{k}], %lane;"
     form = f"{operation}.shared.u{8 * access.bytes}" if access.bytes < 8 else f"{operation}.shared.v{len(names)}.u32"
     operand = several if len(names) > 1 else names[0]
-    return f"{form} {operand}, [%a{k}];" if _gives(access) else f"{form} [%a{k}], {operand};"
+    return f"{form} {operand}, [%a{k}];" if gives(access) else f"{form} [%a{k}], {operand};"
 
 
 def launches(access: SharedAccess, bank_cases: Cases, shared_bytes: int) -> list[Launch]:

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
@@ -219,6 +220,7 @@ def _exponents(scaled_products: Floats, elements: int) -> Bytes:
 
 DIGIT = 3  # bits of a byte's number in an image: ue4m3 has exponents up to 8
 BYTES = WARP * 4
+PTX = Macros(globals(), ptx=ptx, WARP=WARP)
 DIGITS = -(-(BYTES - 1).bit_length() // DIGIT)
 MOST = (1 << DIGIT) - 1
 IMAGES = 1 + 2 * 2 * DIGITS  # all one; by operand and digit: the digit, 7 minus the digit
@@ -277,38 +279,10 @@ def kernel(instruction: Instruction) -> Kernel:
     fragments = {f.operand: f for f in instruction.fragments}
     images = {"a": "%x", "b": "0", "e": "0", "scale_a": "%y", "scale_b": "%y"}
     loaded, selector_choices = [f.operand for f in instruction.given if f.operand != "c"], choices(instruction)
-    body = [
-        *ptx.load_images(fragments, {operand: images[operand] for operand in loaded}),
-        *(f"mov.f32 %c{j}, 0f00000000;" for j in range(fragments["c"].registers)),
-        "mad.lo.u32 %image, %y, %nx, %x;",
-        f"mad.lo.u32 %image, %image, {WARP}, %lane;",
-        "mad.wide.u32 %out, %image, 4, %out;",
-        f"mul.lo.u32 %image, %nx, %ny; mul.wide.u32 %step, %image, {BYTES};",
-        *(line for selectors in selector_choices for line in _answer(instruction, selectors)),
-    ]
-    registers = [ptx.declare(p, f) for p, f in fragments.items()]
-    registers += [".reg .b32 %word, %bits, %rest;", ".reg .b64 %step;", ".reg .pred %p;"]
+    body = PTX.body(instruction, fragments, {operand: images[operand] for operand in loaded}, selector_choices)
     name = ptx.identifier(f"scales.{instruction.id}")
-    text = ptx.entry(name, [*loaded, "out"], registers, body)
+    text = ptx.entry(name, [*loaded, "out"], PTX.registers(fragments), body)
     return Kernel(name, Scaled(instruction, tuple(selector_choices)), text, instruction.target)
-
-
-def _answer(instruction: Instruction, selectors: Mapping[str, int]) -> list[str]:
-    """Multiply; store the exponents of the lane's D slots, or NO_POWER in all if one is not a power of two."""
-    return [
-        ptx.instruction_text(instruction, selectors),
-        "mov.b32 %word, 0; mov.b32 %rest, 0;",
-        *(  # byte i of %word gets the exponent of D's register i, %rest its bits
-            line
-            for i in range(instruction.fragment("d").registers)
-            for line in (
-                f"mov.b32 %bits, %d{i}; or.b32 %rest, %rest, %bits;",
-                f"shr.u32 %bits, %bits, 23; bfi.b32 %word, %bits, %word, {8 * i}, 8;",
-            )
-        ),
-        "and.b32 %rest, %rest, 0x807fffff; setp.ne.u32 %p, %rest, 0; selp.b32 %word, 0xffffffff, %word, %p;",
-        "st.global.b32 [%out], %word; add.u64 %out, %out, %step;",
-    ]
 
 
 def launch(instruction: Instruction) -> Launch:

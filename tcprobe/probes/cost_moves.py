@@ -17,6 +17,7 @@ from functools import partial
 
 import numpy as np
 
+from tcprobe.code.templates import Macros
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.shared_memory import accesses
@@ -28,6 +29,7 @@ from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
 __all__ = ("KIND", "experiments")
+PTX = Macros(globals(), timing=timing.PTX)
 COPIES = 8
 BASE = 4096  # first address of patterns: behind the shared memory that the system reserves
 PASSES = (1, 2, 4, 8)
@@ -105,7 +107,7 @@ class TimedMove(Costs):
             loaded,
             result_registers,
             [f".reg .u32 %address, %at<{COPIES}>;", ".reg .u64 %source;"],
-            self._before(),
+            PTX.before(),
             shared=True,
         )
 
@@ -137,27 +139,6 @@ class TimedMove(Costs):
             passes=[Passes(1, points[-1].cycles), *passes] if passes else [],
             round_trip=[] if trip is None else [Trip(float(trip[0]), self.stride * WARP)],
         )
-
-    def _before(self) -> list[str]:
-        """Zero shared memory; a lane's address is BASE + lane * word 0 of the plan."""
-        return [
-            "and.b32 %address, %lane, 31;",
-            "mul.lo.u32 %address, %address, %word0;",
-            f"add.u32 %address, %address, {BASE};",
-            "mul.wide.u32 %source, %from, 4;",  # the lane's offset in its image, which need not be a multiple of 16
-            "sub.u64 %data, %data, %source;",
-            "mul.wide.u32 %source, %address, 1;",
-            "add.u64 %source, %source, %data;",
-            "shl.b32 %at0, %lane, 2;",
-            "FILL:",
-            f"st.shared.u32 [%at0+{BASE}], %zero;",
-            "mad.lo.u32 %at0, %warps, 4, %at0;",
-            f"setp.lt.u32 %more, %at0, {AREA};",
-            "@%more bra FILL;",
-            "bar.sync 0, %warps;",
-            "add.u32 %at0, %address, %zero;",
-            *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, COPIES)),
-        ]
 
     def blocks(self) -> list[TimedBlock]:
         """A block for each number of warps; for matrices, then blocks of the most warps with bank conflicts."""
@@ -235,55 +216,20 @@ class Bulk(Costs):
 
     def loop(self) -> TimedLoop:
         """COPIES copies, one after the other, by one thread."""
-        body = [line for n in range(BULK_COPIES) for line in self._copy(n)]
         return TimedLoop(
             self.name,
             "trip",
             HOPPER,
             BULK_COPIES,
-            body,
+            PTX.bulk(self.way, self.tiled),
             [],
             ["%parity"],
             [".reg .u32 %barrier, %to;", ".reg .pred %done;", ".reg .u64 %map;"],
-            self._before(),
+            PTX.before_bulk(self.tiled),
             threads=WARP,
             shared=True,
             mapped=self.tiled,
         )
-
-    def _before(self) -> list[str]:
-        """An mbarrier at the start of shared memory; the copies' area is 1 KB behind it. A block has one thread."""
-        return [
-            "mov.u32 %barrier, %memory;",
-            "add.u32 %to, %memory, 1024;",
-            "mov.u32 %parity, %zero;",
-            "mbarrier.init.shared::cta.b64 [%barrier], 1;",
-            "fence.mbarrier_init.release.cluster;",
-            "fence.proxy.async;",
-            *(
-                ["mad.wide.u32 %map, %x, 128, %maps;", "fence.proxy.tensormap::generic.acquire.gpu [%map], 128;"]
-                if self.tiled
-                else []
-            ),
-        ]
-
-    def _copy(self, number: int) -> list[str]:
-        if self.way == "load":
-            source = "[%map, {%zero, %zero}]" if self.tiled else "[%data], %word0"
-            form = "cp.async.bulk.tensor.2d" if self.tiled else "cp.async.bulk"
-            copy = f"{form}.shared::cluster.global.mbarrier::complete_tx::bytes [%to], {source}, [%barrier];"
-            issue = ["mbarrier.arrive.expect_tx.shared::cta.b64 _, [%barrier], %word0;", copy]
-            return [
-                *issue,
-                *timing.PTX.mbarrier_wait("%barrier", "%parity", str(number)),
-                "xor.b32 %parity, %parity, 1;",
-            ]
-        copy = (
-            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%map, {%zero, %zero}], [%to];"
-            if self.tiled
-            else "cp.async.bulk.global.shared::cta.bulk_group [%data], [%to], %word0;"
-        )
-        return [copy, "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;"]
 
     @property
     def sizes(self) -> Sequence[int]:

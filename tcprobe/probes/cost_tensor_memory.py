@@ -30,14 +30,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from tcprobe.code.templates import Macros
 from tcprobe.isa import bit_fields, inventory
 from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.descriptor import encode_tcgen05
-from tcprobe.probes import tensor_memory, timing
+from tcprobe.probes import cost_warpgroups, tensor_memory, timing
 from tcprobe.probes.cost_multiplies import interval
-from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical, halves, load_descriptors
+from tcprobe.probes.cost_warpgroups import USUAL_SWIZZLE, canonical, halves
 from tcprobe.probes.experiment import Context, FormDialogue, Readout
 from tcprobe.probes.timing import (
     DECIMALS,
@@ -59,7 +60,7 @@ FLIGHTS = (1, 2, 4, 8)  # instructions in a round trip
 COLUMNS = 512  # of tensor memory: all are allocated
 PLACES = {"%ta": 256, "%meta": 320, "%sa": 384, "%sb": 448}  # first columns of A, metadata and scales; D is at 0
 ZEROED, SLOT, BARRIERS = 48 << 10, 56 << 10, (56 << 10) + 16  # bytes zeroed, then offsets in shared memory
-CLUSTER = ("barrier.cluster.arrive.aligned;", "barrier.cluster.wait.aligned;")
+PTX = Macros(globals(), timing=timing.PTX, warpgroups=cost_warpgroups.PTX, WARP=WARP, IMAGE_WORDS=IMAGE_WORDS)
 
 
 @dataclass(frozen=True)
@@ -85,72 +86,22 @@ class IssuedLoop:
     def loop(self) -> TimedLoop:
         """The loop to be timed."""
         places = ", ".join(PLACES)
-        end = f"tcgen05.dealloc.cta_group::{self.group}.sync.aligned.b32 %taddr, {COLUMNS};"
         return TimedLoop(
             self.subject,
             self.variant,
             self.target,
             COPIES,
-            self._body(),
+            PTX.issue(self),
             [],
             ["%parity"],
             [".reg .b64 %da, %db, %wide;", ".reg .pred %p, %one, %done;", f".reg .b32 %taddr, %other, %to, {places};"],
-            self._before(),
-            _wait(1, "%other", "END"),
+            PTX.before_issue(self.group),
+            PTX.wait(1, "%other", "END"),
             threads=WARP,
             shared=True,
-            ended=["bar.sync 0, %warps;", end] if self.group == 1 else ["ENDED:", *CLUSTER, end],  # both CTAs are done
+            ended=PTX.after_issue(self.group),
             ctas=self.group,
         )
-
-    def _before(self) -> list[str]:
-        """Zero shared memory, allocate all of tensor memory, initialize two mbarriers.
-
-        Of two CTAs the second goes to the end.
-        """
-        form = f"cta_group::{self.group}.sync.aligned"
-        both_meet = [*CLUSTER, "mov.u32 %to, %cluster_ctarank;", "setp.ne.u32 %more, %to, 0;", "@%more bra ENDED;"]
-        return [
-            "elect.sync _|%one, 0xffffffff;",
-            "shl.b32 %to, %lane, 2;",
-            "FILL:",
-            "add.u32 %sum, %memory, %to;",
-            "st.shared.u32 [%sum], %zero;",
-            f"add.u32 %to, %to, {4 * WARP};",
-            f"setp.lt.u32 %more, %to, {ZEROED};",
-            "@%more bra FILL;",
-            f"tcgen05.alloc.{form}.shared::cta.b32 [%memory+{SLOT}], {COLUMNS};",
-            f"tcgen05.relinquish_alloc_permit.{form};",
-            *(f"@%one mbarrier.init.shared::cta.b64 [%memory+{BARRIERS + 8 * n}], 1;" for n in (0, 1)),
-            "fence.mbarrier_init.release.cluster;",
-            "fence.proxy.async;",
-            "bar.sync 0, %warps;",
-            f"ld.shared.u32 %taddr, [%memory+{SLOT}];",
-            *(f"add.u32 {name}, %taddr, {column};" for name, column in PLACES.items()),
-            "mov.u32 %parity, %zero;",
-            "xor.b32 %other, %parity, 1;",
-            *load_descriptors("%to"),
-            "setp.eq.u32 %p, %zero, 0;",
-            *(both_meet if self.group == 2 else []),
-        ]
-
-    def _body(self) -> list[str]:
-        line_of_one = f"@%one {self.line}"
-        toggles = ["xor.b32 %parity, %parity, 1;", "xor.b32 %other, %other, 1;"]
-        if self.trip:
-            group = [*[line_of_one] * self.count, self._commit(1), *_wait(1, "%parity", "{group}"), *toggles]
-            return [line.replace("{group}", str(n)) for n in range(COPIES // self.count) for line in group]
-        half = [line_of_one] * (COPIES // 2)
-        first = [*half, self._commit(0), *_wait(1, "%other", "0")]
-        return [*first, *half, self._commit(1), *_wait(0, "%parity", "1"), *toggles]
-
-    def _commit(self, barrier: int) -> str:
-        form = f"tcgen05.commit.cta_group::{self.group}.mbarrier::arrive::one.shared::cluster.b64"
-        return f"@%one {form} [%memory+{BARRIERS + 8 * barrier}];"
-
-
-def _wait(barrier: int, parity: str, label: str) -> list[str]:
-    return timing.PTX.mbarrier_wait(f"%memory+{BARRIERS + 8 * barrier}", parity, label)
 
 
 def issues(subject: str, needed: Target, line: str, group: int = 1, begins: str = "") -> Sequence[IssuedLoop]:
@@ -376,16 +327,11 @@ class TensorMoveCosts(FormDialogue, Costs):
                 ".reg .pred %one;",
                 *([f".reg .b32 {', '.join(registers)};"] if self._loads else []),
             ],
-            self._before(),
+            PTX.before_move(self.copies, [] if self._loads else registers),
             [self._wait],
             threads=threads_for(len(registers)),
             shared=True,
-            ended=[
-                "bar.sync 0, %warps;",
-                f"setp.ge.u32 %one, %lane, {WARP};",
-                "@%one ret;",
-                f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %base, {COLUMNS};",
-            ],
+            ended=PTX.after_move(),
         )
 
     def many(self) -> TimedLoop:
@@ -409,29 +355,6 @@ class TensorMoveCosts(FormDialogue, Costs):
         names = self._names(copy)
         parts = dict.fromkeys((names[0], names[-1]))
         return [f"xor.b32 %joined, %joined, {name};" for name in parts] if self._loads else []
-
-    def _before(self) -> list[str]:
-        """The first warp allocates tensor memory; each warp gets the address of its own lanes.
-
-        All registers of a store must differ: an image has fewer words than a store has registers, and the compiler
-        would copy equal ones inside the loop.
-        """
-        form = "cta_group::1.sync.aligned"
-        stored = [] if self._loads else [name for copy in range(self.copies) for name in self._names(copy)]
-        return [
-            f"setp.ge.u32 %one, %lane, {WARP};",
-            "@%one bra ALLOCATED;",
-            f"tcgen05.alloc.{form}.shared::cta.b32 [%memory+{SLOT}], {COLUMNS};",
-            f"tcgen05.relinquish_alloc_permit.{form};",
-            "ALLOCATED:",
-            "bar.sync 0, %warps;",
-            f"ld.shared.u32 %base, [%memory+{SLOT}];",
-            f"shr.u32 %lanes, %lane, {WARP.bit_length() - 1};",
-            f"and.b32 %lanes, %lanes, {QUARTER};",
-            f"mad.lo.u32 %at0, %lanes, {WARP << LANE_BIT}, %base;",
-            *(f"add.u32 %at{copy}, %at{copy - 1}, %zero;" for copy in range(1, self.copies)),
-            *(f"add.u32 {name}, {name}, {j};" for j, name in enumerate(stored) if j >= IMAGE_WORDS // WARP),
-        ]
 
     @property
     def warps(self) -> Sequence[int]:

@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP
@@ -63,6 +64,7 @@ SWIZZLES, USUAL_SWIZZLE = (0, 32, 64, 128), 128
 A_BYTES = 16 << 10  # offset of B in shared memory
 SHARED_BYTES = 56 << 10
 Major = Literal["k", "mn"]
+PTX = Macros(globals(), WARP=WARP, WARPGROUP=WARPGROUP, IMAGE_WORDS=IMAGE_WORDS, METADATA=METADATA)
 FENCE, WAIT = "WARPGROUP.ARRIVE", "WARPGROUP.DEPBAR.LE"
 
 
@@ -91,7 +93,7 @@ class WarpgroupLoop:
             self.variant,
             row.target,
             self.copies,
-            self._body(),
+            PTX.body(self, self._multiply_text()),
             self._a,
             names[:1],
             [
@@ -100,7 +102,7 @@ class WarpgroupLoop:
                 ".reg .pred %p;",
                 ".reg .u32 %base, %meta, %fill, %to;",
             ],
-            self._before(names),
+            PTX.before(names),
             ["wgmma.wait_group.sync.aligned 0;"],
             threads=2 * WARPGROUP,
             shared=True,
@@ -114,38 +116,6 @@ class WarpgroupLoop:
     @property
     def _a(self) -> list[str]:
         return [f"%a{j}" for j in range(self.row.fragment("a").registers)] if self.registers else []
-
-    def _before(self, names: Sequence[str]) -> list[str]:
-        """Fill shared memory from the block's image, load descriptors from the plan, clear the accumulator."""
-        return [
-            "shl.b32 %meta, %lane, 2;",
-            "FILL:",
-            f"shr.u32 %to, %meta, {(4 * WARPGROUP).bit_length() - 1};",
-            f"and.b32 %to, %to, {IMAGE_WORDS // WARP - 1};",
-            f"mad.wide.u32 %wide, %to, {4 * WARP}, %data;",
-            "ld.global.u32 %fill, [%wide];",
-            "add.u32 %sum, %memory, %meta;",
-            "st.shared.u32 [%sum], %fill;",
-            "mad.lo.u32 %meta, %threads, 4, %meta;",
-            f"setp.lt.u32 %more, %meta, {SHARED_BYTES};",
-            "@%more bra FILL;",
-            "fence.proxy.async;",
-            "bar.sync 0, %warps;",
-            *load_descriptors("%base"),
-            f"xor.b32 %meta, %zero, {METADATA:#x};",
-            "setp.eq.u32 %p, %zero, 0;",
-            *(f"mov.b32 {name}, %zero;" for name in names),
-        ]
-
-    def _body(self) -> list[str]:
-        line = self._multiply_text()
-        wait = "wgmma.wait_group.sync.aligned"
-        if not self.trip:
-            each = [line, "wgmma.commit_group.sync.aligned;", f"{wait} {self.in_flight - 1};"]
-            return ["wgmma.fence.sync.aligned;", *(each * self.copies)]
-        lines = [line] * self.in_flight
-        group = ["wgmma.fence.sync.aligned;", *lines, "wgmma.commit_group.sync.aligned;", f"{wait} 0;"]
-        return group * (self.copies // self.in_flight)
 
     def _multiply_text(self) -> str:
         row = self.row
@@ -182,18 +152,6 @@ class WarpgroupLoop:
 def halves(*descriptors: int) -> tuple[int, ...]:
     """The words of descriptors, low ones first, for a block's row of the plan."""
     return tuple(descriptor >> shift & 0xFFFFFFFF for descriptor in descriptors for shift in (0, 32))
-
-
-def load_descriptors(scratch: str) -> list[str]:
-    """%da and %db from words 0 to 3 of the plan; their start addresses count from the start of shared memory."""
-    return [
-        f"shr.u32 {scratch}, %memory, 4;",
-        f"cvt.u64.u32 %wide, {scratch};",
-        "mov.b64 %da, {%word0, %word1};",
-        "mov.b64 %db, {%word2, %word3};",
-        "add.u64 %da, %da, %wide;",
-        "add.u64 %db, %db, %wide;",
-    ]
 
 
 def canonical(major: str, swizzle: int, start: int) -> Descriptor:

@@ -16,11 +16,12 @@ is stored raw.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
@@ -34,7 +35,7 @@ from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
 from tcprobe.probes.ptx import POISON, EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import bit_length
-from tcprobe.store.measurement import MEMORY
+from tcprobe.store.finding import MEMORY
 
 SIZE = 4096  # bytes of shared memory: 256 rows of ROW_BYTES
 NOT_MOVED = -1
@@ -119,88 +120,23 @@ def launch(instruction: Instruction, lane_addresses: Words) -> Launch:
 
 # kernels
 
-SHARED = (f".shared .align {ROW_BYTES} .b8 memory[{SIZE}];", ".reg .u32 %base, %place, %address;", ".reg .b32 %w<4>;")
-STEPS = range(0, SIZE, ROW_BYTES * WARP)  # the warp copies shared memory 16 bytes per lane at a time
-WORDS = "{%w0, %w1, %w2, %w3}"
-PLACE = ("mov.u32 %base, memory;", f"mad.lo.u32 %place, %lane, {ROW_BYTES}, %base;")
-ADDRESS = (
-    "mad.lo.u32 %image, %y, 32, %lane;",
-    "mad.wide.u32 %addresses, %image, 4, %addresses;",
-    "ld.global.u32 %address, [%addresses];",
-    "add.u32 %address, %address, %base;",
-    "bar.sync 0;",
-)
-OUTPUT = "mad.lo.u32 %image, %y, %nx, %x;"
+STEPS = range(0, SIZE, ROW_BYTES * WARP)
+PTX = Macros(globals(), ptx=ptx, POISON=POISON)
 
 
 def kernel(instruction: Instruction) -> Kernel:
     """The probe of a move."""
-    op, pointers, registers, body = _KERNELS[instruction.family](instruction)
-    name = ptx.identifier(instruction.id)
-    declared = (ptx.declare(f.operand, f) for f in instruction.fragments if f.role is not Role.ADDRESS)
-    text = ptx.entry(name, pointers, (*registers, *declared), body)
-    return Kernel(name, op, text, instruction.target)
-
-
-KernelParts = tuple[ptx.Op, tuple[str, ...], tuple[str, ...], list[str]]
-
-
-def _load_kernel(instruction: Instruction) -> KernelParts:
-    d = instruction.fragment("d")
-    body = [
-        *PLACE,
-        f"mad.wide.u32 %in, %x, {SIZE}, %in;",
-        f"mad.wide.u32 %in, %lane, {ROW_BYTES}, %in;",
-        *(
-            line
-            for offset in STEPS
-            for line in (f"ld.global.v4.b32 {WORDS}, [%in+{offset}];", f"st.shared.v4.b32 [%place+{offset}], {WORDS};")
-        ),
-        *ADDRESS,
-        f"{instruction.name} {ptx.braces('d', d)}, [%address];",
-        OUTPUT,
-        *ptx.point("out", "%image", d),
-        *ptx.store("out", "d", d),
-    ]
-    return LoadMatrices(instruction), ("in", "addresses", "out"), SHARED, body
-
-
-def _store_kernel(instruction: Instruction) -> KernelParts:
-    a = instruction.fragment("a")
-    body = [
-        *PLACE,
-        *(f"mov.b32 %w{word}, 0x{POISON * 0x01010101:x};" for word in range(4)),
-        *(f"st.shared.v4.b32 [%place+{offset}], {WORDS};" for offset in STEPS),
-        *ptx.point("in", "%x", a),
-        *ptx.load("in", "a", a),
-        *ADDRESS,
-        f"{instruction.name} [%address], {ptx.braces('a', a)};",
-        "bar.sync 0;",
-        OUTPUT,
-        f"mad.wide.u32 %out, %image, {SIZE}, %out;",
-        f"mad.wide.u32 %out, %lane, {ROW_BYTES}, %out;",
-        *(
-            line
-            for offset in STEPS
-            for line in (f"ld.shared.v4.b32 {WORDS}, [%place+{offset}];", f"st.global.v4.b32 [%out+{offset}], {WORDS};")
-        ),
-    ]
-    return StoreMatrices(instruction), ("in", "addresses", "out"), SHARED, body
-
-
-def _exchange_kernel(instruction: Instruction) -> KernelParts:
-    a, d = instruction.fragments
-    body = [
-        *ptx.point("in", "%x", a),
-        *ptx.load("in", "a", a),
-        f"{instruction.name} %d0, %a0;",
-        *ptx.point("out", "%x", d),
-        *ptx.store("out", "d", d),
-    ]
-    return ExchangeMatrix(instruction), ("in", "out"), (), body
-
-
-_KERNELS = {"ldmatrix": _load_kernel, "stmatrix": _store_kernel, "movmatrix": _exchange_kernel}
+    row, fragments = instruction, [f for f in instruction.fragments if f.role is not Role.ADDRESS]
+    written_by: dict[str, tuple[ptx.Op, Callable[..., list[str]]]] = {
+        "ldmatrix": (LoadMatrices(row), PTX.load),
+        "stmatrix": (StoreMatrices(row), PTX.store),
+        "movmatrix": (ExchangeMatrix(row), PTX.exchange),
+    }
+    op, written = written_by[row.family]
+    name, in_shared = ptx.identifier(row.id), row.family != "movmatrix"
+    registers = [*(PTX.shared() if in_shared else []), *(ptx.declare(f.operand, f) for f in fragments)]
+    pointers = ("in", "addresses", "out") if in_shared else ("in", "out")
+    return Kernel(name, op, ptx.entry(name, pointers, registers, written(row, *fragments)), row.target)
 
 
 # bits

@@ -38,7 +38,7 @@ from tcprobe.probes import ptx
 from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, FormExperiment, Readout, stated_tables
 from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, unpack
-from tcprobe.store.measurement import MEMORY
+from tcprobe.store.finding import MEMORY
 
 
 def _by_anchors(instruction: Instruction, triples: Triples, c_to_d: Ints, context: Context) -> Tables:

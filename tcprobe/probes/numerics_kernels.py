@@ -14,22 +14,32 @@ import numpy as np
 
 from tcprobe.arithmetic.formats import BlockScales
 from tcprobe.arithmetic.parameters import ElementTypes, types_of
+from tcprobe.code.templates import Macros
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, sparsity
+from tcprobe.isa.operand import Operand
 from tcprobe.layout.arrays import Array, Bits, Bytes, Ints
-from tcprobe.layout.descriptor import PERIOD, packed_descriptor
+from tcprobe.layout.descriptor import packed_descriptor
 from tcprobe.layout.table import Tables
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import FormOp, Kernel, Launch
 from tcprobe.probes.slots import from_slots, into_slots, pack, unpack
 from tcprobe.probes.wgmma import k_bytes, places
 from tcprobe.probes.wgmma_kernels import PTX as WARPGROUP_PTX
-from tcprobe.probes.wgmma_kernels import Warpgroup, shared_operand
+from tcprobe.probes.wgmma_kernels import Warpgroup, shared_operand, whole_periods
 
 LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
 SATFINITE = ".satfinite"
+PTX = Macros(
+    globals(),
+    ptx=ptx,
+    wgmma=WARPGROUP_PTX,
+    k_bytes=k_bytes,
+    packed_descriptor=packed_descriptor,
+    whole_periods=whole_periods,
+)
 
 
 @dataclass(frozen=True)
@@ -204,66 +214,20 @@ def kernel(instruction: Instruction, satfinite: bool = False) -> Kernel:
 def _warp_kernel(instruction: Instruction, name: str) -> str:
     fragments = {f.operand: f for f in instruction.fragments}
     inputs = [o for o in ("a", "b", "c", "e", "scale_a", "scale_b") if o in fragments]
-    body = [
-        *ptx.load_images(fragments, dict.fromkeys(inputs, "%x")),
-        ptx.instruction_text(instruction),
-        *ptx.point("d", "%x", fragments["d"]),
-        *ptx.store("d", "d", fragments["d"]),
-    ]
+    body = PTX.warp(instruction, fragments, dict.fromkeys(inputs, "%x"))
     return ptx.entry(name, [*inputs, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
 
 
 def _warpgroup_kernel(instruction: Instruction, name: str) -> str:
     a, b = (shared_operand(instruction, operand).held for operand in ("a_smem", "b_smem"))
-    sizes = [factor.rows * factor.cols * factor.slot_bits // 8 for factor in (a, b)]
-    d, op = instruction.fragment("d"), Warpgroup(instruction, "raw", "b_smem", ("k", "k"), 0)
-    body = [
-        f"mov.u32 %base, {name}_memory;",
-        f"add.u32 %there, %base, {-(-sizes[1] // PERIOD) * PERIOD};",
-        f"mad.wide.u32 %b, %x, {sizes[1]}, %b;",
-        *WARPGROUP_PTX.copy_to_shared("%b", "%base", str(sizes[1]), "B_NEXT", "B_COPIED"),
-        "setp.eq.u32 %memory, %ldm, 0; not.pred %memory, %memory;",
-        "@%memory bra.uni A_MEMORY;",
-        f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
-        "mad.wide.u32 %place, %image, 16, %a_;",
-        "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%place];",
-        "bra.uni A_DONE;",
-        "A_MEMORY:",
-        f"mad.wide.u32 %place, %x, {sizes[0]}, %a_;",
-        "mov.u64 %a_, %place;",
-        *WARPGROUP_PTX.copy_to_shared("%a_", "%there", str(sizes[0]), "A_NEXT", "A_COPIED"),
-        "A_DONE:",
-        *_descriptor("%db", "%base", packed_descriptor(k_bytes(b)).encode()),
-        *_descriptor("%da", "%there", packed_descriptor(k_bytes(a)).encode()),
-        f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
-        f"mad.wide.u32 %c, %image, {ptx.thread_bytes(d)}, %c;",
-        *ptx.load("c", "d", d),
-        *(["mad.wide.u32 %e, %image, 4, %e;", "ld.global.b32 %meta, [%e];"] if instruction.metadata else []),
-        "fence.proxy.async;",
-        "bar.sync 0;",
-        "setp.eq.u32 %never, %x, %x;",  # true: D = A x B + D
-        "@%memory bra.uni BEHIND;",
-        *WARPGROUP_PTX.multiply(op, False),
-        "bra.uni DONE;",
-        "BEHIND:",
-        *WARPGROUP_PTX.multiply(op, True),
-        "DONE:",
-        f"mad.lo.u32 %image, %x, {instruction.threads}, %lane;",
-        f"mad.wide.u32 %out, %image, {ptx.thread_bytes(d)}, %out;",
-        *ptx.store("out", "d", d),
-    ]
-    registers = [
-        ptx.declare("d", d),
-        ".reg .b32 %a<4>, %v<4>, %meta;",
-        ".reg .u32 %base, %there, %at, %to, %t;",
-        ".reg .u64 %da, %db, %place, %low;",
-        ".reg .pred %p, %never, %memory;",
-    ]
-    total = sum(-(-size // PERIOD) * PERIOD for size in sizes)
+    op = Warpgroup(instruction, "raw", "b_smem", ("k", "k"), 0)
+    total = sum(whole_periods(bytes_of(factor)) for factor in (a, b))
     memory = f".shared .align 1024 .b8 {name}_memory[{total}];\n"
     pointers = ["a_", "b", "c", *(["e"] if instruction.metadata else []), "out"]
+    registers, body = PTX.warpgroup_registers(instruction.fragment("d")), PTX.warpgroup(op, name, a, b)
     return memory + ptx.entry(name, pointers, registers, body)
 
 
-def _descriptor(name: str, where: str, encoded: int) -> list[str]:
-    return [f"shr.u32 %t, {where}, 4;", f"cvt.u64.u32 {name}, %t;", f"add.u64 {name}, {name}, {encoded:#x};"]
+def bytes_of(factor: Operand) -> int:
+    """Bytes of a factor in shared memory, packed without gaps."""
+    return factor.rows * factor.cols * factor.slot_bits // 8

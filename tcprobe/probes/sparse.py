@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcprobe.code.templates import Macros
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.fragment import Fragment
@@ -33,6 +34,8 @@ from tcprobe.probes.experiment import Conclusion, Context, FormExperiment, Reado
 from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, encode, from_slots, into_slots, one_hot, pack, unpack
 from tcprobe.probes.sparse_decode import Sparse, b_images, decode, metadata_images, number_tables
+
+PTX = Macros(globals(), ptx=ptx, WARP=WARP)
 
 
 @dataclass(frozen=True)
@@ -131,44 +134,16 @@ def experiments() -> list[SparseExperiment]:
 def kernel(instruction: Instruction, selector: int) -> Kernel:
     """Block (x, y, z): A image x, metadata image y, C image z; each lane stores two words of answers."""
     fragments = {f.operand: f for f in instruction.fragments}
-    b, d = fragments["b"], fragments["d"]
-    images = b_images(instruction)
-    body = [
-        *ptx.load_images(fragments, {"a": "%x", "e": "%y", "c": "%z"}),
-        f"mad.wide.u32 %b, %lane, {ptx.thread_bytes(b)}, %b;",
-        *ptx.set_to_one(instruction.scales),
-        "mov.u32 %n, 0; mov.u32 %w0, 0; mov.u32 %w1, 0;",
-        "NEXT:",
-        *ptx.load("b", "b", b),
-        ptx.instruction_text(instruction, {"e": selector}),
-        *(line for i in range(d.elements) for line in _answer(d, i, images)),
-        f"add.u64 %b, %b, {WARP * ptx.thread_bytes(b)};",
-        "add.u32 %n, %n, 1;",
-        f"setp.lt.u32 %p, %n, {images};",
-        "@%p bra.uni NEXT;",
-        "mad.lo.u32 %image, %z, %ny, %y;",
-        "mad.lo.u32 %image, %image, %nx, %x;",
-        f"mad.lo.u32 %image, %image, {WARP}, %lane;",
-        "mad.wide.u32 %out, %image, 8, %out;",
-        "st.global.v2.b32 [%out], {%w0, %w1};",
-    ]
-    registers = [ptx.declare(p, f) for p, f in fragments.items()]
-    registers += [".reg .b32 %v, %bit, %w<2>;", ".reg .u32 %n;", ".reg .pred %p, %q;"]
     name = ptx.identifier(f"{instruction.id}.selector{selector}")
-    text = ptx.entry(name, ("a", "b", "c", "e", "out"), registers, body)
+    body = PTX.body(instruction, fragments, selector, b_images(instruction))
+    text = ptx.entry(name, ("a", "b", "c", "e", "out"), PTX.registers(fragments), body)
     return Kernel(name, Packed(instruction, selector), text, instruction.target)
 
 
 def product_kernel(instruction: Instruction, selector: int) -> Kernel:
     """Block x: D of image x of A, B, C and metadata, stored raw; scales are one."""
     fragments = {f.operand: f for f in instruction.fragments}
-    body = [
-        *ptx.load_images(fragments, dict.fromkeys(SPARSE_INPUTS, "%x")),
-        *ptx.set_to_one(instruction.scales),
-        ptx.instruction_text(instruction, {"e": selector}),
-        *ptx.point("d", "%x", fragments["d"]),
-        *ptx.store("d", "d", fragments["d"]),
-    ]
+    body = PTX.product(instruction, fragments, selector, dict.fromkeys(SPARSE_INPUTS, "%x"))
     name = ptx.identifier(f"product.{instruction.id}.selector{selector}")
     text = ptx.entry(name, [*SPARSE_INPUTS, "d"], [ptx.declare(p, f) for p, f in fragments.items()], body)
     return Kernel(name, Product(instruction, selector), text, instruction.target)
@@ -184,23 +159,3 @@ def launches(instruction: Instruction) -> list[Launch]:
     by_selector = [Launch(k, grid, inputs, 0, grid[0] * grid[1] * WARP * 8) for k in kernels]
     grid, inputs = (1, 1, len(c_images)), (a_images[:1], coded, c_images, metadata[:1])
     return [*by_selector, Launch(kernels[0], grid, inputs, 0, len(c_images) * WARP * 8)]
-
-
-def _answer(d_fragment: Fragment, i: int, image_count: int) -> list[str]:
-    """Pack the answer of D's element i: a bit if it is one, the sign bit if it is neither zero nor one."""
-    register, low = d_fragment.where(i)
-    word, shift = f"%w{i % 2}", image_count * (i // 2)
-    value = f"shr.u32 %v, %d{register}, {low};" if low else f"mov.b32 %v, %d{register};"
-    half = ["and.b32 %v, %v, 0xffff;"] if d_fragment.slot_bits == 16 else []
-    return [
-        value,
-        *half,
-        f"setp.eq.u32 %p, %v, {d_fragment.one:#x};",
-        f"selp.b32 %bit, {1 << shift:#x}, 0, %p;",
-        "shl.b32 %bit, %bit, %n;",
-        f"or.b32 {word}, {word}, %bit;",
-        "setp.ne.u32 %q, %v, 0;",
-        "selp.b32 %bit, 0, 0x80000000, %p;",
-        "selp.b32 %bit, %bit, 0, %q;",
-        f"or.b32 {word}, {word}, %bit;",
-    ]

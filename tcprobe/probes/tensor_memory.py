@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
@@ -49,6 +50,7 @@ MOVES = {
     "tcgen05.cp.": "[%taddr], %adesc",
     "tcgen05.shift.": "[%taddr]",
 }
+PTX = Macros(globals(), ptx=ptx)
 ASSEMBLED = NotEmulated("it is for the compiler, not to be run")
 
 
@@ -58,14 +60,7 @@ def kernel(instruction: Instruction, least: bool = False) -> Kernel:
     With `least`, scales are named as the least target and PTX version allow; targets of a family do not know these
     names.
     """
-    results = instruction.of_role(Role.RESULT)
-    body = [
-        "mov.u32 %taddr, %ldm; mov.u32 %idesc, %x; mov.u32 %meta, %y; mov.u32 %sa, %z; mov.u32 %sb, %nx;",
-        "mov.u64 %adesc, %in; mov.u64 %bdesc, %out; setp.ne.u32 %p, %x, 0;",
-        *(line for f in instruction.given for line in ptx.load("in", f.operand, f)),
-        instruction_text(instruction),
-        *(line for f in results for line in ptx.store("out", f.operand, f)),
-    ]
+    body = PTX.assembled(instruction, instruction.of_role(Role.RESULT))
     registers = [".reg .b32 %taddr, %idesc, %meta, %sa, %sb;", ".reg .b64 %adesc, %bdesc;", ".reg .pred %p;"]
     registers += [ptx.declare(f.operand, f) for f in instruction.fragments]
     name = ptx.identifier(f"tensor_memory.{instruction.id}")
@@ -107,13 +102,6 @@ FAMILIES = ("tcgen05",)
 LEAST = 32  # columns that can be allocated
 REDUCED = "redval"
 NUMBERING = "the threads and columns of tcgen05.st.32x32b.x1"
-ALLOCATE = (
-    ".shared .align 4 .b32 allocated;",
-    ".reg .b32 %taddr, %cell, %value, %place, %column;",
-    ".reg .pred %more;",
-    ".reg .u64 %where;",
-)
-WRITTEN, READ = "tcgen05.wait::st.sync.aligned;", "tcgen05.wait::ld.sync.aligned;"
 
 
 class LoadCells(FormOp):
@@ -190,85 +178,25 @@ class TensorMove(FormExperiment):
 def move_kernel(instruction: Instruction) -> Kernel:
     """The probe of a load or store."""
     loads = instruction.fragments[0].operand == "d"
-    op, body = (LoadCells, _loading) if loads else (StoreCells, _storing)
-    return _kernel(instruction, "numbered", op(instruction), body(instruction))
+    op, written = (LoadCells, PTX.load) if loads else (StoreCells, PTX.store)
+    return _kernel(instruction, "numbered", op(instruction), written(instruction, columns(instruction)))
+
+
+def marked_kernel(instruction: Instruction) -> Kernel:
+    """The probe of a reduction's value: block x sets cell x to one, counted row by row."""
+    written = PTX.mark(instruction, columns(instruction))
+    return _kernel(instruction, "marked", MarkedCells(instruction), written)
 
 
 def _kernel(instruction: Instruction, what: str, op: ptx.Op, ptx_lines: Sequence[str]) -> Kernel:
-    """A kernel that allocates columns, runs `ptx_lines`, and frees the columns."""
-    body = [
-        f"tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [allocated], {columns(instruction)};",
-        "tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;",
-        "bar.sync 0;",
-        "ld.shared.b32 %taddr, [allocated];",
-        *ptx_lines,
-        "bar.sync 0;",
-        f"tcgen05.dealloc.cta_group::1.sync.aligned.b32 %taddr, {columns(instruction)};",
-    ]
-    marked = [".reg .pred %marked;"] if isinstance(op, MarkedCells) else []
-    registers = [*ALLOCATE, *marked, *(ptx.declare(f.operand, f) for f in instruction.fragments)]
     name = ptx.identifier(f"{instruction.id}.{what}")
-    text = ptx.entry(name, ["out"], registers, body)
+    text = ptx.entry(name, ["out"], PTX.registers(instruction, what == "marked"), ptx_lines)
     return Kernel(name, op, text, instruction.target)
 
 
 def columns(instruction: Instruction) -> int:
     """Columns to allocate for a load or store: at least 32."""
     return max(LEAST, instruction.fragments[0].cols)
-
-
-def _instruction_text(instruction: Instruction) -> str:
-    """PTX of the instruction; a reduction computes the maximum of unsigned integers."""
-    return instruction_text(instruction).replace(".min.f32", ".max.u32")
-
-
-def _each_column(instruction: Instruction, label: str, *lines: str) -> list[str]:
-    """`lines` for every column %column, with %cell as its address."""
-    return [
-        "mov.u32 %column, 0;",
-        f"{label}:",
-        "add.u32 %cell, %taddr, %column;",
-        *lines,
-        "add.u32 %column, %column, 1;",
-        f"setp.lt.u32 %more, %column, {columns(instruction)};",
-        f"@%more bra.uni {label};",
-    ]
-
-
-def _loading(instruction: Instruction) -> list[str]:
-    """Number all cells, load, store the registers."""
-    loaded = instruction.fragments[0]
-    number = [f"mad.lo.u32 %value, %lane, {columns(instruction)}, %column;", "add.u32 %value, %value, 1;"]
-    store = ["tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
-    return [
-        *_each_column(instruction, "FILL", *number, *store),
-        _instruction_text(instruction),
-        READ,
-        *ptx.point("out", "%x", loaded),
-        *ptx.store("out", loaded.operand, loaded),
-    ]
-
-
-def _storing(instruction: Instruction) -> list[str]:
-    """Clear all cells, store numbered registers, read all cells."""
-    a = instruction.fragments[0]
-    numbers = [f"mad.lo.u32 %{a.operand}{i}, %lane, {a.elements}, {i + 1};" for i in range(a.registers)]
-    return [
-        "mov.b32 %value, 0;",
-        *_each_column(instruction, "CLEAR", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN),
-        *numbers,
-        _instruction_text(instruction),
-        WRITTEN,
-        *_each_column(
-            instruction,
-            "READ",
-            "tcgen05.ld.sync.aligned.32x32b.x1.b32 {%value}, [%cell];",
-            READ,
-            f"mad.lo.u32 %place, %lane, {columns(instruction)}, %column;",
-            "mad.wide.u32 %where, %place, 4, %out;",
-            "st.global.b32 [%where], %value;",
-        ),
-    ]
 
 
 class MarkedCells(FormOp):
@@ -318,22 +246,6 @@ class TensorReduction(TensorMove):
         numbers = parts[:, :, 0].reshape(-1, WARP).argmax(axis=0)
         values = {"row": tuple((numbers // reduced.cols).tolist()), "col": tuple((numbers % reduced.cols).tolist())}
         return Conclusion({**moved.tables, REDUCED: slot_table(WARP, 1, values)}, NUMBERING)
-
-
-def marked_kernel(instruction: Instruction) -> Kernel:
-    """The probe of a reduction's value: block x sets cell x to one, counted row by row."""
-    moved, kept = (instruction.fragment(name) for name in ("d", REDUCED))
-    number = [f"mad.lo.u32 %place, %lane, {moved.cols}, %column;", "setp.eq.u32 %marked, %place, %x;"]
-    inside = f"setp.lt.and.u32 %marked, %column, {moved.cols}, %marked;"
-    stored = ["selp.u32 %value, 1, 0, %marked;", "tcgen05.st.sync.aligned.32x32b.x1.b32 [%cell], {%value};", WRITTEN]
-    work = [
-        *_each_column(instruction, "MARK", *number, inside, *stored),
-        _instruction_text(instruction),
-        READ,
-        *ptx.point("out", "%x", kept),
-        *ptx.store("out", kept.operand, kept),
-    ]
-    return _kernel(instruction, "marked", MarkedCells(instruction), work)
 
 
 def experiments() -> list[TensorMove]:

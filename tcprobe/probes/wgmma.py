@@ -54,7 +54,7 @@ from tcprobe.probes.wgmma_kernels import (
     shared_bytes,
     shared_operand,
 )
-from tcprobe.store.measurement import ADDRESSES
+from tcprobe.store.finding import ADDRESSES
 from tcprobe.values import Json
 
 

@@ -24,7 +24,7 @@ from tcprobe.probes import ptx
 from tcprobe.probes.experiment import Conclusion, Context, Readout
 from tcprobe.probes.ptx import POISON, EmulatedCore, Kernel, Launch
 from tcprobe.probes.slots import InMemory, bit_length, pack, positions, unpack
-from tcprobe.store.measurement import MEMORY
+from tcprobe.store.finding import MEMORY
 
 PAD_BITS = 256  # keeps every leading dimension a multiple of 16 bytes (PTX ISA 9.7.14.4.3)
 UNUSED = -1

@@ -17,6 +17,13 @@ from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.text import escaped
 
+
+def output_option(words: str) -> Option:
+    """The option of a file to write."""
+    return Option("--output", words, reads=options.Output(path_type=Path, dir_okay=False), letter="-o")
+
+
+OutputOption = Annotated[Path | None, output_option("File for the code.")]
 ArchOption = Annotated[
     ArchName | None,
     Option("--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", NonEmptyText()),
@@ -44,10 +51,6 @@ CudaOption = Annotated[
         "Default: CUDA_HOME, the installed wheels, PATH.",
         reads=Named(exists=True, file_okay=False),
     ),
-]
-OutputOption = Annotated[
-    Path | None,
-    Option("--output", "File for the code.", reads=options.Output(path_type=Path, dir_okay=False), letter="-o"),
 ]
 GlobalOption = Annotated[
     Literal["row", "col"] | None,

@@ -67,13 +67,7 @@ class Reference(Protocol):
 
 
 # modules that are parts of references, or references of other kinds
-APART = (
-    "cost",
-    "newer_forms",
-    "numerics",
-    "shared_memory",
-    "tensor_memory",
-)
+APART = ("cost", "newer_forms", "numerics", "shared_memory", "tensor_memory")
 _SAID: dict[tuple[str, str, str], Claim | str] = {}
 
 

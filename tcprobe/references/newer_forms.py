@@ -37,11 +37,7 @@ class NewerForm(NamedTuple):
 
 SCALES = "[%r2], [%r3], "
 FORMS = facts.read(
-    __file__,
-    "newer_forms.csv",
-    NewerForm,
-    targets=lambda cell: read_target(cell).options,
-    text=facts.optional(str),
+    __file__, "newer_forms.csv", NewerForm, targets=lambda cell: read_target(cell).options, text=facts.optional(str)
 )
 # what ptxas refuses for every target, although other kinds have it
 REFUSED = {

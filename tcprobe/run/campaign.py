@@ -36,10 +36,9 @@ from tcprobe.run.backend import Device, sass_worker
 from tcprobe.run.runner import Probe, kind_of, saved_tables
 from tcprobe.store import findings, kinds
 from tcprobe.store.choose import over_published
-from tcprobe.store.finding import Finding
+from tcprobe.store.finding import TABLE, Finding, Measurement
 from tcprobe.store.kinds import encodings
 from tcprobe.store.kinds.tensor_memory import KIND as TENSOR_MEMORY
-from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
 from tcprobe.values import Json

@@ -31,8 +31,7 @@ from tcprobe.run.merge import AnySaved, Conflict, accept, conflicts_with, measur
 from tcprobe.run.runner import JobEnd, Probe, Session, TimeUpError, kind_of, measure, missing
 from tcprobe.run.verify import verifiable
 from tcprobe.store import kinds
-from tcprobe.store.finding import FROM_CODE, Key
-from tcprobe.store.measurement import TABLE
+from tcprobe.store.finding import FROM_CODE, TABLE, Key
 from tcprobe.store.results import Results, published
 from tcprobe.system import children
 from tcprobe.text import escaped

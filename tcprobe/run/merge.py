@@ -28,8 +28,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import FROM_CODE, MAKER, Finding, how, made_by, parts
-from tcprobe.store.measurement import TABLE, Measurement
+from tcprobe.store.finding import FROM_CODE, MAKER, TABLE, Finding, Measurement, how, made_by, parts
 from tcprobe.store.results import Results, published
 from tcprobe.system import files
 from tcprobe.system.children import Scratch

@@ -55,9 +55,8 @@ from tcprobe.run.backend import Device, Worker, live_command
 from tcprobe.run.worker import Arrays, receive, send
 from tcprobe.store import kinds
 from tcprobe.store.choose import over_published
-from tcprobe.store.finding import AnyFinding, Finding, Key, Status
+from tcprobe.store.finding import TABLE, AnyFinding, Finding, Key, Measurement, Status
 from tcprobe.store.findings import read_any, save
-from tcprobe.store.measurement import TABLE, Measurement
 from tcprobe.store.results import Results
 from tcprobe.system import children
 from tcprobe.values import Json

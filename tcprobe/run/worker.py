@@ -50,7 +50,7 @@ from tcprobe.probes.experiment import Bench, Dialogue, Experiment, Readout, Time
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendFaultError, Device
 from tcprobe.store.choose import Layers, alone, over_published
-from tcprobe.store.measurement import TABLE
+from tcprobe.store.finding import TABLE
 from tcprobe.store.results import published
 from tcprobe.system.pools import Pool
 from tcprobe.values import Json

@@ -29,7 +29,7 @@ from tcprobe.sass.evidence import (
 from tcprobe.sass.product_check import Account, Crosscheck, MisfitError, Piece, Stage, stages
 from tcprobe.sass.tensor import Traced, Word, computes, form, kernel, trace
 from tcprobe.sass.toolchain import Toolchain
-from tcprobe.store.measurement import MEMORY, Measurement
+from tcprobe.store.finding import MEMORY, Measurement
 from tcprobe.values import Json
 
 TracedInstructions = Sequence[tuple[Instruction, Traced]]

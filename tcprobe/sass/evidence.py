@@ -31,8 +31,8 @@ from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.tensor_product import Layouts, is_tensor, misfit, opcode_of, predicted_d, run_multiply, trials
 from tcprobe.store.choose import Layers
+from tcprobe.store.finding import MEMORY
 from tcprobe.store.kinds import encodings as saved
-from tcprobe.store.measurement import MEMORY
 from tcprobe.values import Json
 
 WIDTH, LINE_BYTES = 128, 16

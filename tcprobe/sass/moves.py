@@ -43,7 +43,7 @@ from tcprobe.sass.decode import Address, Argument, UnreadError
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES, Handler
 from tcprobe.sass.toolchain import Toolchain
-from tcprobe.store.measurement import MEMORY, Measurement
+from tcprobe.store.finding import MEMORY, Measurement
 
 SHARED = 0x3A50  # address of the matrices in shared memory
 IN, OUT = 0x7F12_3456_0000, 0x7E98_7654_0000  # images in global memory

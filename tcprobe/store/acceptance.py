@@ -18,8 +18,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import FACTORS, MULTIPLIED, Role
 from tcprobe.layout.table import Axis, Space, Table, Tables
 from tcprobe.layout.table import slots as lanes_and_slots
-from tcprobe.store.finding import METHODS, STATUSES, provenance_in
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import METHODS, STATUSES, Measurement, provenance_in
 from tcprobe.values import Json
 
 MOST_OPCODES = 1 << 20  # of the code of one instruction
@@ -156,9 +155,9 @@ def require_fit(fragment: Fragment, table: Table) -> None:
         raise UsageError(f"this cannot be a table of {fragment.id}: {words}.")
 
 
-def opcodes(body: Json, name: str) -> None:
-    """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of arch `name`."""
-    row = arch.arch(name)
+def opcodes(body: Json, arch_name: str) -> None:
+    """DataError unless `body` is {"opcodes": {opcode: {"compiler", "layouts", "source"}}} of an arch."""
+    row = arch.arch(arch_name)
     if set(body) != {"opcodes"}:
         raise DataError("its keys are not those of opcodes.")
     for opcode, saved in body["opcodes"].items():
@@ -169,7 +168,7 @@ def opcodes(body: Json, name: str) -> None:
             raise DataError(f"{opcode}: layouts need a, b and d, each a layout's id.")
         source = inventory.instructions().get(saved["source"])
         if not source or source.family != "wmma" or not source.target.on(row) or not isinstance(saved["compiler"], str):
-            raise DataError(f"{opcode}: source is not a wmma.mma of {name}, or compiler is not a text.")
+            raise DataError(f"{opcode}: source is not a wmma.mma of {arch_name}, or compiler is not a text.")
 
 
 def product(opcode: str, tables: Tables) -> None:

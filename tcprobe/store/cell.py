@@ -14,8 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
-from tcprobe.isa import arch, inventory
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, Arch
+from tcprobe.isa.arch import arch as find_arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
@@ -24,8 +25,7 @@ from tcprobe.layout.table import Table
 from tcprobe.references import Claim, claims
 from tcprobe.store import choose
 from tcprobe.store.choose import Found, Layers, alone, layers_of
-from tcprobe.store.finding import PUBLISHED, how, source_words
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import PUBLISHED, Measurement, how, source_words
 from tcprobe.store.results import Results, published
 
 if TYPE_CHECKING:
@@ -109,33 +109,33 @@ class Cell:
         return self.stated[0] if self.stated else ""
 
 
-def cell(fragment: Fragment, name: str | None, results: Results | Layers) -> Cell:
+def cell(fragment: Fragment, arch: str | None, results: Results | Layers) -> Cell:
     """As `find`; UsageError where there is no table."""
-    if found := find(fragment, name, results):
+    if found := find(fragment, arch, results):
         return found
-    raise no_table(fragment, name, layers_of(results))
+    raise no_table(fragment, arch, layers_of(results))
 
 
-def find(fragment: Fragment, name: str | None, results: Results | Layers) -> Cell | None:
-    """The table of a fragment on arch `name`; without a name on that whose measurement counts most (`Layers.meant`), or
+def find(fragment: Fragment, arch: str | None, results: Results | Layers) -> Cell | None:
+    """The table of a fragment on an arch; without one on that whose measurement counts most (`Layers.meant`), or
     the first that has it. None where the arch does not have the fragment, or nobody says anything of it.
 
     What is only documented is part of what is published, not of a folder alone.
     """
-    if name == "all":
+    if arch == "all":
         raise UsageError("one arch is needed here, not all.")
     layers = layers_of(results)
-    chosen = layers.choose(fragment, choose.archs_of(name, layers) if name else layers.meant(fragment))
+    chosen = layers.choose(fragment, choose.archs_of(arch, layers) if arch else layers.meant(fragment))
     if chosen:
         return measured_cell(fragment, chosen, layers)
-    rows = [arch.arch(name)] if name else arch.ARCHS
+    rows = [find_arch(arch)] if arch else ARCHS
     cells = (_documented(fragment, row, layers) for row in rows if layers.with_published)
     return next((one for one in cells if one), None)
 
 
-def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError:
+def no_table(fragment: Fragment, arch: str | None, layers: Layers) -> UsageError:
     """Why there is nothing to show of a fragment."""
-    archs = choose.archs_of(name, layers)
+    archs = choose.archs_of(arch, layers)
     saved = next(layers.saved(fragment.experiment, archs), None)
     words = f" {saved.measured.arch} {saved.measured.status} it: {saved.measured.words}." if saved else ""
     where = f" on {archs[0]}" if len(archs) == 1 else ""
@@ -144,18 +144,18 @@ def no_table(fragment: Fragment, name: str | None, layers: Layers) -> UsageError
     return UsageError(words, "no table", id=fragment.id, arch=at)
 
 
-def by_arch(fragment: Fragment, names: Iterable[str], layers: Layers, documented: bool = True) -> dict[str, Cell]:
+def by_arch(fragment: Fragment, archs: Iterable[str], layers: Layers, documented: bool = True) -> dict[str, Cell]:
     """The cells of a fragment on those archs that have one: measured there, else, where that is wanted, documented."""
     cells: dict[str, Cell] = {}
-    for name in names:
-        chosen = layers.choose(fragment, [name])
+    for arch in archs:
+        chosen = layers.choose(fragment, [arch])
         one = measured_cell(fragment, chosen, layers) if chosen else None
-        if one := one or (_documented(fragment, arch.arch(name), layers) if documented else None):
-            cells[name] = one
+        if one := one or (_documented(fragment, find_arch(arch), layers) if documented else None):
+            cells[arch] = one
     return cells
 
 
-def _documented(fragment: Fragment, of_arch: arch.Arch, layers: Layers) -> Cell | None:
+def _documented(fragment: Fragment, of_arch: Arch, layers: Layers) -> Cell | None:
     """What is documented of a fragment on an arch that has it."""
 
     claim = stated(fragment, of_arch) if fragment.target.on(of_arch) else None
@@ -235,17 +235,17 @@ def load(name: str, arch: str | None = None, results: Path | None = None, only: 
     return cell(resolve(name).fragment, arch, choose.layers(results, only))
 
 
-def operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell]:
-    """The tables of all operands on one arch: `name`, or the one whose measurement of the last matrix counts most."""
+def operands(instruction: Instruction, arch: str | None, results: Results | Layers) -> dict[str, Cell]:
+    """The tables of all operands on one arch: `arch`, or the one whose measurement of the last matrix counts most."""
     fragments = [inventory.fragment(f.id) for f in instruction.fragments]
-    at = cell(_last(fragments), name, results).arch
+    at = cell(_last(fragments), arch, results).arch
     return {f.operand: cell(f, at, results) for f in fragments}
 
 
-def find_operands(instruction: Instruction, name: str | None, results: Results | Layers) -> dict[str, Cell] | None:
+def find_operands(instruction: Instruction, arch: str | None, results: Results | Layers) -> dict[str, Cell] | None:
     """As `operands`, None where one has no table."""
     fragments = [inventory.fragment(f.id) for f in instruction.fragments]
-    last = find(_last(fragments), name, results)
+    last = find(_last(fragments), arch, results)
     cells = {f.operand: find(f, last.arch, results) for f in fragments} if last else {}
     found = {operand: cell for operand, cell in cells.items() if cell}
     return found if len(found) == len(fragments) else None
@@ -255,26 +255,26 @@ def _last(fragments: Sequence[Fragment]) -> Fragment:
     return [fragment for fragment in fragments if fragment.role in WHOLE][-1]
 
 
-def for_emit(fragments: Sequence[Fragment], name: str | None, results: Results | Layers) -> list[Cell]:
-    """The tables of fragments on arch `name`, or on the arch whose measurement of the last one counts most.
+def for_emit(fragments: Sequence[Fragment], arch: str | None, results: Results | Layers) -> list[Cell]:
+    """The tables of fragments on an arch, or without one on that whose measurement of the last one counts most.
 
     With "all" on every arch that has a table of the fragment, ascending, documented ones included.
     """
     layers = layers_of(results)
-    if name == "all":
+    if arch == "all":
         return [table for fragment in fragments for table in _on_every_arch(fragment, layers)]
-    at = name or cell(fragments[-1], None, layers).arch
+    at = arch or cell(fragments[-1], None, layers).arch
     return [cell(fragment, at, layers) for fragment in fragments]
 
 
 def emittable(
-    fragments: Sequence[Fragment], name: str | None, results: Results | Layers
+    fragments: Sequence[Fragment], arch: str | None, results: Results | Layers
 ) -> tuple[list[Cell], list[Fragment]]:
     """As `for_emit`, and the fragments of which there is no table there; UsageError where there is none at all."""
-    if len(fragments) == 1 or name == "all":
-        return for_emit(fragments, name, results), []
+    if len(fragments) == 1 or arch == "all":
+        return for_emit(fragments, arch, results), []
     layers = layers_of(results)
-    at, cells, without = name, [], []
+    at, cells, without = arch, [], []
     for fragment in reversed(fragments):  # the last one chooses the arch
         if one := find(fragment, at, layers):
             at = at or one.arch
@@ -288,7 +288,7 @@ def emittable(
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
     if layers.with_published:
-        return list(by_arch(fragment, [row.name for row in arch.ARCHS], layers).values())
+        return list(by_arch(fragment, [row.name for row in ARCHS], layers).values())
     cells = _everywhere(fragment, "all", layers)
     if not cells:
         raise no_table(fragment, "all", layers)
@@ -296,16 +296,16 @@ def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
 
 
 def tables_of(
-    fragments: Sequence[Fragment], name: str | None, selector: int | None, layers: Layers
+    fragments: Sequence[Fragment], arch: str | None, selector: int | None, layers: Layers
 ) -> tuple[list[Cell], list[Fragment]]:
     """The tables of fragments `everywhere`, those of each selector or of one, and the fragments that have none.
 
     UsageError where none of them has a table. Of several fragments `selector` counts for those that one changes.
     """
-    tables = {fragment: _everywhere(fragment, name, layers) for fragment in fragments}
+    tables = {fragment: _everywhere(fragment, arch, layers) for fragment in fragments}
     without = [fragment for fragment, cells in tables.items() if not cells]
     if len(without) == len(tables):
-        raise no_table(fragments[0], name, layers)
+        raise no_table(fragments[0], arch, layers)
     return [
         one
         for fragment, cells in tables.items()
@@ -314,25 +314,25 @@ def tables_of(
     ], without
 
 
-def on_archs(fragment: Fragment, names: Sequence[str | None], layers: Layers) -> tuple[list[Cell], list[str]]:
+def on_archs(fragment: Fragment, archs: Sequence[str | None], layers: Layers) -> tuple[list[Cell], list[str]]:
     """The tables of a fragment on several archs, and why some have none; UsageError where none has one."""
     cells, missing = [], []
-    for name in names:
-        if found := find(fragment, name, layers):
+    for arch in archs:
+        if found := find(fragment, arch, layers):
             cells.append(found)
-        elif fragment.target.on(device := arch.arch(name or "")):
-            missing.append(str(no_table(fragment, name, layers)))
+        elif fragment.target.on(device := find_arch(arch or "")):
+            missing.append(str(no_table(fragment, arch, layers)))
         else:
             missing.append(f"{device.name} does not have it")
     if not cells:
-        raise no_table(fragment, names[0], layers)
+        raise no_table(fragment, archs[0], layers)
     return cells, missing
 
 
-def _everywhere(fragment: Fragment, name: str | None, layers: Layers) -> list[Cell]:
+def _everywhere(fragment: Fragment, arch: str | None, layers: Layers) -> list[Cell]:
     """As `find`, but for "all" on every arch that has a measurement."""
-    if name != "all":
-        return [one] if (one := find(fragment, name, layers)) else []
+    if arch != "all":
+        return [one] if (one := find(fragment, arch, layers)) else []
     return list(by_arch(fragment, layers.archs(), layers, documented=False).values())
 
 

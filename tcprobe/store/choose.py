@@ -32,8 +32,7 @@ from tcprobe.isa.arch import arch as find_arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import Table
 from tcprobe.store import documents
-from tcprobe.store.finding import METHODS, PUBLISHED, witness
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import METHODS, PUBLISHED, Measurement, witness
 from tcprobe.store.results import Results, published
 from tcprobe.system.files import is_folder
 from tcprobe.values import Json
@@ -397,9 +396,9 @@ def side_by_side(folders: Sequence[Path]) -> Layers:
     return Layers([layer for folder in folders for layer in alone(Results(folder)).layers]) if folders else default()
 
 
-def archs_of(name: str | None, layers: Layers) -> list[str]:
+def archs_of(arch: str | None, layers: Layers) -> list[str]:
     """The arch that --arch names; without it, and for "all", every arch that has measurements, ascending."""
-    return layers.archs() if name in (None, "all") else [find_arch(at).name for at in (name or "").split(",")]
+    return layers.archs() if arch in (None, "all") else [find_arch(at).name for at in (arch or "").split(",")]
 
 
 def some(names: Sequence[str], most: int = 4) -> str:

@@ -17,8 +17,7 @@ from tcprobe.layout.structure import predict_hash, read_slots
 from tcprobe.layout.table import Table
 from tcprobe.references import Claim, claim_of, references
 from tcprobe.store import acceptance
-from tcprobe.store.finding import FROM_CODE
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import FROM_CODE, Measurement
 from tcprobe.store.results import Results, published
 
 

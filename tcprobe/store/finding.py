@@ -1,7 +1,7 @@
 """Finding: what one experiment concludes of one subject on one arch, with its evidence, in values and in words.
 
-Tables of fragments are the kind "table" (`store.measurement`); every other kind is a module of `store.kinds`, whose
-`Body` is the shape of what is found.
+A finding that is tables of fragments, the kind "table", is a `Measurement`; every other kind is a module of
+`store.kinds`, whose `Body` is the shape of what is found.
 
 >>> from tcprobe.store.findings import published_finding
 >>> finding = published_finding("banks", "sm_90", "ld.shared.b128")
@@ -12,11 +12,13 @@ Tables of fragments are the kind "table" (`store.measurement`); every other kind
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from tcprobe.errors import DataError, NoMajorityError
+from tcprobe.layout.table import StructureHash, Tables
 from tcprobe.text import one_line
+from tcprobe.values import Json
 
 FROM_CODE = ("sass", "derived", "same-opcode")  # methods that read machine code, the strongest first
 WEAKER = "same-opcode"  # rests on what another arch shows
@@ -25,6 +27,9 @@ STATUSES = ("measured", "refused", "failed")
 MAKER = ("device", "driver", "cuda", "compiler")  # what makes one run of measuring another
 PROVENANCE = ("device", "driver", "cuda", "compiler", "ptx", "tcprobe")
 PUBLISHED = "published"
+TABLE = "table"
+MEMORY = "memory addresses"  # what numbers rows and columns where a load or store does
+ADDRESSES = "addresses behind descriptors"  # where factors in shared memory number them, as PTX counts there
 
 
 def provenance_in(content: object) -> dict[str, str]:
@@ -128,6 +133,61 @@ class Finding:
         import msgspec  # which tables do without
 
         return None if self.body is None else msgspec.json.decode(msgspec.json.encode(self.body))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """`tables` by operand, present where `status` is "measured"; `words` say why where it is not.
+
+    `numbering` names what anchors row, column and k numbers: "memory addresses" for wmma, a reference for
+    mma, "own rule" where nothing else fits. `unread` lists per operand, lane by lane, the elements that the
+    multiply does not take into account. `provenance` has the keys PROVENANCE, `ptx` being the hash of the
+    kernels' text. Texts are kept as one printable line each: some come from compilers and drivers.
+    """
+
+    experiment: str
+    arch: str
+    method: str
+    status: Status
+    provenance: Mapping[str, str]
+    tables: Tables = field(default_factory=dict)
+    numbering: str | None = None
+    structure: StructureHash | None = None
+    unread: Mapping[str, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
+    words: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "provenance", {name: one_line(text) for name, text in self.provenance.items()})
+        for name, text in (("numbering", self.numbering), ("words", self.words)):
+            object.__setattr__(self, name, None if text is None else one_line(text))
+
+    @property
+    def key(self) -> Key:
+        """What it is the measurement of."""
+        return Key(TABLE, self.arch, self.method, self.experiment)
+
+    @classmethod
+    def from_json(cls, body: Json, tables: Tables) -> Measurement:
+        """The inverse of `to_json`, with its tables; TypeError or KeyError where anything is missing."""
+        structure, unread = body.pop("structure"), body.pop("unread")
+        lanes_of = {operand: tuple(tuple(lane) for lane in lanes) for operand, lanes in unread.items()}
+        return cls(**body, tables=tables, structure=structure and StructureHash(**structure), unread=lanes_of)
+
+    def to_json(self) -> Json:
+        """Plain data, in which layouts are named by their ids."""
+        structure = self.structure
+        return {
+            "experiment": self.experiment,
+            "arch": self.arch,
+            "method": self.method,
+            "status": self.status,
+            "provenance": dict(self.provenance),
+            "fragments": {operand: table.id for operand, table in self.tables.items()},
+            "numbering": self.numbering,
+            "structure": structure and {k: value for k, value in structure._asdict().items() if value is not None},
+            "unread": {operand: [list(lane) for lane in lanes] for operand, lanes in self.unread.items()},
+            "words": self.words,
+        }
 
 
 class Sourced(NamedTuple):

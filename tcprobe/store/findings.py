@@ -16,14 +16,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tcprobe.errors import DataError, NewerSchemaError
+from tcprobe.errors import DataError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store import documents, kinds
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES, Finding, Key, provenance_in
+from tcprobe.store.finding import METHODS, PROVENANCE, STATUSES, TABLE, Finding, Key, Measurement, provenance_in
 from tcprobe.store.kinds import descriptors, tensor_maps, undocumented
-from tcprobe.store.measurement import TABLE, Measurement
-from tcprobe.store.results import Results, file_name, published, subject_of
+from tcprobe.store.results import Results, file_name, published, read_trusted, subject_of
 from tcprobe.system import files
 from tcprobe.values import Json
 
@@ -92,11 +91,9 @@ def settle(results: Results, kind: str, arch: str) -> None:
     document = earlier_document(results, kind, arch)
     if document is None or not document.exists():
         return
-    try:
-        before = earlier_findings(results, kind, arch)
-    except NewerSchemaError:
-        raise
-    except DataError:
+    nothing: dict[Key, Finding] = {}
+    before, complaints = read_trusted(lambda: earlier_findings(results, kind, arch), nothing)
+    if complaints:
         document.replace(document.with_suffix(".untrusted"))
         return
     for key, finding in before.items():
@@ -107,12 +104,7 @@ def settle(results: Results, kind: str, arch: str) -> None:
 
 def _is_measured(results: Results, key: Key) -> bool:
     """Whether there is a finding that a failure leaves alone; NewerSchemaError where a later tcprobe wrote the file."""
-    try:
-        finding = _in_file(results, key)
-    except NewerSchemaError:
-        raise
-    except DataError:
-        return False
+    finding, _ = read_trusted(lambda: _in_file(results, key), None)
     return finding is not None and finding.status == "measured"
 
 

@@ -162,10 +162,7 @@ def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> s
         more = "; ..." if len(groups) > MOST_CHOICES else ""
         words = f"{name!r} matches {len(by_id)} {kind} with {len(groups)} different tables: {listed}{more}."
         raise AmbiguousError(words, name, [ids[0] for ids in groups.values()][:MOST_CHOICES])
-    return next(
-        (id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())),
-        next(iter(by_id)),
-    )
+    return next((id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())), next(iter(by_id)))
 
 
 def _note(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:

@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.isa import inventory
@@ -27,10 +27,8 @@ from tcprobe.isa.arch import ARCHS, WARP
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.table import MOST_SLOTS, MOST_VALUE, SLOT_OUTPUTS, Axis, Space, Table, Tables, slots
 from tcprobe.store import acceptance, documents
-from tcprobe.store import measurement as measurements
 from tcprobe.store.documents import naming
-from tcprobe.store.finding import METHODS
-from tcprobe.store.measurement import Measurement
+from tcprobe.store.finding import METHODS, Measurement
 from tcprobe.system import files
 from tcprobe.text import one_line
 from tcprobe.values import Json
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+T = TypeVar("T")
 AnchoredTables = tuple[Tables, str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
 _NAMED_LAYOUT = re.compile(r'"([a-z_]+)": "([0-9a-f]{12})"')
@@ -192,7 +191,7 @@ class Results:
             self.set_aside(measurement)
             return
         self._write_layouts(measurement.tables)
-        _save(self.path(*key), "measurement", measurements.to_json(measurement))
+        _save(self.path(*key), "measurement", measurement.to_json())
         self._read[key] = measurement
         self._methods.pop(measurement.arch, None)
         self.beside(*key).unlink(missing_ok=True)
@@ -200,16 +199,11 @@ class Results:
     def set_aside(self, measurement: Measurement) -> None:
         """Record a refusal or failure beside the tables that were measured before."""
         path = self.beside(measurement.arch, measurement.method, measurement.experiment)
-        _save(path, "measurement", measurements.to_json(measurement))
+        _save(path, "measurement", measurement.to_json())
 
     def has_tables(self, key: tuple[str, str, str]) -> bool:
         """Whether tables are saved there; NewerSchemaError where a later tcprobe wrote the file."""
-        try:
-            measurement = self.measurement(*key)
-        except NewerSchemaError:
-            raise
-        except DataError:
-            return False
+        measurement, _ = read_trusted(lambda: self.measurement(*key), None)
         return measurement is not None and measurement.status == "measured"
 
     def lowering_path(self, arch: str) -> Path:
@@ -239,9 +233,10 @@ class Results:
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError where a later tcprobe wrote
         the file: it stays.
         """
-        compiler, nothing = one_line(compiler), {"compiler": None}
+        compiler = one_line(compiler)
+        nothing: Json = {"compiler": None}
         with files.locked(self.root / arch):
-            before, complaints = _read_trusted(lambda: self._lowering(arch) or nothing, nothing)
+            before, complaints = read_trusted(lambda: self._lowering(arch) or nothing, nothing)
             kept = before["instructions"] if before["compiler"] == compiler else {}
             body = {"compiler": compiler, "instructions": {**kept, **instructions}}
             _save(self.lowering_path(arch), "lowering", body)
@@ -274,7 +269,8 @@ class Results:
         What is there and cannot be trusted is replaced, and complained of. NewerSchemaError as `write_lowering`.
         """
         with files.locked(self.root / arch):
-            saved, complaints = _read_trusted(lambda: self.opcodes(arch), {})
+            nothing: Json = {}
+            saved, complaints = read_trusted(lambda: self.opcodes(arch), nothing)
             for opcode, (tables, source) in opcodes.items():
                 self._write_layouts(tables)
                 layouts = {operand: table.id for operand, table in tables.items()}
@@ -309,7 +305,7 @@ class Results:
             acceptance.measurement(body)
         tables = {operand: self.layout(layout) for operand, layout in body.pop("fragments").items()}
         with naming(path):
-            measurement = measurements.read(body, tables)
+            measurement = Measurement.from_json(body, tables)
             arch, method, experiment = measurement.arch, measurement.method, measurement.experiment
             if (arch, method, experiment) != key:
                 raise DataError(f"holds {experiment} of {arch}, {method}; it was renamed or copied.")
@@ -335,8 +331,8 @@ def published() -> Results:
     return Results(inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "results"))
 
 
-def _read_trusted(read: Callable[[], Json], nothing: Json) -> tuple[Json, list[str]]:
-    """What is read, or `nothing` and a complaint where it cannot be trusted."""
+def read_trusted(read: Callable[[], T], nothing: T) -> tuple[T, list[str]]:
+    """What is read, or `nothing` and a complaint where it cannot be trusted; NewerSchemaError of a later tcprobe."""
     try:
         return read(), []
     except NewerSchemaError:

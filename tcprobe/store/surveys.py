@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,32 +19,32 @@ from tcprobe.system import files
 from tcprobe.values import Json
 
 COMPILERS = "compilers.json"
+T = TypeVar("T")
 
 
-class DifferingFact(msgspec.Struct, frozen=True):
-    """A table or a lowering of which versions say different things: what each says."""
+class Fact(msgspec.Struct, frozen=True):
+    """What versions say something of."""
 
     what: str
     id: str
     arch: str
+
+
+class DifferingFact(Fact, frozen=True):
+    """A table or a lowering of which versions say different things: what each says."""
+
     said: dict[str, str]
 
 
-class ExceptionalFact(msgspec.Struct, frozen=True):
+class ExceptionalFact(Fact, frozen=True):
     """A table or a lowering that only some of the versions show that know the arch."""
 
-    what: str
-    id: str
-    arch: str
     versions: list[str]
 
 
-class RefusedFact(msgspec.Struct, frozen=True):
+class RefusedFact(Fact, frozen=True):
     """A form that versions refuse on an arch, each in its words."""
 
-    what: str
-    id: str
-    arch: str
     words: dict[str, str]
 
 
@@ -62,13 +62,17 @@ class SavedSurvey(msgspec.Struct, frozen=True):
 
 def load_survey(folder: Path) -> SavedSurvey | None:
     """What a folder has, None where it has none; DataError where its file is damaged."""
-    raw = files.read(folder / COMPILERS)
+    return _load(folder / COMPILERS, SavedSurvey, "comparison of compilers")
+
+
+def _load(path: Path, kind: type[T], what: str) -> T | None:
+    raw = files.read(path)
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=SavedSurvey)
+        return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise DataError(f"{folder / COMPILERS}: no comparison of compilers: {error}.") from None
+        raise DataError(f"{path}: no {what}: {error}.") from None
 
 
 ERRATA = "errata.json"
@@ -160,13 +164,7 @@ def _condense(saved_audit: SavedAudit) -> EarlierAudit:
 
 def load_audits(folder: Path) -> list[SavedAudit]:
     """The audits that a folder has; DataError where its file is damaged."""
-    raw = files.read(folder / ERRATA)
-    if raw is None:
-        return []
-    try:
-        return msgspec.json.decode(raw, type=list[SavedAudit])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise DataError(f"{folder / ERRATA}: no list of audits: {error}.") from None
+    return _load(folder / ERRATA, list[SavedAudit], "list of audits") or []
 
 
 def save_audit(folder: Path, audit: Json) -> None:

@@ -17,7 +17,7 @@ from tcprobe.errors import UsageError
 from tcprobe.question import terminal
 from tcprobe.question.arguments import TypeName, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import ElementType, NonEmptyText, Output, is_redirected
+from tcprobe.question.options import ElementType, NonEmptyText, is_redirected
 from tcprobe.question.shared import (
     JsonOption,
     OneArch,
@@ -26,6 +26,7 @@ from tcprobe.question.shared import (
     SharedOption,
     SwizzleOption,
     find_cell,
+    output_option,
     place_of,
 )
 from tcprobe.store.cell import Cell
@@ -135,15 +136,7 @@ def _asks(values: dict[str, Any]) -> list[dict[str, Any]]:
 def print_conversions(
     found: "list[Conversion | StorePlan]",
     *,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "Write a complete header to this file.",
-            reads=Output(path_type=Path, dir_okay=False),
-            letter="-o",
-        ),
-    ] = None,
+    output: Annotated[Path | None, output_option("Write a complete header to this file.")] = None,
     namespace: Annotated[str | None, Option("--namespace", "Namespace of the functions in a header.", "NS")] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -104,7 +104,7 @@ PACKED = {("f32", "e2m1"): Cast("f32 to packed e2m1", 8, "float", unit=_E2M1X2, 
 OLDER = {
     ("f32", "f16"): Cast(
         "f32 to f16 in two", 16, "float", pair=f'asm("{_TWO_HALVES}" : "=r"(d) : "f"(high), "f"(low));'
-    ),
+    )
 }
 
 
@@ -114,10 +114,7 @@ def cast(from_: Fragment, to: Fragment, device: Arch) -> Cast:
     UsageError where no instruction does it, or the arch does not have it.
     """
     pair = (from_.type, to.type)
-    same = from_.type == to.type or (from_.type, dtype(to.type).bits) == (
-        f"b{from_.slot_bits}",
-        from_.slot_bits,
-    )
+    same = from_.type == to.type or (from_.type, dtype(to.type).bits) == (f"b{from_.slot_bits}", from_.slot_bits)
     if same and from_.slot_bits == to.slot_bits:
         return Cast("bits", max(8, from_.slot_bits), "double" if from_.slot_bits == 64 else "unsigned")
     conversion = PACKED.get(pair) if to.slot_bits == 4 else CASTS.get(pair)

@@ -298,7 +298,7 @@ class _PathFinder(NamedTuple):
         """What the options mean."""
         operand = self.operand
         options.check_type(operand.held.type)
-        tile = parse_tile(options.size, operand.held.type, options.contiguous, operand.held.slot_bits)
+        tile = parse_tile(options.tile, operand.held.type, options.contiguous, operand.held.slot_bits)
         shared, smem_tile = _tile_in_memory(operand, tile, options.placed)
         ld = tile.length if options.ld is None else options.ld
         boxes = rests_on(self.layers, self.arch) if options.fill == "tma" else ""

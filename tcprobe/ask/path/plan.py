@@ -474,7 +474,7 @@ class PathPlan(Described):
 class PathOptions(NamedTuple):
     """The options of `tcprobe path` as they are written: --tile, --global, --shared, --with, --ld, --fill, --type."""
 
-    size: str
+    tile: str
     contiguous: str
     placed: str = "plain"
     access: str | None = None
@@ -508,7 +508,7 @@ def request(cell: Cell, options: PathOptions) -> PathRequest:
     fragment = cell.fragment
     kind = options.type_in_memory(fragment.type)
     narrow = kind != fragment.type
-    tile = parse_tile(options.size, kind, options.contiguous, None if narrow else fragment.slot_bits)
+    tile = parse_tile(options.tile, kind, options.contiguous, None if narrow else fragment.slot_bits)
     usual = WIDENING if narrow else STORES if fragment.role is Role.RESULT else LOADS
     names = [options.access] if options.access else list(usual)
     rules = rules_for(cell.arch, cell.layers)

@@ -13,7 +13,7 @@ from tcprobe.errors import UsageError
 from tcprobe.question import terminal
 from tcprobe.question.arguments import Sizes, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import NonEmptyText, Output, is_redirected
+from tcprobe.question.options import NonEmptyText, is_redirected
 from tcprobe.question.shared import (
     ArchOption,
     JsonOption,
@@ -22,6 +22,7 @@ from tcprobe.question.shared import (
     OnlyOption,
     ResultsOption,
     find_cell,
+    output_option,
     tile_text,
 )
 from tcprobe.store.cell import Cell
@@ -40,11 +41,7 @@ def reduce(
     ] = None,
     op: Annotated[
         Literal["max", "sum", "softmax"] | None,
-        Option(
-            "--op",
-            "The operation; softmax is a step of online softmax and the total of its sums.",
-            default="sum",
-        ),
+        Option("--op", "The operation; softmax is a step of online softmax and the total of its sums.", default="sum"),
     ] = None,
     *,
     tile: Annotated[
@@ -103,15 +100,7 @@ def reduce(
 def print_reduction(
     found: "Reduction | Masked",
     *,
-    output: Annotated[
-        Path | None,
-        Option(
-            "--output",
-            "Write a complete header to this file.",
-            reads=Output(path_type=Path, dir_okay=False),
-            letter="-o",
-        ),
-    ] = None,
+    output: Annotated[Path | None, output_option("Write a complete header to this file.")] = None,
     namespace: NamespaceOption = None,
     as_json: JsonOption = False,
 ) -> None:
