@@ -160,6 +160,8 @@ class Reader:
         for j, operand in enumerate(form.operands[: form.outputs]):
             if operand.kind in FIRST and operand.first >= 0:
                 written[FIRST[operand.kind] + operand.first] = results.get(j)
+                if j + HIGH in results:
+                    written[FIRST[operand.kind] + operand.first + 1] = results[j + HIGH]
         for bit in bits_of(form.writes):
             value = written.get(bit)
             if value is None:
@@ -227,6 +229,7 @@ def _signed(text: str) -> int:
 # instructions: from what they read to the low register of each output, by the output's number
 
 
+HIGH = 100  # beside the number of an output of 64 bits: its high half
 Follow = Callable[[Reader, Form, Held], dict[int, Lanes]]
 FOLLOWED: dict[str, Follow] = {}
 # whose results are alike in all lanes if what they read is: arithmetic, and loads from one address
@@ -363,27 +366,51 @@ MOST_CLUSTER = 16  # blocks of a cluster
 
 @_follows("IADD3", "UIADD3", "IADD", "VIADD", "UIADD", "UVIADD")
 def _add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
-    if form.has("X") or form.has("64"):
-        return {0: _low_sum(reader, form, held)} if form.has("64") else {}
+    sources = form.operands[form.outputs :]
+    if form.has("64"):
+        pairs = [_pair(reader, operand, held) for operand in sources if operand.kind not in ("P", "UP")][:2]
+        low, carry = _sum([each for each, _ in pairs], sources)
+        high = lanes.add(lanes.add(pairs[0][1], pairs[1][1]), carry or CHOICE)
+        return {0: low, HIGH: high}
+    values = [reader.read(o, held) for o in sources if o.kind not in ("P", "UP") or form.has("X")]
+    total, carry = _sum(values, sources)
+    return {0: total, 1: carry} if carry and form.outputs > 1 and not form.has("X") else {0: total}
+
+
+def _sum(values: Sequence[Lanes], operands: Sequence[Operand]) -> tuple[Lanes, Lanes | None]:
+    """The sum, and its carry where there can be none."""
     total = constant(0)
-    for operand in form.operands[form.outputs :]:
-        if operand.kind not in ("P", "UP"):
-            total = lanes.add(total, reader.read(operand, held))
-    return {0: total}
+    for value in values:
+        total = lanes.add(total, value)
+    plain = not any(operand.text[:1] in "-~" for operand in operands)
+    return total, constant(0) if plain and sum(map(_most, values)) <= lanes.ALL else None
 
 
-def _low_sum(reader: Reader, form: Form, held: Held) -> Lanes:
-    """The low half of a sum of pairs."""
-    values = [o for o in form.operands[form.outputs :] if o.kind not in ("P", "UP")]
-    return lanes.add(reader.read(values[0], held), reader.read(values[1], held))
+def _most(value: Lanes) -> int:
+    """The largest number that a value may be."""
+    return int(value.known.max()) + value.flips + value.steps + (lanes.ALL + 1 if value.lost else 0)
+
+
+def _pair(reader: Reader, operand: Operand, held: Held) -> tuple[Lanes, Lanes]:
+    """The low and the high half of an operand of 64 bits."""
+    low = reader.read(operand, held)
+    if operand.kind == "number":
+        return low, constant(operand.value >> 32)
+    if operand.kind in ("R", "UR") and operand.first >= 0 and operand.text[:1] not in "-~":
+        return low, held_in(operand.kind, operand.first + 1, held)
+    return low, constant(0) if operand.kind in ("R", "UR") and operand.first < 0 else UNKNOWN
 
 
 @_follows("IMAD", "UIMAD")
 def _multiply_add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     values = [o for o in form.operands[form.outputs :] if o.kind not in ("P", "UP")]
-    if form.has("X") or len(values) != 3:
+    if len(values) != 3:
         return {}
     a, b, c = (reader.read(operand, held) for operand in values)
+    if form.has("X"):
+        carries = [reader.read(o, held) for o in form.operands[form.outputs :] if o.kind in ("P", "UP")]
+        total = lanes.add(lanes.multiply(a, b), c)
+        return {0: lanes.add(total, carries[0])} if len(carries) == 1 else {}
     if form.has("HI"):
         return (
             {0: lanes.add(_high(a, b, not form.has("U32")), c)}

@@ -302,14 +302,13 @@ def _warpgroup_widths(opcode: str, operands: Sequence[Operand]) -> list[int]:
 
 
 def _with_widths(stem: str, operands: Sequence[Operand], widths: Sequence[int]) -> list[Operand]:
-    """gdesc[UR4] stands for the descriptors of A and B, UR4 to UR7; with A in registers for that of B alone."""
-    gdesc = 2 if len(operands) > 1 and operands[1].kind == "R" else 4
+    """gdesc[UR4] of a warpgroup's multiply stands for the descriptors of A, UR4 and UR5, and of B, UR6 and UR7."""
     found = []
     for operand, width in zip(operands, widths, strict=True):
         if operand.kind in ("R", "UR"):
             found.append(operand._replace(width=width, mask=run(operand.kind, operand.first, width)))
         elif operand.kind == "descriptor" and stem.endswith("GMMA"):
-            found.append(operand._replace(width=gdesc, mask=run("UR", operand.first, gdesc)))
+            found.append(operand._replace(width=4, mask=run("UR", operand.first, 4)))
         else:
             found.append(operand)
     return found
@@ -317,7 +316,7 @@ def _with_widths(stem: str, operands: Sequence[Operand], widths: Sequence[int]) 
 
 def _bulk(stem: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> int:
     """Uniform registers behind the brackets of a bulk or tensor copy: coordinates and barrier follow the address."""
-    if not stem.startswith(("UTMA", "UBLK")) or stem.startswith("UTMACC") or not operands:
+    if not stem.startswith(("UTMA", "UBLK")) or not operands:
         return 0
     dims = next((int(m[0]) for m in modifiers if re.fullmatch(r"[0-9]D", m)), 0)
     width = {"UTMALDG": 2 + dims, "UTMASTG": 1 + dims, "UTMAREDG": 1 + dims, "UTMAPF": 1 + dims}.get(stem, 2)

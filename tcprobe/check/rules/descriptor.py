@@ -58,10 +58,10 @@ def check(kernel: Kernel) -> Iterator[Finding]:
 
 
 def of_shared(instruction: Instruction, words: Sequence[Lanes]) -> Iterator[Finding]:
-    """What is wrong with the descriptors of A and B, or of B alone."""
-    pairs = [tuple(words[j : j + 2]) for j in range(0, len(words), 2)]
-    operands = ("a", "b") if len(pairs) == 2 else ("b",)
-    for operand, (low, high) in zip(operands, pairs, strict=True):
+    """What is wrong with the descriptors of A, where it is not in registers, and B."""
+    for operand, (low, high) in (("a", words[:2]), ("b", words[2:4])):
+        if operand == "a" and instruction.operands[1].kind == "R":
+            continue
         sizes = group_sizes(instruction.opcode)
         lines = LINES_A if operand == "a" else sizes[1]
         transposed = any(f".tnsp{operand.upper()}" in each.text for each in instruction.operands)
