@@ -1,4 +1,4 @@
-"""What `tcprobe check` finds in packages that hold tensor-core code: python benchmarks/check_survey.py SURVEY PACKAGE...
+"""What `tcprobe check` finds in packages with tensor-core code: python benchmarks/check_survey.py SURVEY PACKAGE...
 
 PACKAGE is NAME==VERSION=PATH[@sm_XX,...]: a wheel, a file or a folder, such as what `triton_kernels.py` or `pip install
 --target` wrote; of a wheel the libraries and cubins in it are read. With archs, only code for these. SURVEY is a JSON
@@ -50,7 +50,9 @@ class CountingChecker(Checker):
         yield from found
 
 
-def survey(package: str, version: str, files: Sequence[Path], of: int, archs: Sequence[str]) -> Iterator[dict[str, Any]]:
+def survey(
+    package: str, version: str, files: Sequence[Path], of: int, archs: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """A row for each arch that the files have code for."""
     checker = CountingChecker(archs)
     kernels = checker.check(files)

@@ -100,14 +100,7 @@ class Reader:
         if operand.kind not in FIRST:
             return lanes.unless_alike("a value that is not followed", *self.inputs(operand.mask, held))
         value = held_in(operand.kind, operand.first, held)
-        text = operand.text.replace(".reuse", "")
-        if operand.kind in ("P", "UP"):
-            return _not(value) if operand.negated else value
-        if "|" in text or "." in text:
-            return lanes.unless_alike("a part of a register", value)
-        if text[:1] == "-":
-            return lanes.negative(value)
-        return lanes.complement(value) if text[:1] == "~" else value
+        return _not(value) if operand.negated else _signed_value(operand.text.replace(".reuse", ""), value)
 
     def _constant(self, operand: Operand, held: Held) -> Lanes:
         match = re.fullmatch(r"-?c\[0x0\]\[(0x[0-9a-f]+)\]", operand.text.replace(".reuse", ""))
@@ -173,6 +166,7 @@ class Reader:
 
 
 def bits_of(mask: int) -> Iterator[int]:
+    """The numbers of the bits of a set."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -204,7 +198,7 @@ def alike(bit: int, value: Lanes) -> Lanes:
 
 
 def _unfollowed(bit: int, same: bool, why: str) -> Lanes:
-    """The result of an instruction that is not followed: what is uniform by its register, or by its inputs, is alike."""
+    """What an instruction that is not followed gives: alike by its register, or because all that it reads is."""
     if bit >= PREDICATE:
         return CHOICE if same or bit >= UNIFORM_PREDICATE else lanes.lost(why, 1)
     return UNKNOWN if same or bit >= UNIFORM else lanes.lost(why)
@@ -220,6 +214,15 @@ def _reason(instruction: Instruction, inputs: Sequence[Lanes]) -> str:
 
 def _not(value: Lanes) -> Lanes:
     return lanes.bitwise(lanes.XOR_AB, value, constant(1), constant(0))
+
+
+def _signed_value(text: str, value: Lanes) -> Lanes:
+    """A register with its sign, as an operand's text has it."""
+    if "|" in text or "." in text:
+        return lanes.unless_alike("a part of a register", value)
+    if text[:1] == "-":
+        return lanes.negative(value)
+    return lanes.complement(value) if text[:1] == "~" else value
 
 
 def _signed(text: str) -> int:

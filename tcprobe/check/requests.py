@@ -29,7 +29,7 @@ _BYTES = {"U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2, "64": 8, "128":
 _ATOMICS = {"ADD": "atom.shared.add.u32", "EXCH": "atom.shared.exch.b32"}
 
 
-class Undecided(Exception):
+class UndecidedError(Exception):
     """Why the cost of a request does not follow."""
 
 
@@ -48,10 +48,10 @@ def width(form: Form) -> int:
 
 
 def shared_access(form: Form) -> SharedAccess:
-    """The access whose measured rule holds for an instruction; Undecided where no rule was measured."""
+    """The access whose measured rule holds for an instruction; UndecidedError where no rule was measured."""
     name = _name(form)
     if name not in accesses():
-        raise Undecided(f"how {form.opcode} meets in banks is not measured")
+        raise UndecidedError(f"how {form.opcode} meets in banks is not measured")
     return accesses()[name]
 
 
@@ -71,7 +71,7 @@ def _name(form: Form) -> str:
 
 
 def conflicts(reach: Reach) -> Request | None:
-    """Wavefronts of a request of shared memory; None where no lane takes part. Undecided with the reason."""
+    """Wavefronts of a request of shared memory; None where no lane takes part. UndecidedError with the reason."""
     access = shared_access(reach.instruction.form)
     judge = Judge(access, designed_rules()[access.name])
     rows, shapes = _rows(reach.address, reach.active, access.bytes, reach.shapes)
@@ -89,7 +89,7 @@ def sectors(reach: Reach) -> Request | None:
     """Sectors of a request of global memory, from the base that takes the fewest; None where no lane takes part."""
     address = reach.source if reach.instruction.stem == "LDGSTS" else reach.address
     if address is None:
-        raise Undecided("its address is not printed in a known form")
+        raise UndecidedError("its address is not printed in a known form")
     size = width(reach.instruction.form)
     rows, shapes = _rows(address, reach.active, size, reach.shapes)
     if not len(rows):
@@ -111,14 +111,14 @@ def _sectors(places: Ints, size: int) -> tuple[int, int]:
 def _rows(address: Lanes, active: Bools, size: int, shapes: tuple[int, ...]) -> tuple[Ints, tuple[int, ...]]:
     """The addresses of each warp with a lane that takes part, IDLE of others, less what they lie off their width."""
     if address.lost:
-        raise Undecided(address.why or "its address is not followed")
+        raise UndecidedError(address.why or "its address is not followed")
     known = np.broadcast_to(address.known, (len(active), WARP)).astype(np.int64)
     there = np.asarray(active.any(axis=1))
     rows, on = known[there], active[there]
     off = rows & size - 1
     first = off[np.arange(len(rows)), on.argmax(axis=1)][:, None]
     if address.flips & size - 1 or ((off != first) & on).any():
-        raise Undecided("its lanes' addresses are not multiples of the width from a common base")
+        raise UndecidedError("its lanes' addresses are not multiples of the width from a common base")
     kept = tuple(shape for shape, is_there in zip(shapes, there.tolist(), strict=True) if is_there)
     return np.where(on, rows - first, IDLE), kept
 
@@ -161,7 +161,7 @@ def _agreed(found: list[Request], why: str) -> Request:
     best = min(found, key=lambda each: (each.worst - each.least, each.worst))
     if best.worst > best.least:
         return best
-    raise Undecided(why or "how wide a block is decides it, which the file does not say")
+    raise UndecidedError(why or "how wide a block is decides it, which the file does not say")
 
 
 def loop_of(kernel: Kernel, instruction: Instruction) -> frozenset[int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tcprobe.check.addresses import SHARED, reaches
 from tcprobe.check.program import Kernel
-from tcprobe.check.requests import Undecided, conflicts, loop_of
+from tcprobe.check.requests import UndecidedError, conflicts, loop_of
 from tcprobe.check.rule import Finding, Severity, undecided
 
 NAME = "bank-conflicts"
@@ -33,7 +33,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             continue
         try:
             request = conflicts(reach)
-        except Undecided as error:
+        except UndecidedError as error:
             yield undecided(NAME, instruction, f"{error}, of {instruction.opcode}")
             continue
         if request is None or request.worst <= request.least:

@@ -25,7 +25,7 @@ EVIDENCE = (
 
 
 def check(kernel: Kernel) -> Iterator[Finding]:
-    """Of PTX a finding for each form that is not native on the arch; of a cubin one for each routine that multiplies."""
+    """Of PTX a finding for each form that is not native; of a cubin one for each routine that multiplies."""
     if kernel.ptx is not None:
         yield from _of_text(kernel, kernel.ptx)
         return

@@ -20,8 +20,8 @@ EVIDENCE = (
     "CUDA programming guide, technical specifications by compute capability: 65,536 registers of an SM, its most "
     "blocks and threads (check/rules/registers.csv), its shared memory (isa/archs.csv).",
     "Registers are given to warps by 256: a thread's count is rounded up to 8 (CUDA occupancy calculator).",
-    "Looked at are kernels whose file states the threads of a block, where at most three blocks fit an SM; shared memory "
-    "that a launch adds is not seen.",
+    "Looked at are kernels whose file states the threads of a block, where at most three blocks fit an SM; shared "
+    "memory that a launch adds is not seen.",
 )
 FILE = 65536  # registers of an SM
 UNIT = 8  # registers of a thread

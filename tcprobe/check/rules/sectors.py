@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tcprobe.check.addresses import GLOBAL, reaches
 from tcprobe.check.program import Kernel
-from tcprobe.check.requests import SECTOR, Undecided, loop_of, sectors
+from tcprobe.check.requests import SECTOR, UndecidedError, loop_of, sectors
 from tcprobe.check.rule import Finding, Severity, undecided
 
 NAME = "sectors"
@@ -16,8 +16,8 @@ MEND = "let neighbouring lanes take neighbouring bytes: tcprobe load shows which
 EVIDENCE = (
     "CUDA C++ Best Practices Guide, Coalesced Access to Global Memory: the accesses of a warp coalesce into as many "
     "32-byte transactions as are necessary to service them.",
-    "Counted is from the base that takes the fewest sectors, so what is found holds wherever a buffer begins. Lines that "
-    "a later request finds in a cache are not seen.",
+    "Counted is from the base that takes the fewest sectors, so what is found holds wherever a buffer begins. Lines "
+    "that a later request finds in a cache are not seen.",
 )
 
 
@@ -31,7 +31,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             continue
         try:
             request = sectors(reach)
-        except Undecided as error:
+        except UndecidedError as error:
             yield undecided(NAME, instruction, f"{error}, of {instruction.opcode}")
             continue
         if request is None or request.worst <= request.least:
