@@ -17,10 +17,10 @@ import numpy as np
 
 from tcprobe.check import lanes
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import FIRST, NEVER, NEVER_BIT, PLACES, Held, Reader, alike, bits_of, unset
+from tcprobe.check.integers import FIRST, NEVER, NEVER_BIT, PLACES, Held, Reader, alike, bits_of, reads, unset, writes
 from tcprobe.check.lanes import Lanes, constant
 from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, UNIFORM_PREDICATE
+from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM
 from tcprobe.layout.arrays import Bools
 
 SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
@@ -151,7 +151,7 @@ class _Walk:
         found, live, block = [], self.live.get(number, 0), self.kernel.blocks[number]
         for index in reversed(range(block.first, block.end)):
             instruction = self.kernel.instructions[index]
-            if instruction.writes & live or _is_root(instruction):
+            if writes(instruction.form) & live or _is_root(instruction):
                 found.append(instruction)
             live = _needed_before(live, instruction)
         return found[::-1]
@@ -219,7 +219,7 @@ class _Walk:
                 condition = self.reader.condition(form.guard, held)
                 active = active & (condition.known == 0) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
-            elif form.writes:
+            elif form.writes or form.stem == "STL":
                 self.reader.write(instruction, held)
         return State(held, np.asarray(active), sure)
 
@@ -336,7 +336,7 @@ class _Walk:
             mask = 0
             for block in blocks:
                 for index in range(block.first, block.end):
-                    mask |= self.kernel.instructions[index].writes
+                    mask |= writes(self.kernel.instructions[index].form)
             self._written[loop] = mask
         return self._written[loop]
 
@@ -344,8 +344,9 @@ class _Walk:
 def _needed_before(live: int, instruction: Instruction) -> int:
     """The registers that count before an instruction, from those that count after it."""
     form = instruction.form
-    if form.writes & live:
-        live = (live if form.guard else live & ~form.writes) | form.reads
+    written = writes(form)
+    if written & live:
+        live = (live if form.guard else live & ~written) | reads(form)
     return live | _roots(instruction)
 
 
@@ -415,7 +416,7 @@ def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], L
         elif a.origin == b.origin != -1:
             held[bit] = lanes.join(a, b)._replace(origin=a.origin)
         else:
-            met = how(a, b) if bit < UNIFORM or PREDICATE <= bit < UNIFORM_PREDICATE else alike(bit, lanes.join(a, b))
+            met = alike(bit, lanes.join(a, b)) if UNIFORM_REGISTERS >> bit & 1 else how(a, b)
             held[bit] = met._replace(origin=own)
     return held
 
