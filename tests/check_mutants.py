@@ -4,7 +4,6 @@ The kinds were listed before the rules were tried on them. A mutant that does th
 `harmless` says why.
 """
 
-import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -63,9 +62,9 @@ def running(kernel: Kernel) -> Iterator[tuple[Instruction, wgmma_operands.Multip
             other = kernel.instructions[number]
             if other.opcode.startswith("WARPGROUP") or other.stem in ("BRA", "EXIT", "BSYNC"):
                 break
-            if other.operands and other.operands[0].kind == "R" and other.form.outputs and not other.guard:
-                if other.stem in ("IMAD", "MOV", "LOP3", "VIADD", "IADD3", "SHF", "LEA", "SEL", "LDS"):
-                    yield other, wgmma_operands.multiply(i)
+            writes = other.operands and other.operands[0].kind == "R" and other.form.outputs and not other.guard
+            if writes and other.stem in ("IMAD", "MOV", "LOP3", "VIADD", "IADD3", "SHF", "LEA", "SEL", "LDS"):
+                yield other, wgmma_operands.multiply(i)
 
 
 def a_reused(kernel: Kernel) -> Iterator[Mutant]:
@@ -178,3 +177,21 @@ KINDS: dict[str, tuple[str, Callable[[Kernel], Iterator[Mutant]]]] = {
     "a descriptor's swizzle lost": ("descriptor", swizzle_lost),
     "a condition on warps made one on lanes": ("partial-warp", lanes_parted),
 }
+
+
+def harmless(kernel: Kernel, kind: str, mutant: Mutant) -> str:
+    """Why a mutant breaks nothing that the rule of its kind is about; "" where it does."""
+    was = kernel.instructions[mutant.number]
+    if "wait for wgmma" in kind:
+        in_registers = any(wgmma_operands.multiply(i).a for i in kernel.instructions if i.stem.endswith("GMMA"))
+        if wgmma_operands.groups_left(was) and not in_registers:
+            return "it waits for shared memory to be free: D goes on, A is in shared memory"
+    if "fence" in kind:
+        for before in reversed(kernel.instructions[max(0, was.number - 60) : was.number]):
+            if before.stem in ("STS", "STSM", "LDGSTS"):
+                break
+            if before.opcode.startswith("SYNCS.EXCH"):
+                return "it is for mbarriers that were made, not for data"
+    if "swizzle lost" in kind and any("tnsp" in o.text for i in kernel.instructions for o in i.operands):
+        return "with lines contiguous it is the descriptor of another tile"
+    return ""
