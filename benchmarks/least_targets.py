@@ -19,7 +19,7 @@ from typing import NamedTuple
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import version
 from tcprobe.isa.instruction import Instruction
-from tcprobe.probes import experiments, sparse, tensor_memory, wgmma_kernels
+from tcprobe.probes import experiments, sparse, tensor_memory, wgmma
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass import toolchain
@@ -53,7 +53,7 @@ def forms() -> list[Form]:
 def probe(row: Instruction) -> Kernel:
     """The kernel of an instruction."""
     if row.described:
-        return wgmma_kernels.kernel(row, "raw")
+        return wgmma.kernel(row, "raw")
     if row.family == "tcgen05":
         return tensor_memory.kernel(row, least=True)
     return sparse.product_kernel(row, 0) if row.metadata else kernels(experiments()[row.id])[0]

@@ -34,7 +34,7 @@ def holds(value: Lanes, real: Words) -> bool:
 
 
 def _row_holds(value: Lanes, known: Words, real: Words) -> bool:
-    """Of a warp: without steps one exclusive or must explain all lanes; with steps, one sum for some choice of flips."""
+    """Of a warp: without steps one exclusive or explains all lanes; with steps one sum, for some choice of flips."""
     if not value.steps:
         apart = (known ^ real) & np.uint32(~value.lost & ALL)
         return bool((apart == apart[0]).all()) and not int(apart[0]) & ~value.flips
@@ -70,54 +70,46 @@ def leaves(draw: st.DrawFn) -> Both:
     return Both(lanes.made(np.zeros((1, 1), np.uint32), 0, mask), real)
 
 
+def _choice(draw: st.DrawFn, a: Both, b: Both, how: str) -> Both:
+    """One of two values: the same one in all lanes, or each lane its own."""
+    if how == "join":
+        return Both(lanes.join(a.described, b.described), a.real if draw(st.booleans()) else b.real)
+    where = np.random.default_rng(draw(st.integers(0, 12))).integers(0, 2, SHAPE).astype(bool)
+    where = np.broadcast_to(where[:, :1], SHAPE) if draw(st.booleans()) else where
+    chosen = lanes.select(where, *(x.described for x in (a, b))) if how == "select" else lanes.mixed(a[0], b[0])
+    return Both(chosen, np.where(where, a.real, b.real))
+
+
+OF_ONE: dict[str, tuple[Callable[[Lanes, int], Lanes], Callable[[Words, int], Words]]] = {
+    "negative": (lambda a, _: lanes.negative(a), lambda a, _: np.uint32(0) - a),
+    "left": (lanes.shift_left, lambda a, n: a << np.uint32(n)),
+    "right": (lanes.shift_right, lambda a, n: a >> np.uint32(n)),
+    "signed": (
+        lambda a, n: lanes.shift_right(a, n, signed=True),
+        lambda a, n: (a.view(np.int32) >> np.int32(n)).view(np.uint32),
+    ),
+}
+OF_TWO: dict[str, tuple[Callable[[Lanes, Lanes], Lanes], Callable[[Words, Words], Words]]] = {
+    "add": (lanes.add, operator.add),
+    "times": (lanes.multiply, operator.mul),
+    "xor": (lambda a, b: lanes.bitwise(lanes.XOR_AB, a, b, lanes.constant(0)), operator.xor),
+    "and": (lambda a, b: lanes.bitwise(lanes.AND_AB, a, b, lanes.constant(0)), operator.and_),
+}
+
+
 def _apply(draw: st.DrawFn, values: list[Both]) -> Both:
     a, b, c = (draw(st.sampled_from(values)) for _ in range(3))
-    kind = draw(
-        st.sampled_from(
-            [
-                "add",
-                "add",
-                "xor",
-                "lop3",
-                "and",
-                "left",
-                "right",
-                "signed",
-                "times",
-                "negative",
-                "select",
-                "join",
-                "mixed",
-            ]
-        )
-    )
-    n = draw(st.integers(0, 12))
-    if kind == "add":
-        return Both(lanes.add(a[0], b[0]), a.real + b.real)
-    if kind == "times":
-        return Both(lanes.multiply(a[0], b[0]), a.real * b.real)
-    if kind == "negative":
-        return Both(lanes.negative(a[0]), np.uint32(0) - a.real)
-    if kind == "left":
-        return Both(lanes.shift_left(a[0], n), a.real << np.uint32(n))
-    if kind == "right":
-        return Both(lanes.shift_right(a[0], n), a.real >> np.uint32(n))
-    if kind == "signed":
-        return Both(lanes.shift_right(a[0], n, signed=True), (a.real.view(np.int32) >> np.int32(n)).view(np.uint32))
-    if kind == "join":
-        first = draw(st.booleans())
-        return Both(lanes.join(a[0], b[0]), a.real if first else b.real)
-    if kind in ("select", "mixed"):
-        where = np.random.default_rng(n).integers(0, 2, SHAPE).astype(bool)
-        where = np.broadcast_to(where[:, :1], SHAPE) if draw(st.booleans()) else where
-        chosen = lanes.select(where, a[0], b[0]) if kind == "select" else lanes.mixed(a[0], b[0])
-        return Both(chosen, np.where(where, a.real, b.real))
+    kind = draw(st.sampled_from([*OF_ONE, *OF_TWO, "add", "xor", "lop3", "select", "join", "mixed"]))
+    if kind in OF_ONE:
+        describe, compute = OF_ONE[kind]
+        n = draw(st.integers(0, 12))
+        return Both(describe(a.described, n), compute(a.real, n))
+    if kind in OF_TWO:
+        return Both(OF_TWO[kind][0](a.described, b.described), OF_TWO[kind][1](a.real, b.real))
     if kind == "lop3":
         table = draw(st.integers(0, 255))
         return Both(lanes.bitwise(table, a[0], b[0], c[0]), table_of(table, a.real, b.real, c.real))
-    table = lanes.XOR_AB if kind == "xor" else lanes.AND_AB
-    both: Callable[[Words, Words], Words] = operator.xor if kind == "xor" else operator.and_
-    return Both(lanes.bitwise(table, a[0], b[0], lanes.constant(0)), both(a.real, b.real))
+    return _choice(draw, a, b, kind)
 
 
 def table_of(table: int, a: Words, b: Words, c: Words) -> Words:

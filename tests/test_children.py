@@ -226,7 +226,7 @@ def test_a_listener_that_ended_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("tcprobe.run.runner.LAST_BREATH", 0.01)
     monkeypatch.setattr(Session, "_listen", lambda self: None)
     silent = SimpleNamespace(kill=lambda: None, wait=lambda: 0)
-    session = Session(SimpleNamespace(limit=1e6), silent)
+    session = Session(SimpleNamespace(limit=1e6, until=float("inf")), silent)
     with pytest.raises(StarvedError):
         _ = session.devices
 
@@ -236,7 +236,7 @@ def test_work_of_a_thread_that_is_gone_is_not_waited_for(monkeypatch, how):
     """A thread of a pool that ended without a word, before it took the work or while it had it."""
     from concurrent.futures import thread
 
-    from tcprobe.system.pools import Pool
+    from tcprobe.system.children import Pool
 
     def gone(_executor, queue, *_):
         if how == "dies at work":
@@ -251,7 +251,7 @@ def test_work_of_a_thread_that_is_gone_is_not_waited_for(monkeypatch, how):
 
 
 def test_a_pool_that_works_answers():
-    from tcprobe.system.pools import Pool
+    from tcprobe.system.children import Pool
 
     with Pool(2) as pool:
         assert list(pool.map(lambda n: time.sleep(0.6) or n, [1, 2])) == [1, 2]

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, core
 
-from tcprobe.ask.cost import InstructionCost, beside, stated_on, table
+from tcprobe.ask.cost import InstructionCost, stated_numbers, stated_on, table
 from tcprobe.ask.cost import costs as costs_of
 from tcprobe.ask.cost import words as said
 from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, sum_cycles
@@ -328,7 +328,7 @@ def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
 
 
 def test_references_stand_beside_what_is_measured(body):
-    pairs = {p.row.source: p for p in beside([InstructionCost(MMA, "sm_90", body, "x")])}
+    pairs = {p.row.source: p for p in stated_numbers([InstructionCost(MMA, "sm_90", body, "x")])}
     assert pairs["arXiv 2402.13499, table VII"].agrees
     assert {row.arch for row in rows_about(MMA)} >= {"sm_80", "sm_89", "sm_90", "sm_120"}
     known = dialogues("cost")

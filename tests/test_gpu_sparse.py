@@ -11,8 +11,7 @@ from tcprobe.isa.instruction import sparsity
 from tcprobe.layout.structure import columns, elements
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack, unpack
-from tcprobe.probes.sparse import product_kernel
-from tcprobe.probes.sparse_decode import index_table, random_metadata
+from tcprobe.probes.sparse import index_table, product_kernel, random_metadata
 from tcprobe.run import runner
 from tcprobe.run.backend import Worker
 from tcprobe.run.campaign import select

@@ -20,8 +20,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import OWN_RULE
 from tcprobe.probes.ptx import Launch
 from tcprobe.probes.slots import pack
-from tcprobe.probes.sparse import kernel, product_kernel
-from tcprobe.probes.sparse_decode import b_images, random_metadata
+from tcprobe.probes.sparse import b_images, kernel, product_kernel, random_metadata
 from tcprobe.references import Claim, cute, ptx_isa
 from tcprobe.run.emulator import Emulator
 from tcprobe.run.runner import conclude

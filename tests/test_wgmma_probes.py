@@ -16,7 +16,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.probes import descriptors, dialogues, experiments
 from tcprobe.probes.descriptors import DescriptorExperiment, ProductExperiment
-from tcprobe.probes.wgmma_kernels import BAD, FEW_MEETINGS, SLOT_SHIFT, kernel
+from tcprobe.probes.wgmma import BAD, FEW_MEETINGS, SLOT_SHIFT, kernel
 from tcprobe.references import cute
 from tcprobe.run.emulator import Emulator
 from tcprobe.sass.cubin import assemble

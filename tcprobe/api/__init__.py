@@ -98,7 +98,7 @@ LATER = {
     "compilers": ("tcprobe.run.survey", "compilers"),
     "contribute": ("tcprobe.run.contribute", "contribute"),
     "cost_table": ("tcprobe.ask.cost", "table"),
-    "costs_beside": ("tcprobe.ask.cost", "beside"),
+    "costs_beside": ("tcprobe.ask.cost", "stated_numbers"),
     "diff": ("tcprobe.ask.diff", "compare_named"),
     "doctor": ("tcprobe.run.doctor", "examine"),
     "draw_banks": ("tcprobe.layout.banks", "svg_of_picture"),

@@ -40,7 +40,7 @@ from tcprobe.text import Whole, escaped
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
-    from tcprobe.ask.cost import Beside
+    from tcprobe.ask.cost import StatedNumber
 
 CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
 
@@ -122,7 +122,13 @@ def _verdict(reference: Reference, fragment: Fragment, measured: Measurement) ->
         return Verdict(reference.NAME, NOT_COVERED, claim + _elsewhere(reference, fragment, measured))
     row, table = inventory.instructions().get(fragment.experiment), measured.tables[fragment.operand]
     if (row and row.metadata) or fragment.role is Role.SCALE:
-        return _by_number(reference, claim, table)
+        # A sparse multiply: its index fields say which k a slot stands for, so the numbers themselves can be compared
+        wrong = []
+        if claim.printed != table:
+            pairs = zip(table.space.all(), claim.printed.cells, table.cells, strict=True)
+            wrong = [f"{point}: stated {theirs}, measured {ours}" for point, theirs, ours in pairs if theirs != ours]
+        detail = f"{table.points - len(wrong)} of {table.points} slots agree"
+        return _judge(reference, claim, detail, wrong[:FIRST])
     if row and row.conventional:
         return _by_structure(reference, claim, row, fragment, measured)
     agreed, given, wrong = same_slots(claim.printed, table)
@@ -147,16 +153,6 @@ def conventional(fragment: Fragment) -> bool:
     """Whether row, column and k numbers are a convention, and only which slots meet can be compared."""
     row = inventory.instructions().get(fragment.experiment)
     return row is not None and row.conventional
-
-
-def _by_number(reference: Reference, claim: Claim, measured: Table) -> Verdict:
-    """A sparse multiply: its index fields say which k a slot stands for, so the numbers themselves can be compared."""
-    wrong = []
-    if claim.printed != measured:
-        pairs = zip(measured.space.all(), claim.printed.cells, measured.cells, strict=True)
-        wrong = [f"{point}: stated {theirs}, measured {ours}" for point, theirs, ours in pairs if theirs != ours]
-    detail = f"{measured.points - len(wrong)} of {measured.points} slots agree"
-    return _judge(reference, claim, detail, wrong[:FIRST])
 
 
 def _elsewhere(reference: Reference, fragment: Fragment, measured: Measurement) -> str:
@@ -437,7 +433,7 @@ class FileComparison(Against):
 class CostComparison(NamedTuple):
     """Measured costs beside what others state."""
 
-    pairs: "list[Beside]"
+    pairs: "list[StatedNumber]"
 
     @property
     def agrees(self) -> bool:
@@ -528,7 +524,7 @@ def _is_table(word: str) -> bool:
 
 def _costs(name: str | Cell | Sequence[str] | None, arch: ArchName | None, folders: Layers) -> CostComparison:
     """Costs beside what others state; UsageError where one of them is missing."""
-    from tcprobe.ask.cost import beside, costs
+    from tcprobe.ask.cost import costs, stated_numbers
 
     if isinstance(name, Cell):
         raise UsageError("`costs` are of instructions: give a `name`.")
@@ -537,7 +533,7 @@ def _costs(name: str | Cell | Sequence[str] | None, arch: ArchName | None, folde
         raise UsageError(
             f"no cost of these is measured on {found[0].arch}, to compare with what others state.", "no cost"
         )
-    if pairs := beside(found):
+    if pairs := stated_numbers(found):
         return CostComparison(pairs)
     raise UsageError("nobody has published these costs for this arch.")
 

@@ -114,7 +114,7 @@ class InstructionCost(Described):
         """In the numbers: counted over all runs, and what is stated of the same numbers on the arch."""
         if self.sourced is None:
             return UNMEASURED
-        agreeing = [pair.agrees for pair in beside([self])]
+        agreeing = [pair.agrees for pair in stated_numbers([self])]
         return in_finding(self.sourced, sum(agreeing), len(agreeing) - sum(agreeing))
 
     def overlap(self, partner: str) -> Overlap:
@@ -283,10 +283,10 @@ def in_brief(cost: InstructionCost) -> str:
     return ", ".join(part for part in parts if part) or "timed"
 
 
-# beside others
+# what others state of the same numbers
 
 
-class Beside(NamedTuple):
+class StatedNumber(NamedTuple):
     """What somebody states beside what was measured, both in the same unit."""
 
     row: Row
@@ -318,7 +318,7 @@ class Beside(NamedTuple):
         }
 
 
-def beside(instruction_costs: Sequence[InstructionCost]) -> list[Beside]:
+def stated_numbers(instruction_costs: Sequence[InstructionCost]) -> list[StatedNumber]:
     """All that is stated of measured numbers on the same arch."""
     pairs = (
         (row, cost, number_of(cost.body, row.number))
@@ -326,7 +326,7 @@ def beside(instruction_costs: Sequence[InstructionCost]) -> list[Beside]:
         for row in rows_about(cost.id)
         if row.arch == cost.arch and row.number
     )
-    return [Beside(row, cost.id, value) for row, cost, value in pairs if value is not None]
+    return [StatedNumber(row, cost.id, value) for row, cost, value in pairs if value is not None]
 
 
 def number_of(body: Body, number: str | None) -> float | None:

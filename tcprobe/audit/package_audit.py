@@ -214,7 +214,6 @@ class Ruling:
     proven: bool = False
 
     def to_json(self) -> Json:
-        """Plain data."""
         statement, cell = self.statement, self.cell
         return {
             "name": statement.name,

@@ -17,10 +17,10 @@ import numpy as np
 
 from tcprobe.check import lanes
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import FIRST, NEVER, NEVER_BIT, PLACES, Held, Reader, alike, bits_of, unset
+from tcprobe.check.integers import FIRST, NEVER, NEVER_BIT, PLACES, Held, Reader, alike, bits_of, reads, unset, writes
 from tcprobe.check.lanes import Lanes, constant
 from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, UNIFORM_PREDICATE
+from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM
 from tcprobe.layout.arrays import Bools
 
 SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
@@ -144,6 +144,7 @@ class _Walk:
         self.edges: dict[tuple[int, int], State] = {}
         # by block that ends with a branch on which lanes differ, the blocks up to the one where they meet again
         self.parted: dict[int, frozenset[int]] = {}
+        self._behind: dict[int, list[tuple[int, frozenset[int]]]] = {}
         self._written: dict[frozenset[int], int] = {}
 
     def _steps(self, number: int) -> list[Instruction]:
@@ -151,7 +152,7 @@ class _Walk:
         found, live, block = [], self.live.get(number, 0), self.kernel.blocks[number]
         for index in reversed(range(block.first, block.end)):
             instruction = self.kernel.instructions[index]
-            if instruction.writes & live or _is_root(instruction):
+            if writes(instruction.form) & live or _is_root(instruction):
                 found.append(instruction)
             live = _needed_before(live, instruction)
         return found[::-1]
@@ -219,7 +220,7 @@ class _Walk:
                 condition = self.reader.condition(form.guard, held)
                 active = active & (condition.known == 0) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
-            elif form.writes:
+            elif form.writes or form.stem == "STL":
                 self.reader.write(instruction, held)
         return State(held, np.asarray(active), sure)
 
@@ -238,7 +239,7 @@ class _Walk:
         groups: list[tuple[set[int], State]] = []
         for block, state in coming:
             for group, (members, others) in enumerate(groups):
-                if self._apart(block, members):
+                if self._apart(number, block, members):
                     groups[group] = members | {block}, _met(number, others, state)
                     break
             else:
@@ -252,12 +253,21 @@ class _Walk:
             joined = State(held, joined.active | state.active, joined.sure and state.sure)
         return joined
 
-    def _apart(self, block: int, members: set[int]) -> bool:
+    def _apart(self, number: int, block: int, members: set[int]) -> bool:
         """Whether lanes of one warp may come by a block and by one of others at the same time."""
-        return any(
-            (block in region or block == branch) and any(m in region or m == branch for m in members)
-            for branch, region in self.parted.items()
-        )
+        return any(self._by_other_sides(number, branch, block, members) for branch in self.parted)
+
+    def _by_other_sides(self, number: int, branch: int, block: int, members: set[int]) -> bool:
+        """Whether a block is behind one side of a branch, and one of others behind another."""
+        sides = [side | {branch} if after == number else side for after, side in self._sides(branch)]
+        return any(block in sides[j] and not members.isdisjoint(sides[1 - j]) for j in range(len(sides)))
+
+    def _sides(self, branch: int) -> list[tuple[int, frozenset[int]]]:
+        """What may come behind each way of a branch until they meet again; for each where it begins."""
+        if branch not in self._behind:
+            after = self.kernel.blocks[branch].after
+            self._behind[branch] = [(first, self._until_met(branch, first)) for first in after]
+        return self._behind[branch]
 
     def _leave(self, number: int, state: State) -> Iterator[tuple[int, State]]:
         """The blocks that follow, and what holds on the way there."""
@@ -277,6 +287,8 @@ class _Walk:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
         taken = self._taken(branch, state)
         through, to = self.kernel.blocks[number].after
+        if "ANY" in branch.opcode and not taken.uniform:  # all lanes go where one of them does
+            return [(through, state), (to, state)]
         if taken.exact:
             where = np.broadcast_to(taken.known != 0, state.active.shape)
             if not taken.uniform:
@@ -298,18 +310,17 @@ class _Walk:
 
     def _part(self, number: int) -> None:
         if number not in self.parted:
-            self.parted[number] = self._region(number)
+            self.parted[number] = frozenset().union(*(side for _, side in self._sides(number)))
 
-    def _region(self, number: int) -> frozenset[int]:
-        """The blocks between a branch and the one where its ways meet again."""
-        meeting = self.meets.get(number)
-        seen, pending = set[int](), list(self.kernel.blocks[number].after)
+    def _until_met(self, branch: int, first: int) -> frozenset[int]:
+        """The blocks from one on, up to the one where the ways of a branch meet again."""
+        meeting = self.meets.get(branch)
+        seen, pending = set[int](), [first]
         while pending:
             block = pending.pop()
-            if block in seen or block == meeting:
-                continue
-            seen.add(block)
-            pending += self.kernel.blocks[block].after
+            if block not in seen and block != meeting:
+                seen.add(block)
+                pending += self.kernel.blocks[block].after
         return frozenset(seen)
 
     @cached_property
@@ -336,7 +347,7 @@ class _Walk:
             mask = 0
             for block in blocks:
                 for index in range(block.first, block.end):
-                    mask |= self.kernel.instructions[index].writes
+                    mask |= writes(self.kernel.instructions[index].form)
             self._written[loop] = mask
         return self._written[loop]
 
@@ -344,8 +355,9 @@ class _Walk:
 def _needed_before(live: int, instruction: Instruction) -> int:
     """The registers that count before an instruction, from those that count after it."""
     form = instruction.form
-    if form.writes & live:
-        live = (live if form.guard else live & ~form.writes) | form.reads
+    written = writes(form)
+    if written & live:
+        live = (live if form.guard else live & ~written) | reads(form)
     return live | _roots(instruction)
 
 
@@ -408,16 +420,14 @@ def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], L
         own = _own(number, bit)
         if a is b or b.origin == own:
             held[bit] = a
-        elif a.origin == own:
-            held[bit] = b
-        elif a is NEVER or a is NEVER_BIT:
+        elif a.origin == own or a is NEVER or a is NEVER_BIT:
             held[bit] = b
         elif b is NEVER or b is NEVER_BIT:
             held[bit] = a
         elif a.origin == b.origin != -1:
             held[bit] = lanes.join(a, b)._replace(origin=a.origin)
         else:
-            met = how(a, b) if bit < UNIFORM or PREDICATE <= bit < UNIFORM_PREDICATE else alike(bit, lanes.join(a, b))
+            met = alike(bit, lanes.join(a, b)) if UNIFORM_REGISTERS >> bit & 1 else how(a, b)
             held[bit] = met._replace(origin=own)
     return held
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -31,10 +32,13 @@ ASSUMED_WARPS = 8  # of a block whose size nobody states
 WIDTHS = (32, 16, 8)  # threads in a row, of a block whose shape nobody states
 NTID_BASES = ((100, 0x360), (70, 0x0))  # where constant bank 0 has the size of a block, from which arch on
 FIRST = {"R": 0, "UR": UNIFORM, "P": PREDICATE, "UP": UNIFORM_PREDICATE}
+ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
 _PART = re.compile(r"(UR|R)(\d+|Z)((?:\.\w+)*)|([+-]{0,2}0x[0-9a-f]+)")
 _SCALE = {"X4": 2, "X8": 3, "X16": 4}
 
-PLACES = 10  # bits of a register's number
+SLOTS = UNIFORM_PREDICATE + 8  # from here on the bits of a frame's words: registers that were spilled
+MOST_SLOTS = 2048
+PLACES = 12  # bits of a register's number
 Held = dict[int, Lanes]  # what registers hold, by their bit in `registers`
 
 
@@ -82,11 +86,19 @@ def _of_shapes(shapes: Sequence[tuple[int, int, int]]) -> Threads:
     return Threads((made[0], made[1], made[2]), (made[3], made[4], made[5]), np.concatenate(there), tuple(numbers))
 
 
+def _keeps_its_frame(kernel: Kernel) -> bool:
+    """Whether the stack pointer is set before the first access of local memory, and never again."""
+    places = [i.number for i in kernel.instructions if i.writes >> 1 & 1]
+    first = next((i.number for i in kernel.instructions if i.stem in LOCAL), len(kernel.instructions))
+    return all(place < first for place in places)
+
+
 class Reader:
     """Reads operands of a kernel's instructions."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.threads, self._relocated = threads(kernel), kernel.code.relocated
+        self._framed = _keeps_its_frame(kernel)
         arch = int(kernel.arch.removeprefix("sm_"))
         sizes = next(base for least, base in NTID_BASES if arch >= least)
         self._sizes = {sizes + 4 * j: size for j, size in enumerate(self.threads.size)}
@@ -100,20 +112,33 @@ class Reader:
         if operand.kind not in FIRST:
             return lanes.unless_alike("a value that is not followed", *self.inputs(operand.mask, held))
         value = held_in(operand.kind, operand.first, held)
-        text = operand.text.replace(".reuse", "")
-        if operand.kind in ("P", "UP"):
-            return _not(value) if operand.negated else value
-        if "|" in text or "." in text:
-            return lanes.unless_alike("a part of a register", value)
-        if text[:1] == "-":
-            return lanes.negative(value)
-        return lanes.complement(value) if text[:1] == "~" else value
+        return _not(value) if operand.negated else _signed_value(operand.text.replace(".reuse", ""), value)
 
     def _constant(self, operand: Operand, held: Held) -> Lanes:
         match = re.fullmatch(r"-?c\[0x0\]\[(0x[0-9a-f]+)\]", operand.text.replace(".reuse", ""))
         if match and operand.text[:1] != "-" and int(match[1], 16) in self._sizes:
             return self._sizes[int(match[1], 16)]
         return lanes.unless_alike("a constant that lanes index", *self.inputs(operand.mask, held))
+
+    def _spill(self, instruction: Instruction, held: Held) -> None:
+        """A store to the frame, or a load from it: what a kernel's own frame holds is what was stored there."""
+        form, own = instruction.form, slots(instruction.form) if self._framed else None
+        condition = self.condition(form.guard, held) if form.guard else None
+        if form.stem == "STL" and own is None:  # an array that lanes index, or a frame that moves
+            for bit in [bit for bit in held if bit >= SLOTS]:
+                held[bit] = lanes.lost("a word of local memory")
+            return
+        data = form.operands[0 if form.stem == "LDL" else -1]
+        registers = [FIRST["R"] + data.first + j for j in range(max(data.width, 1))] if data.first >= 0 else []
+        targets, sources = (registers, list(own or ())) if form.stem == "LDL" else (list(own or ()), registers)
+        for j, bit in enumerate(targets):
+            value = held.get(sources[j]) or unset(sources[j]) if j < len(sources) else None
+            if value is None:
+                value = constant(0) if form.stem == "STL" else lanes.lost("a word of local memory")
+            old = held.get(bit) or unset(bit)
+            if condition is not None and old is not NEVER:
+                value = lanes.choose(condition, value, old)
+            held[bit] = value._replace(origin=instruction.number << PLACES | bit)
 
     def inputs(self, mask: int, held: Held) -> Iterator[Lanes]:
         """What the registers of a set hold."""
@@ -149,6 +174,9 @@ class Reader:
         """Note what an instruction writes."""
         form = instruction.form
         follow = FOLLOWED.get(form.stem)
+        if form.stem in LOCAL:
+            self._spill(instruction, held)
+            return
         inputs = list(self.inputs(form.reads, held))
         same = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
         results: dict[int, Lanes] = {}
@@ -172,7 +200,35 @@ class Reader:
             held[bit] = value._replace(origin=instruction.number << PLACES | bit)
 
 
+LOCAL = ("LDL", "STL")
+
+
+@cache
+def slots(form: Form) -> range | None:
+    """The bits of the frame's words that a spill is about, None of another access of local memory."""
+    texts = (operand.text for operand in form.operands if operand.kind == "address")
+    match = next((match for text in texts if (match := ON_STACK.fullmatch(text))), None)
+    width = {"64": 2, "128": 4}.get(form.opcode.rpartition(".")[2], 1)
+    first = int(match[1] or "0", 16) if match else -1
+    if first < 0 or first % 4 or first // 4 + width > MOST_SLOTS or "8" in form.opcode or "16" in form.opcode:
+        return None
+    return range(SLOTS + first // 4, SLOTS + first // 4 + width)
+
+
+def reads(form: Form) -> int:
+    """The registers that an instruction reads, and the words of the frame."""
+    own = slots(form) if form.stem == "LDL" else None
+    return form.reads | sum(1 << bit for bit in own or ())
+
+
+def writes(form: Form) -> int:
+    """The registers that an instruction writes, and the words of the frame."""
+    own = slots(form) if form.stem == "STL" else None
+    return form.writes | sum(1 << bit for bit in own or ())
+
+
 def bits_of(mask: int) -> Iterator[int]:
+    """The numbers of the bits of a set."""
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1
@@ -193,8 +249,8 @@ NEVER_BIT = lanes.lost("a predicate that nothing has written", 1)
 
 def unset(bit: int) -> Lanes:
     """A register before it is written; what it holds does not count where a way brings another value."""
-    if bit < PREDICATE:
-        return NEVER if bit < UNIFORM else UNKNOWN
+    if bit < PREDICATE or bit >= SLOTS:
+        return NEVER if bit < UNIFORM or bit >= SLOTS else UNKNOWN
     return NEVER_BIT if bit < UNIFORM_PREDICATE else CHOICE
 
 
@@ -204,7 +260,7 @@ def alike(bit: int, value: Lanes) -> Lanes:
 
 
 def _unfollowed(bit: int, same: bool, why: str) -> Lanes:
-    """The result of an instruction that is not followed: what is uniform by its register, or by its inputs, is alike."""
+    """What an instruction that is not followed gives: alike by its register, or because all that it reads is."""
     if bit >= PREDICATE:
         return CHOICE if same or bit >= UNIFORM_PREDICATE else lanes.lost(why, 1)
     return UNKNOWN if same or bit >= UNIFORM else lanes.lost(why)
@@ -222,6 +278,15 @@ def _not(value: Lanes) -> Lanes:
     return lanes.bitwise(lanes.XOR_AB, value, constant(1), constant(0))
 
 
+def _signed_value(text: str, value: Lanes) -> Lanes:
+    """A register with its sign, as an operand's text has it."""
+    if "|" in text or "." in text:
+        return lanes.unless_alike("a part of a register", value)
+    if text[:1] == "-":
+        return lanes.negative(value)
+    return lanes.complement(value) if text[:1] == "~" else value
+
+
 def _signed(text: str) -> int:
     return (-1 if "-" in text else 1) * int(text.lstrip("+-"), 16)
 
@@ -235,10 +300,82 @@ FOLLOWED: dict[str, Follow] = {}
 # whose results are alike in all lanes if what they read is: arithmetic, and loads from one address
 PURE = frozenset(
     (
-        *"FADD FMUL FFMA FMNMX FSEL FSETP FSET HADD2 HMUL2 HFMA2 HMNMX2 HSETP2 HSET2 DADD DMUL DFMA DSETP DMNMX".split(),
-        *"MUFU I2F F2I F2F FRND I2FP F2FP I2I FCHK VIADDMNMX POPC UPOPC FLO UFLO BREV UBREV".split(),
-        *"IDP VABSDIFF XMAD LDG LDS LDC LDCU ULDC LD UF2FP UI2F UF2I FADD2 FMUL2 FFMA2 VHMNMX FMNMX3 VIMNMX3".split(),
-        *"SYNCS UISETP BMSK UBMSK P2R UP2UR R2P R2UP VOTE VOTEU REDUX CREDUX PLOP3 UPLOP3 S2UR I2IP".split(),
+        *[
+            "FADD",
+            "FMUL",
+            "FFMA",
+            "FMNMX",
+            "FSEL",
+            "FSETP",
+            "FSET",
+            "HADD2",
+            "HMUL2",
+            "HFMA2",
+            "HMNMX2",
+            "HSETP2",
+            "HSET2",
+            "DADD",
+            "DMUL",
+            "DFMA",
+            "DSETP",
+            "DMNMX",
+        ],
+        *[
+            "MUFU",
+            "I2F",
+            "F2I",
+            "F2F",
+            "FRND",
+            "I2FP",
+            "F2FP",
+            "I2I",
+            "FCHK",
+            "VIADDMNMX",
+            "POPC",
+            "UPOPC",
+            "FLO",
+            "UFLO",
+            "BREV",
+            "UBREV",
+        ],
+        *[
+            "IDP",
+            "VABSDIFF",
+            "XMAD",
+            "LDG",
+            "LDS",
+            "LDC",
+            "LDCU",
+            "ULDC",
+            "LD",
+            "UF2FP",
+            "UI2F",
+            "UF2I",
+            "FADD2",
+            "FMUL2",
+            "FFMA2",
+            "VHMNMX",
+            "FMNMX3",
+            "VIMNMX3",
+        ],
+        *[
+            "SYNCS",
+            "UISETP",
+            "BMSK",
+            "UBMSK",
+            "P2R",
+            "UP2UR",
+            "R2P",
+            "R2UP",
+            "VOTE",
+            "VOTEU",
+            "REDUX",
+            "CREDUX",
+            "PLOP3",
+            "UPLOP3",
+            "S2UR",
+            "I2IP",
+        ],
     )
 )
 UNIFORM_ALWAYS = frozenset(("VOTE", "VOTEU", "REDUX", "CREDUX"))

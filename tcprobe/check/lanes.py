@@ -328,7 +328,7 @@ def choose(condition: Lanes, a: Lanes, b: Lanes) -> Lanes:
         return a
     if condition.exact:
         return select(condition.known != 0, a, b)
-    return join(a, b) if condition.uniform else mixed(a, b)
+    return join(a, b) if condition.uniform else mixed(a, b, condition.why)
 
 
 def select(where: Bools, a: Lanes, b: Lanes) -> Lanes:
@@ -369,14 +369,15 @@ def _alike(words: Words) -> bool:
     return words.shape[1] == 1 or bool((words == words[:, :1]).all())
 
 
-def mixed(a: Lanes, b: Lanes) -> Lanes:
+def mixed(a: Lanes, b: Lanes, why: str = "") -> Lanes:
     """One of two values, in each lane its own."""
     if a is b:
         return a
     gone = _union(a.known ^ b.known) | a.flips | b.flips | a.lost | b.lost
     if a.steps or b.steps:
         gone |= _upward(a.steps | b.steps)
-    return made(a.known, 0, 0, gone, _reason(a, b) or "lanes come here by different ways") if gone else a
+    why = _reason(a, b) or why or "lanes come here by different ways"
+    return made(a.known, 0, 0, gone, why) if gone else a
 
 
 def uneven(a: Lanes) -> Lanes:

@@ -96,7 +96,7 @@ def run(
     from tcprobe.sass import toolchain
 
     cuda = next(iter(toolkits), None)
-    request = Request(name=arch, cuda=cuda, **selection)
+    request = Request(arch=arch, cuda=cuda, **selection)
     _check(toolkits, request)
     if scheduler:
         for option, value in {"--report": report, "--stages": show_stages, "--device": request.index}.items():
@@ -150,8 +150,8 @@ def _check(toolkits: Sequence[Path], request: Request) -> None:
     kind_names = [*kinds.names(), *KINDS]
     if request.family not in (None, *inventory.families(), *kind_names):
         raise search.no_family(request.family or "", kind_names)
-    if request.name not in (None, "all"):
-        arch(request.name)
+    if request.arch not in (None, "all"):
+        arch(request.arch)
     if request.method == "sass" and request.index is not None:
         raise UsageError("--device selects a live GPU, and --method sass reads machine code: give only one of them.")
 

@@ -375,7 +375,11 @@ def _warpgroup(instruction: Instruction, operand_a: str) -> Iterator[str]:
     if dtype(instruction.type("d")).is_float:
         written += [asm.immediate(name, (1, -1)) for name in ("scale_a", "scale_b")]
     if len(instruction.described[0].held.majors) > 1:
-        written += _transposes(asm, a_in_registers)
+        # immediates that say whether m of A and n of B are contiguous; A in registers has none in PTX
+        if a_in_registers:
+            asm.choice("transpose_a", (0,), "A in registers cannot be transposed")
+        names = ("transpose_b",) if a_in_registers else ("transpose_a", "transpose_b")
+        written += [asm.immediate(name, (0, 1)) for name in names]
     yield from asm.function(
         "mma",
         [f"{{.reg .pred add; setp.ne.b32 add, {adds}, 0;", instruction.name, f"{', '.join(written)};}}"],
@@ -395,14 +399,6 @@ def around_multiplies() -> Iterator[str]:
         else:
             yield f'  asm volatile("{text}" : {constraint or ": "}: "memory");'
         yield "}"
-
-
-def _transposes(asm: _Asm, a_in_registers: bool) -> list[str]:
-    """Immediates that say whether m of A and n of B are contiguous; A in registers has none in PTX."""
-    if a_in_registers:
-        asm.choice("transpose_a", (0,), "A in registers cannot be transposed")
-    names = ("transpose_b",) if a_in_registers else ("transpose_a", "transpose_b")
-    return [asm.immediate(name, (0, 1)) for name in names]
 
 
 def target_guard(instruction: Instruction) -> str:

@@ -1,4 +1,6 @@
-"""Code in files of its own: C++ or PTX with `${expressions}` and, in lines that begin with `$`, Jinja's statements.
+"""Texts in files of their own, C++, PTX or Markdown, with `${expressions}` and Jinja's statements: `$ if`, `$[ if ]$`.
+
+Blank lines after a line of `$ ` are swallowed, those after `$[ ]$` are not.
 
 A file of PTX consists of macros; what follows // is for its readers.
 """
@@ -6,7 +8,7 @@ A file of PTX consists of macros; what follows // is for its readers.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,8 +56,9 @@ def _environment(folder: Path, suffix: str) -> Environment:
         line_statement_prefix="$ ",
         line_comment_prefix="//" if suffix == ".ptx" else None,
         keep_trailing_newline=True,
+        trim_blocks=True,
         auto_reload=False,
-        finalize=lambda value: "\n".join(value) if isinstance(value, (list, tuple)) else value,
+        finalize=lambda value: "\n".join(value) if isinstance(value, (list, tuple, Iterator)) else value,
     )
     environment.globals |= {"hex": hex, "zip": zip}
     return environment

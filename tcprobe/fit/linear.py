@@ -182,19 +182,7 @@ class Layout:
 def fit_layout(table: Table) -> Layout | NotLinear:
     """The linear layout of a table, proven for every used point; or the first points that contradict it."""
     values = pack_table(table)
-    layout = _through(table, values)
-    fitted = layout.packed()
-    if fitted == values:
-        return layout
-    wrong = [number for number, value in enumerate(values) if value is not None and value != fitted[number]]
-    if not wrong:
-        return layout
-    expected = {number: unpack(fitted[number], table.outputs) for number in wrong[:FIRST]}
-    return not_linear(table, expected, len(wrong))
-
-
-def _through(table: Table, values: Sequence[int | None]) -> Layout:
-    """The affine map through a maximal set of independent points; those at powers of two come first."""
+    # the affine map through a maximal set of independent points; those at powers of two come first
     bits, vectors = sum(axis.bits for axis in table.space.axes), _vectors(table.space)
     pivots: dict[int, tuple[int, int]] = {}
     for number in chain(_units(table.space), range(table.points)):
@@ -206,7 +194,15 @@ def _through(table: Table, values: Sequence[int | None]) -> Layout:
             if len(pivots) == bits + 1:
                 break
     images = _images(pivots, bits + 1)
-    return Layout(table.space, table.outputs, images[:bits], images[bits])
+    layout = Layout(table.space, table.outputs, images[:bits], images[bits])
+    fitted = layout.packed()
+    if fitted == values:
+        return layout
+    wrong = [number for number, value in enumerate(values) if value is not None and value != fitted[number]]
+    if not wrong:
+        return layout
+    expected = {number: unpack(fitted[number], table.outputs) for number in wrong[:FIRST]}
+    return not_linear(table, expected, len(wrong))
 
 
 @cache

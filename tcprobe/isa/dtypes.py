@@ -15,34 +15,18 @@ e3m2 and e2m3 bits 0 to 5.
 
 from typing import NamedTuple, SupportsInt
 
+from tcprobe import facts
 from tcprobe.errors import RowError
 
-OTHER_NAMES = {  # of C++, CUTLASS, Python's packages and the driver, by PTX's
-    "f16": "half|fp16|float16|half_t|__half",
-    "bf16": "bfloat16|bfloat16_t|__nv_bfloat16|nv_bfloat16|bf",
-    "f32": "float|fp32|float32|single",
-    "tf32": "tfloat32|tfloat32_t|tf",
-    "f64": "double|fp64|float64",
-    "e4m3|e5m2": "fp8|float8",
-    "e4m3": "e4m3fn|float8_e4m3fn|float8_e4m3|float_e4m3_t|__nv_fp8_e4m3",
-    "e5m2": "float8_e5m2|float_e5m2_t|__nv_fp8_e5m2",
-    "e2m3|e3m2": "fp6|float6",
-    "e2m3": "float6_e2m3fn|float_e2m3_t",
-    "e3m2": "float6_e3m2fn|float_e3m2_t",
-    "e2m1": "fp4|float4|float4_e2m1fn|float_e2m1_t",
-    "ue8m0": "float8_e8m0fnu|float_ue8m0_t",
-    "ue4m3": "float_ue4m3_t",
-    "s64": "int64|int64_t",
-    "s32": "int|int32|i32|int32_t",
-    "s8": "int8|i8|char|int8_t",
-    "s4": "int4|i4|int4_t|int4b_t",
-    "u64": "uint64|uint64_t",
-    "u32": "uint32|uint32_t",
-    "u16": "uint16|uint16_t",
-    "u8": "uint8|uint8_t",
-    "u4": "uint4|uint4_t|uint4b_t",
-    "b1": "bit|binary|u1|uint1b_t",
-}
+
+class TypeNames(NamedTuple):
+    """A line of type_names.csv: what C++, CUTLASS, Python's packages and the driver call what PTX calls `name`."""
+
+    name: str
+    others: str
+
+
+OTHER_NAMES = dict(facts.read(__file__, "type_names.csv", TypeNames))
 _PTX = {other: name for name, others in OTHER_NAMES.items() for other in others.split("|")}
 
 
@@ -105,33 +89,17 @@ class DType(NamedTuple):
         return self.is_float and self.bits >= 8
 
 
-DTYPES = (
-    DType("f64", 64, 0x3FF0_0000_0000_0000),
-    DType("f32", 32, 0x3F80_0000),
-    DType("tf32", 32, 0x3F80_0000),
-    DType("f16", 16, 0x3C00),
-    DType("bf16", 16, 0x3F80),
-    DType("e4m3", 8, 0x38),
-    DType("e5m2", 8, 0x3C),
-    DType("e3m2", 6, 0x0C),
-    DType("e2m3", 6, 0x08),
-    DType("e2m1", 4, 0x2, container_shift=2),
-    DType("ue8m0", 8, 0x7F, is_signed=False),  # scales: no sign; ue8m0 has no mantissa either
-    DType("ue4m3", 7, 0x38, is_signed=False),
-    DType("s32", 32, 1, is_float=False),
-    DType("s8", 8, 1, is_float=False),
-    DType("u8", 8, 1, is_float=False),
-    DType("s4", 4, 1, is_float=False),
-    DType("u4", 4, 1, is_float=False),
-    DType("u32", 32, 1, is_float=False),  # an address in shared memory
-    DType("b32", 32, 1, is_float=False),  # what moves carry: bits of no type
-    DType("b16", 16, 1, is_float=False),
-    DType("b8", 8, 1, is_float=False),
-    DType("b6", 6, 1, is_float=False),
-    DType("b4", 4, 1, is_float=False),
-    DType("b1", 1, 1, is_float=False),
-    DType("b2", 2, 1, is_float=False),  # an index field of metadata: no PTX type of its own
-    DType("b4", 4, 1, is_float=False),  # the same for tf32
+# dtypes.csv: PTX's types; ue8m0 and ue4m3 are scales, without a sign; u32 is an address in shared memory; b32 to b4 are
+# what moves carry, bits of no type; b2, and b4 for tf32, index fields of metadata
+DTYPES = facts.read(
+    __file__,
+    "dtypes.csv",
+    DType,
+    bits=facts.number,
+    one=facts.number,
+    is_float=facts.flag,
+    container_shift=facts.number,
+    is_signed=facts.flag,
 )
 _BY_NAME = {d.name: d for d in DTYPES}
 

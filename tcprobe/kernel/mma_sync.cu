@@ -70,7 +70,7 @@ __device__ inline void fill_${part.operand}(unsigned shared, unsigned place, con
     copy<whole>(shared + ${part.in_shared}, first + ${part.on}, line < lines ? bytes - byte : 0);
   }
 }
-$[ endfor ]$
+$[ endfor +]$
 // The multiply (tcprobe show ${gemm.instruction.id})
 ${multiply}
 ${store}

@@ -260,7 +260,6 @@ class Gemm(StagedGemm):
 
     @property
     def evidence(self) -> list[str]:
-        """What the tables rest on."""
         links = [link for plan in self.paths.values() for link in plan.evidence]
         return list(dict.fromkeys([*links, *super().evidence]))
 

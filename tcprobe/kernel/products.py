@@ -68,7 +68,6 @@ class ProductRun:
         return not (self.wrong or self.outside or self.apart)
 
     def to_json(self) -> Json:
-        """Plain data."""
         return {**asdict(self), "compared": list(self.compared), "timed": list(self.timed)}
 
 

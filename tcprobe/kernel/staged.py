@@ -17,9 +17,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from tcprobe.ask.convert.code import CASTS, OLDER, Cast
 from tcprobe.code.cuda import holder, of_holder, origin, register_and_letter
+from tcprobe.code.templates import fill
 from tcprobe.emit.common import formulas
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
@@ -147,7 +149,6 @@ class StagedGemm(ABC):
 
     @property
     def evidence(self) -> list[str]:
-        """What the tables rest on."""
         d = self.cell("d")
         return [f"{d.fragment.id} on {d.arch}: {d.evidence}"]
 
@@ -190,39 +191,15 @@ def store(cell: Cell, out: str, device: Arch) -> str:
     fragment, kind = cell.fragment, register_and_letter(cell.fragment)[0]
     bits = {"lane": (cell.table.threads - 1).bit_length(), "i": (cell.table.elements - 1).bit_length()}
     coordinates = {name: of_holder(formula.text(bits), fragment.threads) for name, formula in formulas(cell).items()}
-    size, who = dtype(out).bits // 8, holder(fragment.threads)
-    return "\n".join(
-        (
-            f"// D's registers -> global memory, {comment(origin(cell))} (tcprobe show {fragment.id})",
-            "// ld: bytes from row to row; rows, cols: what there is of the matrix from here on",
-            "__device__ inline void store(char* d, long long ld, int rows, int cols, "
-            f"const {kind} (&from)[{fragment.elements}], unsigned {who}) {{",
-            "#pragma unroll",
-            f"  for (unsigned i = 0; i < {fragment.elements}; i += 2) {{",
-            f"    const int row = {coordinates['row']}, col = {coordinates['col']};",
-            "    if (row >= rows || col >= cols) continue;",
-            f"    char* to = d + row * ld + col * {size};",
-            *(f"    {line}" for line in _pair(fragment.type, out, device)),
-            "  }",
-            "}",
-            "",
-        )
-    )
-
-
-def _pair(source: str, out: str, device: Arch) -> tuple[str, ...]:
-    """Both elements where both are inside, else the first."""
-    if source == out:
-        kind = {"f32": "float", "s32": "int"}[out]
-        return (
-            f"struct alignas(8) Pair {{ {kind} low, high; }};",
-            "if (col + 1 < cols) *reinterpret_cast<Pair*>(to) = {from[i], from[i + 1]};",
-            f"else *reinterpret_cast<{kind}*>(to) = from[i];",
-        )
-    return (
-        "unsigned d;",
-        "const float low = from[i], high = from[i + 1];",
-        conversion(source, out, device).pair,
-        "if (col + 1 < cols) *reinterpret_cast<unsigned*>(to) = d;",
-        "else *reinterpret_cast<unsigned short*>(to) = static_cast<unsigned short>(d);",
+    return fill(
+        Path(__file__).with_name("store.cu"),
+        origin=comment(origin(cell)),
+        fragment=fragment,
+        word=kind,
+        who=holder(fragment.threads),
+        **coordinates,
+        out=out,
+        device=device,
+        dtype=dtype,
+        conversion=conversion,
     )

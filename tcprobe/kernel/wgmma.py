@@ -71,7 +71,6 @@ class WarpgroupGemm(StagedGemm):
 
     @cached_property
     def instruction(self) -> Instruction:
-        """The multiply."""
         return resolve(f"wgmma.mma_async.m64n{self.tile[1]}{FORMS[self.type]}").instruction
 
     @cached_property

@@ -141,22 +141,19 @@ def _cells(
     columns = ["i" if name == "register" else name for name in columns]
     cells: dict[tuple[int, int], tuple[int, ...]] = {}
     for number, line in body_lines:
-        values = dict(zip(columns, _numbers(f"{path}, line {number}", columns, line), strict=True))
+        where = f"{path}, line {number}"
+        if len(line) != len(columns):
+            raise DataError(f"{where}: {WORDS['values'].format(len(line), len(columns), ','.join(columns))}")
+        if not all(_NUMBER.fullmatch(cell) for cell in line):
+            raise DataError(f"{where}: {WORDS['numbers'].format(quoted(','.join(line)))}")
+        if any(cell.startswith("-") or len(cell) > 9 or int(cell) >= MOST_INDEX for cell in line):
+            raise DataError(f"{where}: {WORDS['outside'].format(MOST_INDEX - 1)}")
+        values = dict(zip(columns, [int(cell) for cell in line], strict=True))
         slot = values["lane"], values["i"]
         if slot in cells:
             raise DataError(f"{path}, line {number}: {WORDS['second'].format(*slot)}")
         cells[slot] = tuple(values[name] for name in outputs)
     return cells
-
-
-def _numbers(where: str, columns: Sequence[str], entries: list[str]) -> list[int]:
-    if len(entries) != len(columns):
-        raise DataError(f"{where}: {WORDS['values'].format(len(entries), len(columns), ','.join(columns))}")
-    if not all(_NUMBER.fullmatch(cell) for cell in entries):
-        raise DataError(f"{where}: {WORDS['numbers'].format(quoted(','.join(entries)))}")
-    if any(cell.startswith("-") or len(cell) > 9 or int(cell) >= MOST_INDEX for cell in entries):
-        raise DataError(f"{where}: {WORDS['outside'].format(MOST_INDEX - 1)}")
-    return [int(cell) for cell in entries]
 
 
 def _table(path: Path, outputs: Sequence[str], contents: Mapping[tuple[int, int], tuple[int, ...]]) -> Table:

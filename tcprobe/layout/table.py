@@ -152,7 +152,8 @@ class Table:
         for name, column in self.values.items():
             if len(column) != self.points:
                 raise DataError(f"output {name} has {len(column)} values instead of {self.points}.")
-            if not _in_range(column):
+            said = set(column) - {None}
+            if said and not (min(said) >= 0 and max(said) < MOST_VALUE):  # type: ignore[type-var, operator]
                 raise DataError(f"output {name} has a value outside 0 to {MOST_VALUE - 1}.")
         holes = any(None in column for column in self.values.values())
         if holes and len({tuple(v is None for v in column) for column in self.values.values()}) > 1:
@@ -270,7 +271,12 @@ class Table:
         if not isinstance(data, dict):
             raise DataError("a layout is an object with threads, elements, row and col.")
         if "inputs" in data:
-            space = _space(data["inputs"])
+            if not isinstance(data["inputs"], list) or not all(
+                isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int
+                for pair in data["inputs"]
+            ):
+                raise DataError("inputs must be a list of [name, size].")
+            space = Space(tuple(Axis(*pair) for pair in data["inputs"]))
             return cls(space, {name: _column(name, data[name]) for name in data if name != "inputs"})
         names = set(data) - {"threads", "elements"}
         if not {"threads", "elements", "row"} <= set(data) or not names <= set(SLOT_OUTPUTS):
@@ -283,11 +289,6 @@ class Table:
 
 
 Tables = Mapping[str, Table]  # by operand
-
-
-def _in_range(column: Sequence[int | None]) -> bool:
-    said = set(column) - {None}
-    return not said or (min(said) >= 0 and max(said) < MOST_VALUE)  # type: ignore[type-var, operator]
 
 
 def slot_table(threads: int, elements: int, values: Mapping[str, tuple[int | None, ...]]) -> Table:
@@ -306,15 +307,6 @@ def selected(tables: Sequence[Table]) -> Table:
     """One table from those for values 0, 1, ... of a selector; the selector is its first input."""
     space = Space((Axis("selector", len(tables)), *tables[0].space.axes))
     return Table(space, {n: tuple(v for table in tables for v in table.values[n]) for n in tables[0].outputs})
-
-
-def _space(inputs: object) -> Space:
-    if not isinstance(inputs, list) or not all(
-        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) and type(pair[1]) is int
-        for pair in inputs
-    ):
-        raise DataError("inputs must be a list of [name, size].")
-    return Space(tuple(Axis(*pair) for pair in inputs))
 
 
 def _joined(name: str, by_lane: object, elements: int) -> list[object]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MULTIPLIED
-from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
+from tcprobe.pages.tables import code, fitting, page, row_and_col, spans
 from tcprobe.sass.lowering import NOTHING, Lowering
 from tcprobe.store.results import Results
 from tcprobe.store.surveys import ExceptionalFact, SavedSurvey
@@ -25,23 +25,16 @@ def has_lowerings(results: Results) -> bool:
     return any(results.lowering(name) or results.opcodes(name) for name in results.archs())
 
 
-def lowering_page(results: Results) -> Iterator[str]:
+def lowering_page(results: Results) -> list[str]:
     """A section a family, and one of opcodes."""
     saved = {name: body for name in results.archs() if (body := results.lowering(name))}
-    families = _lowerings_by_family(saved)
-    yield from (MADE, "# What each multiply and matrix move becomes in machine code", "")
-    yield "Tensor-core opcodes with counts, as ptxas emits them. *emulated*: opcodes of another type, or none. On archs"
-    yield "that are not named, ptxas refuses the form. `tcprobe lower` has each form separately, how many other"
-    yield "instructions an emulated one takes, and the routines that the compiler links for it."
-    yield ""
-    yield from (f"- [{title}](#{heading_anchor(title)})" for title in (*families, LAYOUTS))
-    for family, lines in families.items():
-        yield from ("", f"## {family}", "")
-        yield from grid(["forms", "archs", "opcodes"], _lowering_rows(lines))
-    yield from _layouts(results)
-    yield from ("", "## Compilers", "")
-    by_compiler = _archs_by_words({name: body["compiler"] for name, body in saved.items()})
-    yield from (f"- {names}: {markdown(compiler)}" for names, compiler in by_compiler)
+    return page(
+        "lowering.md",
+        LAYOUTS=LAYOUTS,
+        families={family: _lowering_rows(lines) for family, lines in _lowerings_by_family(saved).items()},
+        layouts=_layouts(results),
+        compilers=_archs_by_words({name: body["compiler"] for name, body in saved.items()}),
+    )
 
 
 def _lowerings_by_family(saved: Mapping[str, Json]) -> dict[str, IdsByLowering]:
@@ -76,7 +69,7 @@ def _lowering_rows(by_lowering: IdsByLowering) -> Iterator[list[str]]:
         yield from ([names if number == 0 else "", *pair] for number, pair in enumerate(words_by_archs))
 
 
-def _layouts(results: Results) -> Iterator[str]:
+def _layouts(results: Results) -> list[list[str]]:
     """The layouts of tensor-core machine instructions; opcodes that are alike share a line."""
     lines: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for name in results.archs():
@@ -84,19 +77,10 @@ def _layouts(results: Results) -> Iterator[str]:
             for operands, layout in _operands(saved["layouts"]).items():
                 key = (operands, f"[{layout[:6]}](layouts/{layout}.json)", *row_and_col(results.layout(layout)))
                 lines.setdefault(key, []).append((opcode, name))
-    if lines:
-        yield from ("", f"## {LAYOUTS}", "")
-        yield "Which element each register of an instruction holds: i counts a lane's elements of the operand from the"
-        yield "low bits of its first register. wmma.load, the instruction and wmma.store anchor it in memory addresses."
-        yield "HMMA.884 stands for all its STEPs, which share A and B; its .ROW and .COL are on the operands A and B. A"
-        yield "warp does four such products at a time, one for each quad pair."
-        yield MANUAL
-        yield ""
-        rows = (
-            [fitting(code(dict.fromkeys(o for o, _ in origins))), spans(a for _, a in origins), *key]
-            for key, origins in sorted(lines.items(), key=lambda line: line[1])
-        )
-        yield from grid(["opcodes", "archs", "operand", "layout", "row", "col"], rows)
+    return [
+        [fitting(code(dict.fromkeys(o for o, _ in origins))), spans(a for _, a in origins), *key]
+        for key, origins in sorted(lines.items(), key=lambda line: line[1])
+    ]
 
 
 def _operands(layout_ids: Mapping[str, str]) -> dict[str, str]:
@@ -107,32 +91,18 @@ def _operands(layout_ids: Mapping[str, str]) -> dict[str, str]:
     return {**by_operand, "C": layout_ids["c"]}
 
 
-def compilers_page(survey: SavedSurvey) -> Iterator[str]:
+def compilers_page(survey: SavedSurvey) -> list[str]:
     """Versions and archs, what differs, what only some show, what is refused."""
-    pairs = sum(map(len, survey.archs.values()))
-    yield from (MADE, "# What compilers agree on", "")
-    yield f"{len(survey.versions)} versions of ptxas, {pairs} pairs of version and arch. In their machine code,"
-    yield f"{survey.tables} tables of fragments and {survey.lowerings} lowerings of instructions are identical in"
-    yield f"every version that shows them; {len(survey.differing) or 'none'} differ. `tools/compilers.py` makes this"
-    yield "page again from the package index; `tcprobe compilers` compares installed toolkits."
-    yield from ("", "## Versions", "")
-    yield from grid(["version", "archs"], ([name, spans(archs)] for name, archs in survey.archs.items()))
-    yield from ("", "## What differs", "")
-    if survey.differing:
-        said = (
-            [f"{one.what} of `{one.ids[0]}`", one.archs, one.versions, _crop(one.words)] for one in differences(survey)
-        )
-        yield from grid(["what", "arch", "versions", "say"], said)
-    else:
-        yield "Nothing."
-    yield from ("", "## Shown by some versions only", "")
-    yield "Forms that some version does not show although it knows the arch: it is too old for them, or refuses them."
-    yield ""
-    shown = ([one.what, one.archs, fitting(code(one.ids), 100), one.versions] for one in exceptions(survey))
-    yield from grid(["what", "archs", "forms", "versions"], shown)
-    yield from ("", "## Refused, or not read", "")
-    refused = ([one.archs, fitting(code(one.ids), 80), one.versions, _crop(one.words)] for one in refusals(survey))
-    yield from grid(["archs", "forms", "versions", "words"], refused)
+    differing = ([f"{d.what} of `{d.ids[0]}`", d.archs, d.versions, _crop(d.words)] for d in differences(survey))
+    return page(
+        "compilers.md",
+        survey=survey,
+        pairs=sum(map(len, survey.archs.values())),
+        versions=([name, spans(archs)] for name, archs in survey.archs.items()),
+        differing=differing,
+        shown=([one.what, one.archs, fitting(code(one.ids), 100), one.versions] for one in exceptions(survey)),
+        refused=([one.archs, fitting(code(one.ids), 80), one.versions, _crop(one.words)] for one in refusals(survey)),
+    )
 
 
 class VersionStatement(NamedTuple):

@@ -5,13 +5,13 @@ A table for each arch and kind of instruction; forms of the same arithmetic shar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic, subject
-from tcprobe.ask.cost import InstructionCost, archs, beside, costs, number_of
+from tcprobe.ask.cost import InstructionCost, archs, costs, number_of, stated_numbers
 from tcprobe.isa import inventory
 from tcprobe.isa.operand import INPUTS, MATRICES
-from tcprobe.pages.tables import MADE, code, fitting, grid
+from tcprobe.pages.tables import code, fitting, page
 from tcprobe.references.numerics import published_row
 from tcprobe.store.choose import Layers, alone
 from tcprobe.store.finding import Finding
@@ -32,49 +32,41 @@ def has_costs(results: Results) -> bool:
     return bool(archs(alone(results)))
 
 
-def costs_page(results: Results) -> Iterator[str]:
+def costs_page(results: Results) -> list[str]:
     """A section an arch."""
     layers = alone(results)
-    yield from (MADE, "# What instructions cost", "")
-    yield "Cycles of an SM, measured by `tcprobe run --family cost`: the difference of two loop counts, with the code"
-    yield "of the loop read. One block has its SM for itself, other SMs may be busy, inputs are zeros, and the"
-    yield "clock's mode is unknown. `tcprobe cost INSTRUCTION` has the whole curve, what others state, and evidence."
-    for name in archs(layers):
-        yield from ("", f"## {name}", "", markdown(costs([], name, layers)[0].evidence))
-        yield from _cost_tables(name, layers)
+    evidence = ((name, markdown(costs([], name, layers)[0].evidence)) for name in archs(layers))
+    return page("costs.md", archs=[(name, words, list(_cost_tables(name, layers))) for name, words in evidence])
 
 
-def _cost_tables(name: str, layers: Layers) -> Iterator[str]:
+def _cost_tables(name: str, layers: Layers) -> Iterator[tuple[Sequence[str], list[Sequence[str]]]]:
+    """(heads, rows) of each table."""
     measured = costs([], name, layers)
     multiplies = [cost for cost in measured if isinstance(cost.body.latency, dict)]
     groups = [cost for cost in measured if isinstance(cost.body.interval, list)]
     moves = [cost for cost in measured if isinstance(cost.body.interval, Point) and cost not in multiplies]
     copies = [cost for cost in measured if cost.body.round_trip and cost.body.interval is None]
     loads = [cost for cost in measured if cost.body.clocks]
-    for heads, lines in (
+    comparisons = [
+        (
+            p.id,
+            str(p.row.number),
+            f"{p.measured:g}",
+            f"{p.row.comparable:g}",
+            p.row.source,
+            "agrees" if p.agrees else f"differs: {p.why}",
+        )
+        for p in stated_numbers(measured)
+    ]
+    tables: tuple[tuple[Sequence[str], Iterable[Sequence[str]]], ...] = (
         (HEADS, map(_multiply_row, multiplies)),
         (GROUP_HEADS, map(_group_row, groups)),
         (MOVE_HEADS, map(_move_row, moves)),
         (COPY_HEADS, map(_copy_row, copies)),
         (CLOCK_HEADS, map(_clocks, loads)),
-    ):
-        rows = list(lines)
-        if rows:
-            yield from ("", *grid(heads, rows))
-    pairs = beside(measured)
-    if pairs:
-        comparisons = [
-            (
-                p.id,
-                str(p.row.number),
-                f"{p.measured:g}",
-                f"{p.row.comparable:g}",
-                p.row.source,
-                "agrees" if p.agrees else f"differs: {p.why}",
-            )
-            for p in pairs
-        ]
-        yield from ("", *grid(("instruction", "number", "measured", "stated", "by", ""), comparisons))
+        (("instruction", "number", "measured", "stated", "by", ""), comparisons),
+    )
+    yield from ((heads, rows) for heads, lines in tables if (rows := list(lines)))
 
 
 def _multiply_row(cost: InstructionCost) -> Sequence[str]:
@@ -122,45 +114,40 @@ END_HEADS = ("form", "least exponent", "NaN", "beyond the largest", "all -0", "s
 INTEGER_HEADS = ("form of integers", "beyond 32 bits", "with .satfinite", "cases", "wrong")
 
 
-def numerics_page(results: Results) -> Iterator[str]:
+def numerics_page(results: Results) -> list[str]:
     """A section an arch: floats by parameters, then integers."""
-    yield from (MADE, "# What multiplies compute", "")
-    yield (
-        "Measured by `tcprobe run --family numerics`. *Products a sum*: how many one sum adds; each term is cut "
-        "toward zero"
-    )
-    yield "to a multiple of 2^(top - F), and the result rounded once. Forms that differ in m, n and layout are one row."
-    layers = alone(results)
+    layers, sections = alone(results), []
     for name in results.archs():
-        findings = [sourced.finding for sourced in layers.findings(NUMERICS, name).values()]
+        findings = _in_order([sourced.finding for sourced in layers.findings(NUMERICS, name).values()])
         if findings:
-            yield from ("", f"## {name}", "", markdown(words(findings)) + ".", "")
-            yield from _parameter_table([finding for finding in findings if finding.body.floats])
-            yield from _end_table([finding for finding in findings if finding.body.floats])
-            unfit = _in_order([finding for finding in findings if finding.body.unfit])
-            lines = [f"- {code([f.subject])[0]} has no model: {markdown(f.body.unfit)}" for f in unfit]
-            yield from ("", *lines) if lines else ()
-            yield from _integer_table([finding for finding in findings if finding.body.integers])
+            floats = [finding for finding in findings if finding.body.floats]
+            unfit = [
+                f"- {code([f.subject])[0]} has no model: {markdown(f.body.unfit)}" for f in findings if f.body.unfit
+            ]
+            rows = [_parameter_row(f) for f in floats], [_end_row(f) for f in floats]
+            integers = [_integer_row(f) for f in findings if f.body.integers]
+            sections.append((name, markdown(words(findings)), *rows, unfit, integers))
+    heads = {"PARAMETER_HEADS": PARAMETER_HEADS, "END_HEADS": END_HEADS, "INTEGER_HEADS": INTEGER_HEADS}
+    return page("numerics.md", archs=sections, **heads)
 
 
-def _parameter_table(findings: Sequence[Finding]) -> Iterator[str]:
-    rows = (
-        [*code([f.subject]), *parameters(f.body.floats), f"{f.body.wrong} of {f.body.random}", _published_words(f)]
-        for f in _in_order(findings)
-    )
-    yield from grid(PARAMETER_HEADS, rows)
+def _parameter_row(finding: Finding) -> list[str]:
+    body = finding.body
+    cases = f"{body.wrong} of {body.random}"
+    return [*code([finding.subject]), *parameters(body.floats), cases, _published_words(finding)]
 
 
-def _end_table(findings: Sequence[Finding]) -> Iterator[str]:
+def _end_row(finding: Finding) -> list[str]:
     """What becomes of terms and sums at the ends of the formats."""
-    yield from ("", "A cell without a word: no case of the form can show it, or its types have no such number.", "")
-    rows = []
-    for finding in _in_order(findings):
-        rule = finding.body.floats
-        floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
-        ends = (floor, rule.nan or "several", rule.overflow or "", "-0" if rule.negative_zero else "+0")
-        rows.append([*code([finding.subject]), *ends, _subnormals(rule), _otherwise(rule)])
-    yield from grid(END_HEADS, rows)
+    rule = finding.body.floats
+    floor = "" if rule.exponent_floor is None else str(rule.exponent_floor)
+    ends = (floor, rule.nan or "several", rule.overflow or "", "-0" if rule.negative_zero else "+0")
+    return [*code([finding.subject]), *ends, _subnormals(rule), _otherwise(rule)]
+
+
+def _integer_row(finding: Finding) -> list[str]:
+    rule, body = finding.body.integers, finding.body
+    return [*code([finding.subject]), rule.overflow, rule.satfinite or "", str(body.random), str(body.wrong)]
 
 
 def _subnormals(arithmetic: Arithmetic) -> str:
@@ -198,15 +185,6 @@ def _published_words(finding: Finding) -> str:
     return " ".join(
         f"{name} {value}" for name, value in (("K", published.products), ("F", published.fraction_bits)) if value
     )
-
-
-def _integer_table(findings: Sequence[Finding]) -> Iterator[str]:
-    rows = []
-    for finding in _in_order(findings):
-        rule, body = finding.body.integers, finding.body
-        counts = str(body.random), str(body.wrong)
-        rows.append([*code([finding.subject]), rule.overflow, rule.satfinite or "", *counts])
-    yield from ("", *grid(INTEGER_HEADS, rows))
 
 
 def _in_order(findings: Sequence[Finding]) -> list[Finding]:

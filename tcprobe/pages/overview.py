@@ -24,14 +24,14 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.layout.table import Table
 from tcprobe.pages import machine_code, numbers, tensor_memory
-from tcprobe.pages.tables import MADE, MANUAL, code, fitting, grid, heading_anchor, row_and_col, spans
+from tcprobe.pages.tables import MADE, code, fitting, heading_anchor, page, row_and_col, spans
 from tcprobe.references import claim_of, references
 from tcprobe.store import findings
 from tcprobe.store.cell import DOCUMENTED, Cell, by_arch
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import FROM_CODE, METHODS, Finding, Measurement
+from tcprobe.store.finding import FROM_CODE, METHODS, Measurement
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import SavedAudit, SavedFinding, Since, load_audits, load_survey, since
+from tcprobe.store.surveys import SavedAudit, load_audits, load_survey, since
 from tcprobe.system import files
 from tcprobe.text import markdown
 from tcprobe.values import Json
@@ -51,7 +51,7 @@ PAGES = {
 def render(results: Results) -> dict[Path, str]:
     """Text of every page by path."""
     facts, archs = cells_of(results), results.archs()
-    texts = {"changes.md": changes_page(facts, archs), "tensor_memory.md": tensor_memory.page(results)}
+    texts = {"changes.md": changes_page(facts, archs), "tensor_memory.md": tensor_memory.tensor_memory_page(results)}
     if machine_code.has_lowerings(results):
         texts["lowering.md"] = machine_code.lowering_page(results)
     if numbers.has_costs(results):
@@ -115,23 +115,8 @@ def _is(path: Path, page: bytes) -> bool:
         return False
 
 
-def _overview(results: Results, facts: ByFragment, pages: Iterable[str]) -> Iterator[str]:
-    yield from (MADE, "# Measured layouts", "")
-    yield "Which lane and element of a warp holds which matrix element. `tcprobe show` prints a table, `compare`"
-    yield "checks it against references, `why-not` says why there is none, and `site` makes a page of each."
-    yield ""
-    yield from (f"- [{name}]({name}): {PAGES[name]}" for name in pages)
-    yield "- `sm_XX/METHOD/EXPERIMENT.json`: a measurement; `layouts/LAYOUT.json`: a layout, named by its content"
-    yield from ("", "## Runs", "")
-    yield from runs_table(results)
-    yield from fragment_sections(facts)
-    yield from descriptor_sections(results)
-    yield from ("", "## References", "")
-    yield from (f"- {reference.NAME}: {reference.SOURCE}" for reference in references())
-    yield from ("", "Known errata of these sources:", "")
-    for reference in references():
-        for erratum in reference.ERRATA:
-            yield f"- {reference.NAME}, {erratum.where}: {erratum.words} (`{erratum.pattern}`)"
+def _overview(results: Results, facts: ByFragment, pages: Iterable[str]) -> list[str]:
+    errata = [(r.NAME, e.where, e.words, f"`{e.pattern}`") for r in references() for e in r.ERRATA]
     device = arch(results.archs()[-1])
     seen = set()
     for fragment in inventory.of_a_warp().values():
@@ -139,21 +124,29 @@ def _overview(results: Results, facts: ByFragment, pages: Iterable[str]) -> Iter
             claim = claim_of(reference, fragment, device)
             if not isinstance(claim, str) and claim.erratum and (claim.where, claim.erratum) not in seen:
                 seen.add((claim.where, claim.erratum))
-                yield f"- {reference.NAME}, {claim.where}: {claim.erratum} (`{fragment.id}` among others)"
+                errata.append((reference.NAME, claim.where, claim.erratum, f"`{fragment.id}` among others"))
+    return page(
+        "README.md",
+        pages=[(name, PAGES[name]) for name in pages],
+        runs=runs(results),
+        families=families(facts),
+        descriptors=descriptors(results),
+        references=references(),
+        errata=errata,
+    )
 
 
 MOST_MADE = 80  # characters of what a run was made with
 
 
-def runs_table(results: Results) -> Iterator[str]:
+def runs(results: Results) -> list[list[str]]:
     """A line for each method and compiler or device; archs that are alike share it."""
     lines: dict[tuple[str, ...], list[str]] = {}
     for folder in (results, *results.runs()):
         for name in folder.archs():
             for method in folder.methods(name):
                 lines.setdefault(_run_row(method, list(folder.measurements(name, method))), []).append(name)
-    rows = ([spans(archs), *key] for key, archs in lines.items())
-    yield from grid(["archs", "method", "made with", "measured", "refused", "failed"], rows)
+    return [[spans(archs), *key] for key, archs in lines.items()]
 
 
 def _run_row(method: str, measurements: Sequence[Measurement]) -> tuple[str, ...]:
@@ -177,19 +170,13 @@ HowAndArchs = tuple[tuple[str, str], ...]  # (how, archs)
 MAndK = tuple[int, int]  # m and k
 
 
-def fragment_sections(facts: ByFragment) -> Iterator[str]:
-    """All families."""
-    families = _lines_by_family(facts)
-    yield from ("", "## Fragments", "")
-    yield "On which archs the layouts of a shape are measured, and how: live on a GPU, read from machine code, derived"
-    yield "from it, or, which is weaker evidence, by an identically encoded opcode of another arch. What nobody"
-    yield "measured on an arch is documented only. An arch that is not named does not have the fragments."
-    yield ""
-    yield from (f"- [{family}](#{heading_anchor(family)})" for family in families)
-    for family, lines in families.items():
+def families(facts: ByFragment) -> dict[str, tuple[list[str], Iterator[list[str]]]]:
+    """(heads, rows) of the table of each family."""
+    tables = {}
+    for family, lines in _lines_by_family(facts).items():
         hows = [how for how in (*METHODS, DOCUMENTED) if any(how in dict(kinds) for kinds, _ in lines)]
-        yield from ("", f"### {family}", "")
-        yield from grid(["fragments", *(EVIDENCE_HEADS[how] for how in hows)], _fragment_rows(lines, hows))
+        tables[family] = ["fragments", *(EVIDENCE_HEADS[how] for how in hows)], _fragment_rows(lines, hows)
+    return tables
 
 
 FragmentsOfLines = dict[tuple[HowAndArchs, MAndK], list[Fragment]]
@@ -232,38 +219,22 @@ CaseJson = Json
 WIDTHS = (16, 32, 8, 1)  # bits of an element
 
 
-def descriptor_sections(results: Results) -> Iterator[str]:
-    """A section for each arch with descriptors."""
+def descriptors(results: Results) -> Iterator[Json]:
+    """What each arch with descriptors shows."""
     for name in results.archs():
-        findings = [sourced.finding for sourced in alone(results).findings("descriptors", name).values()]
-        if findings:
-            yield from _descriptor_section(name, findings)
-
-
-def _descriptor_section(name: str, findings: Sequence[Finding]) -> Iterator[str]:
-    provenance = {name: markdown(text) for name, text in findings[0].provenance.items()}
-    products = [finding.body.products for finding in findings if finding.body.products]
-    yield from ("", f"## Operands behind descriptors on {name}", "")
-    measured_on = "Measured on {device}, driver {driver}, CUDA {cuda}.".format(**provenance)
-    yield f"{measured_on} *Elements*: how many are where"
-    yield (
-        "`tcprobe show` says, out of all behind that many descriptors. *Ignored*: fields that made no difference. "
-        "*Base*"
-    )
-    yield (
-        "*offset*: of the descriptors that distinguish readings, those explained by subtracting it from the row of the"
-    )
-    count, wrong = (sum(getattr(p, name) for p in products) for name in ("products", "wrong"))
-    yield f"pattern. {count} products of random matrices through random descriptors, predicted by these maps"
-    yield f"and the register tables only: {wrong} wrong."
-    yield ""
-    groups: dict[tuple[str, ...], list[CaseJson]] = {}
-    for case in sorted((finding.plain["case"] for finding in findings if finding.body.case), key=_place_of_case):
-        family = inventory.instructions()[case["instruction"]].family
-        key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
-        groups.setdefault(key, []).append(case)
-    heads = ["operand of", "swizzle", "major, bits", "descriptors", "elements", "ignored", "base offset"]
-    yield from grid(heads, (_descriptor_row(key, cases) for key, cases in groups.items()))
+        measured = [sourced.finding for sourced in alone(results).findings("descriptors", name).values()]
+        if not measured:
+            continue
+        groups: dict[tuple[str, ...], list[CaseJson]] = {}
+        for case in sorted((finding.plain["case"] for finding in measured if finding.body.case), key=_place_of_case):
+            family = inventory.instructions()[case["instruction"]].family
+            key = (case["operand"], family, str(case["swizzle"] or "none"), ", ".join(case["ignored"]) or "-")
+            groups.setdefault(key, []).append(case)
+        products = [finding.body.products for finding in measured if finding.body.products]
+        counts = {count: sum(getattr(p, count) for p in products) for count in ("products", "wrong")}
+        rows = [_descriptor_row(key, cases) for key, cases in groups.items()]
+        origin = {of: markdown(text) for of, text in measured[0].provenance.items()}
+        yield {**origin, "name": name, "rows": rows, **counts}
 
 
 def _place_of_case(plain: CaseJson) -> tuple[int, str, str, int]:
@@ -317,14 +288,21 @@ class Change(NamedTuple):
         """How many fragments change their layout."""
         return sum(len(ids) for ids, _ in self.changed)
 
+    @property
+    def heads(self) -> list[str]:
+        """Of the table of what changed."""
+        both = (self.before, self.after)
+        return ["fragments", *(f"{output} on {name}" for output in ("row", "col") for name in both)]
 
-def changes_page(facts: ByFragment, archs: Sequence[str]) -> Iterator[str]:
+    @property
+    def rows(self) -> Iterator[list[str]]:
+        """Fragments that change alike, with their formulas before and after."""
+        for ids, tables in self.changed:
+            yield [fitting(code(ids)), *(text for both in zip(*map(row_and_col, tables), strict=True) for text in both)]
+
+
+def changes_page(facts: ByFragment, archs: Sequence[str]) -> list[str]:
     """For each arch against the one before it: which fragments are new, which changed their layout and how."""
-    yield from (MADE, "# What changes between architectures", "")
-    yield "Each arch is compared with the one before it, over the fragments that are measured on both."
-    yield "Where a layout changes, x[i] is a different element: code that indexes x must know the arch."
-    yield MANUAL
-    yield ""
     steps = [_change(facts, pair) for pair in pairwise(archs)]
     rows = (
         [
@@ -333,9 +311,7 @@ def changes_page(facts: ByFragment, archs: Sequence[str]) -> Iterator[str]:
         ]
         for step in steps
     )
-    yield from grid(["from, to", "keep their layout", "change it", "new"], rows)
-    for step in steps:
-        yield from _change_section(step)
+    return page("changes.md", steps=steps, rows=rows)
 
 
 def _change(facts: ByFragment, between: tuple[str, str]) -> Change:
@@ -353,41 +329,9 @@ def _change(facts: ByFragment, between: tuple[str, str]) -> Change:
     return Change(*between, same, list(changed.values()), new)
 
 
-def _change_section(change: Change) -> Iterator[str]:
-    yield from ("", f"## {change.title}", "")
-    yield f"{change.same} fragments keep their layout, {change.changes} change it,"
-    yield f"{len(change.new)} are new" + (f": {fitting(code(change.new))}." if change.new else ".")
-    if change.changed:
-        yield ""
-        before, after = change.before, change.after
-        heads = ["fragments", f"row on {before}", f"row on {after}", f"col on {before}", f"col on {after}"]
-        rows = []
-        for ids, tables in change.changed:
-            (row_before, col_before), (row_after, col_after) = map(row_and_col, tables)
-            rows.append([fitting(code(ids)), row_before, row_after, col_before, col_after])
-        yield from grid(heads, rows)
-
-
-def errata_page(audits: Sequence[SavedAudit]) -> Iterator[str]:
+def errata_page(audits: Sequence[SavedAudit]) -> list[str]:
     """A row a package, then a section for each finding."""
-    yield from (MADE, "# Where packages differ from the measurements", "")
-    yield "`tcprobe audit` compares every layout that these packages state with the tables, slot by slot, and operands"
-    yield "of a multiply by its structure tensor. *Not covered*: layouts that no table can check."
-    yield ""
-    heads = ["package", "version", "agree", "differ", "not covered", "earlier ones audited"]
-    yield from grid(heads, map(_audit_row, audits))
-    for audit in audits:
-        for finding in audit.findings:
-            yield from ("", f"## {audit.package} {markdown(audit.version)}: {markdown(finding.name)}", "")
-            yield from _finding_section(finding, since(finding, audit.version, audit.earlier))
-
-
-def _finding_section(saved_finding: SavedFinding, known_since: Since) -> Iterator[str]:
-    yield from _wrapped(f"Of `{saved_finding.fragment}`: {markdown(saved_finding.words)}.")
-    yield from (f"- {markdown(line)}" for line in saved_finding.first)
-    yield from ("", *_wrapped(f"Evidence: {markdown(saved_finding.evidence)}."))
-    yield from ("", *_wrapped(f"In the package: {markdown(str(known_since))}."))
-    yield from ("", *_wrapped(f"Reported: {markdown(saved_finding.reported)}."))
+    return page("errata.md", audits=audits, rows=map(_audit_row, audits), since=since, wrapped=_wrapped)
 
 
 def _audit_row(audit: SavedAudit) -> list[str]:
@@ -400,22 +344,16 @@ def _wrapped(text: str) -> list[str]:
     return wrap(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
-def undocumented_page(results: Results) -> Iterator[str]:
+def undocumented_page(results: Results) -> list[str]:
     """A section an arch; forms with the same finding share a line."""
-    yield from (MADE, "# Sparse multiplies beyond what is documented", "")
-    yield "Found on a GPU by `tcprobe run --family undocumented`; PTX promises none of it, and another GPU or"
-    yield "driver may behave differently. For illegal values of four bits of metadata: at which index in its chunk a"
-    yield "stored element is multiplied. Selectors beyond the documented ones: each was run in its own process."
+    archs = []
     for name in results.archs():
         nearest = everything(name, alone(results))
         if nearest:
             how = "Live on {device}, driver {driver}, CUDA {cuda}, tcprobe {tcprobe}.".format(**nearest[0].provenance)
-            yield from ("", f"## {name}", "", markdown(how))
-            # what was found, each with the forms that it was found of
             forms: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
             for undocumented in nearest:
                 key = (tuple(undocumented.values_said), tuple(undocumented.selectors_said))
                 forms.setdefault(key, []).append(undocumented.metadata.experiment)
-            for (values, selectors), ids in forms.items():
-                yield from ("", *_wrapped(", ".join(code(ids)) + ":"), "")
-                yield from (f"- {markdown(words)}" for words in (*values, *selectors))
+            archs.append((name, markdown(how), forms))
+    return page("undocumented.md", archs=archs, wrapped=_wrapped)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
+from tcprobe.code.templates import fill
 from tcprobe.fit import fitted
 from tcprobe.isa.arch import ARCHS
 from tcprobe.layout.table import Table
 from tcprobe.store.choose import some
+from tcprobe.text import markdown
 
 MADE = "<!-- made by `tcprobe pages`; do not edit -->"
 WIDEST, COLUMNS = 110, 7  # characters of a cell, columns of a table
@@ -60,3 +63,10 @@ def row_and_col(table: Table) -> list[str]:
 def heading_anchor(title: str) -> str:
     """The anchor that a heading has on GitHub."""
     return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c in "-_")
+
+
+def page(name: str, **words: object) -> list[str]:
+    """The lines of a page, from its file in `markdown`."""
+    common = (grid, code, fitting, heading_anchor, markdown)
+    functions = {function.__name__: function for function in common}
+    return fill(Path(__file__).parent / "markdown" / name, MADE=MADE, MANUAL=MANUAL, **functions, **words).splitlines()

@@ -10,7 +10,7 @@ from tcprobe.errors import answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import Instruction
-from tcprobe.pages.tables import MADE, grid, row_and_col
+from tcprobe.pages.tables import page, row_and_col
 from tcprobe.references import cute, newer_forms, tensor_memory
 from tcprobe.references.tensor_memory import accumulator_layout
 from tcprobe.store import findings
@@ -35,86 +35,33 @@ PLACED = (
 )
 
 
-def page(results: Results) -> list[str]:
-    """The page's lines."""
-    measured = list(_measured_lines(results))
-    return [*_head(bool(measured)), *_documented_lines(), *measured]
-
-
-def _head(is_measured: bool) -> Iterator[str]:
-    yield from (MADE, "# Tensor memory", "")
-    yield "128 lanes of 512 columns of 32 bits; warp w of a warpgroup reaches lanes 32 w to 32 w + 31. Rows are lanes"
-    if is_measured:
-        yield "and columns are columns, both relative to the address. This is what sources state; measurements are"
-        yield "at the end. [lowering.md](lowering.md) has its opcodes."
-        return
-    yield (
-        "and columns are columns, both relative to the address. **None of this is measured**: no GPU with tensor memory"
-    )
-    yield "was available, and its machine instructions show no layout. [lowering.md](lowering.md) has its opcodes."
-
-
-def _measured_lines(results: Results) -> Iterator[str]:
-    """By arch how many operands were measured, and which of them differ from every document."""
-    archs = findings.archs(results, KIND)
-    if not archs:
-        return
-    yield from ("", "## Measured", "", "Operands of multiplies, and what copies write:", "")
-    rows = []
-    for name in archs:
+def tensor_memory_page(results: Results) -> list[str]:
+    """What references state, and by arch how many operands were measured, which of them unlike every document."""
+    measured = []
+    for name in findings.archs(results, KIND):
         every = alone(results).findings(KIND, name)
         otherwise = [id_ for id_, finding in every.items() if not is_documented(finding)]
         counts = str(len(every)), str(len(every) - len(otherwise))
-        rows.append([name, *counts, some(otherwise, 2) if otherwise else "-"])
-    yield from grid(["arch", "operands", "as documented", "different"], rows)
+        measured.append([name, *counts, some(otherwise, 2) if otherwise else "-"])
+    return page("tensor_memory.md", measured=measured, newer=newer_forms, lacking=_lacking, **_stated())
 
 
 @cache
-def _documented_lines() -> tuple[str, ...]:
-    """What is stated: no results change it."""
-    return (*_stated_lines(), *_newer())
+def _stated() -> dict[str, list[list[str]]]:
+    """The tables of what is stated: no results change them."""
+    multiplies = (row for row in inventory.instructions().values() if row.multiplies and row.unprobed)
+    return {
+        "moves": [line for shape in cute.MEMORY_ATOMS for line in _moves(shape)],
+        "copies": list(_copies()),
+        "operands": [line for id_, vector in PLACED for line in _operands(id_, vector)],
+        "multiplies": list(map(_multiply, multiplies)),
+        "forms": list(map(_form, newer_forms.FORMS)),
+    }
 
 
-def _stated_lines() -> Iterator[str]:
-    """Registers of loads and stores, lanes of copies, and what multiplies keep there."""
-    yield from ("", "## Loads and stores", "")
-    yield "Register i of a lane of tcgen05.ld and tcgen05.st, by shape and repetitions. PTX ISA shows figures only."
-    yield ""
-    heads = ["shape", "repetitions", "rows x columns", "registers", "row", "col", "stated by"]
-    yield from grid(heads, (line for shape in cute.MEMORY_ATOMS for line in _moves(shape)))
-    yield from (
-        "",
-        "The second access of 16x32bx2 may be anywhere; the table has CuTe's choice, right after the first.",
-    )
-    yield from ("", "## Copies", "")
-    yield "tcgen05.cp: the lanes that get row r of the source. Columns are those of the source."
-    yield ""
-    yield from grid(["shape", "multicast", "rows x columns", "lanes", "held"], _copies())
-    yield from ("", "## Operands of multiplies", "")
-    yield "The element that a cell holds, of kind::f16, and of block scales of kind::mxf4nvf4 with 4X; part counts the"
-    yield "elements of a cell from its low bits. `tcprobe where` and `show` have every kind, M and N, and sources."
-    yield ""
-    heads = ["operand", "layout", "M", "held", "row", "col", "differs in"]
-    yield from grid(heads, (line for id_, vector in PLACED for line in _operands(id_, vector)))
-    yield from ("", "## Multiplies", "")
-    yield "M and N are in a descriptor. A may be in tensor memory too, B is in shared memory."
-    yield ""
-    rows = (row for row in inventory.instructions().values() if row.multiplies and row.unprobed)
-    yield from grid(["form", "M", "N", "K", "D", "A and B", "scales"], map(_multiply, rows))
-
-
-def _newer() -> Iterator[str]:
-    """What came with newer targets, as far as a compiler takes it."""
-    yield from ("", "## Newer forms and targets", "")
-    yield f"What {newer_forms.BY} accepts on which targets, and since which PTX version; none of it is measured. The"
-    yield "last column is its message on another target."
-    yield ""
-    yield from grid(["form", "targets (PTX)", "documented in", "refused elsewhere"], map(_form, newer_forms.FORMS))
-    yield ""
-    for target, families in newer_forms.SM_107.items():
-        lacking = newer_forms.LACKING.get(target)
-        but = f", but not {', '.join(f'`{pattern}`' for pattern in lacking)}" if lacking else ""
-        yield f"- {target}: forms of {', '.join(families)}{but}"
+def _lacking(target: str) -> str:
+    lacking = newer_forms.LACKING.get(target)
+    return f", but not {', '.join(f'`{pattern}`' for pattern in lacking)}" if lacking else ""
 
 
 def _form(newer: newer_forms.NewerForm) -> list[str]:

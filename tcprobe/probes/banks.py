@@ -36,7 +36,7 @@ from tcprobe.layout.banks import IDLE, LEAST, BankRule, Judge, SourceTags, is_sp
 from tcprobe.layout.banks import access_cycles as with_lookups
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout
 from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
-from tcprobe.store.kinds.banks import Body, Misfit, Second
+from tcprobe.store.kinds.banks import Body, Misfit, OtherRule
 
 KIND = "banks"
 WARPS = 16
@@ -299,16 +299,13 @@ class BankExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The access's name."""
         return self.access.name
 
     @property
     def target(self) -> Target:
-        """The target that the access needs."""
         return self.access.target
 
     def kernels(self) -> list[Kernel]:
-        """The kernel that times the access."""
         return [kernel(self.access)]
 
     def cases(self) -> Cases:
@@ -359,7 +356,7 @@ def fit(access: SharedAccess, phases: Sequence[tuple[int, ...]], timed: Timed, t
     second = next((rule for rule in others if (predictions[rule] != predictions[best]).any()), best)
     misfits = _misfits(timed, predictions[best])
     listed, r2 = [list(phase) for phase in phases], _r2(measured, predictions[best])
-    other, (tried, unsteady) = Second(second, missed[second]), (int(steady.sum()), int((~steady).sum()))
+    other, (tried, unsteady) = OtherRule(second, missed[second]), (int(steady.sum()), int((~steady).sum()))
     return Body(best, tried, len(misfits), r2, unsteady, listed, misfits[:SHOWN], other, tags)
 
 

@@ -38,8 +38,7 @@ from tcprobe.probes.experiment import OWN_RULE, Conclusion, Context, Experiment,
 from tcprobe.probes.multiply import MultiplyExperiment
 from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import codes, from_slots, into_slots, one_hot, pack, place_table, unpack
-from tcprobe.probes.sparse import SparseExperiment, columns, matrices
-from tcprobe.probes.sparse_decode import metadata_images
+from tcprobe.probes.sparse import SparseExperiment, columns, matrices, metadata_images
 
 
 class Scales(NamedTuple):

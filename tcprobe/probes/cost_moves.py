@@ -62,12 +62,10 @@ class TimedMove(Costs):
 
     @property
     def id(self) -> str:
-        """The move's name."""
         return self.name
 
     @property
     def target(self) -> Target:
-        """The target that the move needs."""
         return self.needed
 
     def runs(self) -> dict[str, Run]:
@@ -211,7 +209,6 @@ class Bulk(Costs):
 
     @property
     def id(self) -> str:
-        """The copy's name."""
         return self.name
 
     def loop(self) -> TimedLoop:

@@ -266,7 +266,6 @@ class ChainLoop:
 
     @property
     def variant(self) -> str:
-        """The loop's name."""
         shape = "once" if self.copies == 1 else self.through + (str(self.chains) if self.through == "c" else "")
         return shape + ("_changed" if self.changed else "")
 
@@ -291,7 +290,6 @@ class ChainLoop:
         return [*(TimedBlock(n * WARP) for n in warps), *random]
 
     def loop(self) -> TimedLoop:
-        """The loop to be timed."""
         results = [name for chain in range(self.chains) for name in self._names("d", chain)]
         # metadata and scales are values that the compiler does not know
         others = [f for f in self.row.given if f not in self._plain]

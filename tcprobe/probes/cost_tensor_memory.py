@@ -84,7 +84,6 @@ class IssuedLoop:
         return f"{self.begins}{'t' if self.trip else 'i'}{self.count}"
 
     def loop(self) -> TimedLoop:
-        """The loop to be timed."""
         places = ", ".join(PLACES)
         return TimedLoop(
             self.subject,
@@ -176,7 +175,6 @@ class TensorMemoryCosts(FormDialogue, Costs):
         return TimedBlock(WARP, 0, (*words, bit_fields.encode_instruction(self.row.kind or "", fields)))
 
     def runs(self) -> dict[str, Run]:
-        """Every loop by its name."""
         return {issued.variant: issued.loop().run([self.block()]) for _, issued in self.loops}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
@@ -231,7 +229,6 @@ class TensorCopyCosts(FormDialogue, Costs):
 
     @property
     def id(self) -> str:
-        """The instruction's name in PTX."""
         family, op, *rest = self.row.id.split(".")
         multicast = f".{self.multicast}" if self.multicast else ""
         return f"{family}.{op}.cta_group::{self.group}.{'.'.join(rest)}{multicast}{self.unpacked}"
@@ -335,14 +332,12 @@ class TensorMoveCosts(FormDialogue, Costs):
         )
 
     def many(self) -> TimedLoop:
-        """Independent copies and one wait."""
         copies = range(self.copies)
         return self._loop(
             "many", [*map(self._line, copies), self._wait, *(j for c in copies for j in self._consume(c))]
         )
 
     def trip(self) -> TimedLoop:
-        """A wait after each copy."""
         copies = range(self.copies)
         return self._loop("trip", [line for c in copies for line in (self._line(c), self._wait, *self._consume(c))])
 

@@ -81,12 +81,10 @@ class WarpgroupLoop:
 
     @property
     def variant(self) -> str:
-        """The loop's name."""
         place, end = "r" if self.registers else "s", "" if self.major == "k" else ".mn"
         return f"{place}{'t' if self.trip else 'i'}{self.in_flight}{end}"
 
     def loop(self) -> TimedLoop:
-        """The loop to be timed."""
         row, names = self.row, [f"%d{j}" for j in range(self.row.fragment("d").registers)]
         return TimedLoop(
             row.id,
@@ -190,7 +188,6 @@ class WarpgroupCosts(FormDialogue, Costs):
     """Intervals and round trips of a warpgroup multiply, by place of A, warpgroups and multiplies in flight."""
 
     def runs(self) -> dict[str, Run]:
-        """Every loop by its name."""
         first = WarpgroupLoop(self.row, max(USUAL))
         pairs = cost_multiplies.runs(self.row, first.loop(), first.blocks()[0])
         return {one.variant: one.loop().run(one.blocks()) for one in warpgroup_loops(self.row)} | pairs
@@ -276,7 +273,6 @@ class FullLoad(FormDialogue):
 
     @property
     def id(self) -> str:
-        """FULL_LOAD and the form's id."""
         return f"{FULL_LOAD}.{self.row.id}"
 
     @property
@@ -289,7 +285,6 @@ class FullLoad(FormDialogue):
         return replace(loop_of_form.loop(), subject=self.id)
 
     def kernels(self) -> list[Kernel]:
-        """The loop's kernel."""
         return [self.loop.kernel()]
 
     def measure(self, bench: Bench) -> Readout:

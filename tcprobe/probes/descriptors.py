@@ -31,10 +31,18 @@ from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch, thread_bytes
 from tcprobe.probes.slots import decode, element_numbers, from_slots, into_slots, pack
-from tcprobe.probes.sparse import columns
-from tcprobe.probes.sparse_decode import random_metadata
-from tcprobe.probes.wgmma import LAST, CodedRun, coded_images, decode_answers, k_bytes, ones_by_k, uniform
-from tcprobe.probes.wgmma_kernels import kernel, shared_operand
+from tcprobe.probes.sparse import columns, random_metadata
+from tcprobe.probes.wgmma import (
+    LAST,
+    CodedRun,
+    coded_images,
+    decode_answers,
+    k_bytes,
+    kernel,
+    ones_by_k,
+    shared_operand,
+    uniform,
+)
 from tcprobe.store.kinds import descriptors as saved
 
 KIND = "descriptors"
@@ -56,7 +64,6 @@ class Case:
 
     @property
     def instruction(self) -> Instruction:
-        """The form."""
         return self.operand.instruction
 
     @property
@@ -327,12 +334,10 @@ class DescriptorExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """Operand, major and swizzle."""
         return f"{self.case.operand.id}.{self.case.major}.{self.case.swizzle}"
 
     @property
     def target(self) -> Target:
-        """The target that the form needs."""
         return self.case.instruction.target
 
     def kernels(self) -> list[Kernel]:
@@ -362,7 +367,6 @@ class ProductExperiment(FormDialogue):
 
     @property
     def id(self) -> str:
-        """The form's id with a suffix."""
         return f"{self.row.id}{saved.PRODUCTS}"
 
     def kernels(self) -> list[Kernel]:

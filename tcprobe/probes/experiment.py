@@ -62,15 +62,15 @@ class Experiment(Protocol):
     """
 
     @property
-    def id(self) -> str: ...  # noqa: D102
+    def id(self) -> str: ...
     @property
-    def fragments(self) -> tuple[Fragment, ...]: ...  # noqa: D102
+    def fragments(self) -> tuple[Fragment, ...]: ...
     @property
-    def methods(self) -> tuple[str, ...]: ...  # noqa: D102
+    def methods(self) -> tuple[str, ...]: ...
     @property
-    def early(self) -> bool: ...  # noqa: D102
+    def early(self) -> bool: ...
     @property
-    def group(self) -> str: ...  # noqa: D102
+    def group(self) -> str: ...
     def launches(self) -> Sequence[Launch]:
         """What to run, in order."""
 
@@ -91,7 +91,6 @@ class FormExperiment:
 
     @property
     def id(self) -> str:
-        """The instruction's id."""
         return self.instruction.id
 
     @property
@@ -101,7 +100,6 @@ class FormExperiment:
 
     @property
     def group(self) -> str:
-        """The instruction's family."""
         return self.instruction.family
 
 
@@ -116,7 +114,7 @@ class Bench(Protocol):
     """A device, as a dialogue uses it; kernels are compiled for it."""
 
     @property
-    def device(self) -> Arch: ...  # noqa: D102
+    def device(self) -> Arch: ...
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """The outputs of all launches."""
 
@@ -179,12 +177,10 @@ class FormDialogue(Dialogue):
 
     @property
     def id(self) -> str:
-        """The form's id."""
         return self.row.id
 
     @property
     def target(self) -> Target:
-        """The target that the form needs."""
         return self.row.target
 
 

@@ -37,7 +37,7 @@ from tcprobe.probes.numerics_dots import Directed, Dots
 from tcprobe.probes.numerics_kernels import Operands, TabledForm, kernel
 from tcprobe.probes.ptx import Kernel
 from tcprobe.store.kinds.numerics import Body, WrongCase
-from tcprobe.system.pools import Pool
+from tcprobe.system.children import Pool
 
 Random = np.random.Generator
 KIND = "numerics"
@@ -327,7 +327,6 @@ class NumericsExperiment(Dialogue):
 
     @property
     def id(self) -> str:
-        """The first form's id."""
         return self.first.id
 
     @property
@@ -337,7 +336,6 @@ class NumericsExperiment(Dialogue):
 
     @property
     def target(self) -> Target:
-        """The target that the first form needs."""
         return self.first.target
 
     def kernels(self) -> list[Kernel]:

@@ -26,9 +26,8 @@ from tcprobe.layout.table import Tables
 from tcprobe.probes import ptx
 from tcprobe.probes.ptx import FormOp, Kernel, Launch
 from tcprobe.probes.slots import from_slots, into_slots, pack, unpack
-from tcprobe.probes.wgmma import k_bytes, places
-from tcprobe.probes.wgmma_kernels import PTX as WARPGROUP_PTX
-from tcprobe.probes.wgmma_kernels import Warpgroup, shared_operand, whole_periods
+from tcprobe.probes.wgmma import PTX as WARPGROUP_PTX
+from tcprobe.probes.wgmma import Warpgroup, k_bytes, places, shared_operand, whole_periods
 
 LEGAL = 0x4  # four bits of metadata that every form allows: the first units of a chunk
 SATFINITE = ".satfinite"
@@ -83,12 +82,10 @@ class TabledForm:
 
     @property
     def types(self) -> ElementTypes:
-        """The form's element types."""
         return types_of(self.row)
 
     @property
     def kernel(self) -> Kernel:
-        """The form's kernel."""
         text = kernel(self.row, self.satfinite)
         return replace(text, op=Numeric(self.row, self.tables, self.satfinite))
 

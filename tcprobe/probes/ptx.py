@@ -68,7 +68,7 @@ class Op(Protocol):
     """What a kernel does, for a backend without PTX. `from_code`: its machine code shows all of that."""
 
     @property
-    def from_code(self) -> bool: ...  # noqa: D102
+    def from_code(self) -> bool: ...
 
     def emulate(self, launch: Launch, tables: EmulatedCore) -> Bytes:
         """The output of the launch on a tensor core with these layouts."""

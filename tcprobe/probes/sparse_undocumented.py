@@ -21,8 +21,7 @@ from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.experiment import Bench, Context, Dialogue, FormDialogue, Readout, known_tables
 from tcprobe.probes.ptx import Kernel, Launch
 from tcprobe.probes.slots import codes, one_hot, pack
-from tcprobe.probes.sparse import kernel, launches
-from tcprobe.probes.sparse_decode import PLACES, b_images, decode_selector
+from tcprobe.probes.sparse import PLACES, b_images, decode_selector, kernel, launches
 from tcprobe.store.kinds.undocumented import SELECTOR, Body, Outcome
 from tcprobe.text import one_line
 
@@ -122,7 +121,6 @@ class NibblesExperiment(FormDialogue):
     kind = KIND
 
     def kernels(self) -> list[Kernel]:
-        """The form's kernel with its first selector."""
         return [nibble_launch(self.row).kernel]
 
     def measure(self, bench: Bench) -> Readout:
@@ -130,7 +128,6 @@ class NibblesExperiment(FormDialogue):
         return {"raw": bench.run([nibble_launch(self.row)])[0].copy()}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
-        """The positions that the values lead to."""
         return Body(nibbles=decode_nibbles(self.row, _tables(self.row, context), reading["raw"]))
 
 
@@ -143,11 +140,9 @@ class SelectorExperiment(FormDialogue):
 
     @property
     def id(self) -> str:
-        """The form's id and the selector."""
         return f"{self.row.id}{SELECTOR}{self.selector}"
 
     def kernels(self) -> list[Kernel]:
-        """The form's kernel with the selector."""
         return [kernel(self.row, self.selector)]
 
     def measure(self, bench: Bench) -> Readout:

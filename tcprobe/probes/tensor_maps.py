@@ -315,7 +315,6 @@ class ModeExperiment(TensorMapDialogue):
 
     @property
     def id(self) -> str:
-        """The mode's name."""
         return self.name
 
     def kernels(self) -> list[Kernel]:
@@ -375,11 +374,9 @@ class MisalignedExperiment(TensorMapDialogue):
 
     @property
     def id(self) -> str:
-        """The box's number."""
         return f"{MISALIGNED}{self.number}"
 
     def kernels(self) -> list[Kernel]:
-        """The kernels of both directions."""
         return _kernels([self.case])
 
     def measure(self, bench: Bench) -> Readout:

@@ -290,7 +290,6 @@ class PlaceExperiment(Dialogue):
 
     @property
     def target(self) -> Target:
-        """The target that the form needs."""
         return self.sized.row.target
 
     def kernels(self) -> list[Kernel]:
@@ -306,7 +305,6 @@ class PlaceExperiment(Dialogue):
         return {"held": places[self.operand](self.sized, bench)}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
-        """The places."""
         sized = self.sized
         size, bits = {
             "d": ((sized.m, sized.n), dtype(sized.d_type).bits),
@@ -331,7 +329,6 @@ class CopyExperiment(FormDialogue):
         return str(Subject(self.row.id, "memory", multicast=self.multicast))
 
     def kernels(self) -> list[Kernel]:
-        """The form's kernel."""
         return [copy_kernel(self.row, self.multicast)]
 
     def launch(self) -> Launch:
@@ -360,7 +357,6 @@ class CopyExperiment(FormDialogue):
         return {"held": np.stack([row, col, np.zeros_like(row), lane, column * CELL], axis=1)}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
-        """The places."""
         return _body(self.row.shape.m, self.row.shape.n, CELL, reading["held"])
 
 

@@ -32,7 +32,7 @@ from tcprobe.layout.descriptor import encode_tcgen05, offsets, packed_descriptor
 from tcprobe.probes import ptx, tensor_memory
 from tcprobe.probes.ptx import EmulatedCore, FormOp, Kernel, Launch
 from tcprobe.probes.slots import pack, unpack
-from tcprobe.probes.wgmma_kernels import PTX as WARPGROUP_PTX
+from tcprobe.probes.wgmma import PTX as WARPGROUP_PTX
 from tcprobe.references.tensor_memory import BYTE, CELL, LANES, WIDTHS
 from tcprobe.values import Json
 

@@ -105,11 +105,9 @@ class TimedLoop:
 
     @property
     def name(self) -> str:
-        """The kernel's name."""
         return identifier(f"cost.{self.variant}.{self.subject}")
 
     def kernel(self) -> Kernel:
-        """The kernel that times the loop."""
         memory = f".extern .shared .align 1024 .b8 {self.name}_memory[];\n" if self.shared else ""
         pointers = (*POINTERS[:2], "maps", POINTERS[2]) if self.mapped else POINTERS
         cluster = f".explicitcluster .reqnctapercluster {self.ctas}, 1, 1 " if self.ctas > 1 else ""
@@ -122,7 +120,6 @@ class TimedLoop:
         return Kernel(self.name, op, memory + text, self.target, optimised=True, read=True)
 
     def run(self, blocks: Sequence[TimedBlock], maps: tuple[TensorMap, ...] = (), inputs: Bytes | None = None) -> Run:
-        """The loop's kernel with its blocks."""
         return Run(self.kernel(), blocks, maps, inputs)
 
 
@@ -284,7 +281,6 @@ class Costs(Dialogue):
         return self.runs()
 
     def kernels(self) -> list[Kernel]:
-        """The kernels of all runs."""
         return [run.kernel for run in self._runs.values()]
 
     def measure(self, bench: Bench) -> Readout:

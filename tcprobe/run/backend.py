@@ -67,7 +67,6 @@ class Device:
         return {"device": self.name, "driver": self.driver, "cuda": self.cuda, "compiler": self.compiler}
 
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
         return asdict(self)
 
 

@@ -54,10 +54,10 @@ KINDS = {"tma": "tensor_maps"}  # kinds by the other names of --family
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked: what to measure and how. `name` is an arch, "all" or None; `cuda` a folder with the tools."""
+    """What is asked: what to measure and how. `arch` is one, "all" or None; `cuda` a folder with the tools."""
 
     patterns: tuple[str, ...] = ()
-    name: str | None = None
+    arch: str | None = None
     index: int | None = None
     method: str = "auto"
     cuda: Path | None = None
@@ -212,7 +212,7 @@ class Campaign:
 
     def _live_device(self, live: runner.Session | None, only: bool) -> Device | None:
         """The GPU to measure on; None, after saying why, if machine code is read instead. `only` a GPU can show it."""
-        arch_name, auto = self.request.name, self.request.method == "auto" and not only
+        arch_name, auto = self.request.arch, self.request.method == "auto" and not only
         if live is None and only:
             raise self.request.needs_gpu()
         if live is None:
@@ -227,7 +227,7 @@ class Campaign:
 
     def _sass_archs(self, device: Device | None) -> list[str]:
         """Archs to read from machine code."""
-        arch_name, method = self.request.name, self.request.method
+        arch_name, method = self.request.arch, self.request.method
         if method == "live" or (device and arch_name != "all"):
             return []
         if arch_name not in (None, "all"):

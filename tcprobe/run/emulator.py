@@ -38,7 +38,6 @@ class Emulator:
         self._loaded: set[str] = set()
 
     def devices(self) -> list[Device]:
-        """The one emulated device."""
         return [Device(0, "emulated tensor core", self._arch, "none", "none", "none", method="emulated")]
 
     def open(self, index: int) -> None:
@@ -67,11 +66,9 @@ class Emulator:
         return "CUDA_ERROR_INVALID_VALUE" if refusing_rules(tensor_map) else "CUDA_SUCCESS"
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
-        """The outputs that the kernels would write."""
         return [launch.kernel.op.emulate(launch, self) for launch in launches]
 
     def table(self, fragment: Fragment) -> Table:
-        """Which element each slot holds."""
         return self._tables[fragment.id]
 
     def read(self, fragment: Fragment) -> Table:

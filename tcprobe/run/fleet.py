@@ -174,7 +174,7 @@ def jobs(request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, 
     UsageError for an unknown arch.
     """
     live = dict(_live(request, offers)) if request.method != "sass" else {}
-    if request.method == "live" or (request.method == "auto" and live and request.name != "all"):
+    if request.method == "live" or (request.method == "auto" and live and request.arch != "all"):
         return live
     measured = {key.arch for key in live}
     return live | {k: job for k, job in _from_code(request, toolkit_folders, offers) if k.arch not in measured}
@@ -184,7 +184,7 @@ def _live(request: Request, offers: Mapping[str, Offer]) -> Iterator[tuple[JobKe
     """Each kind of GPU of a known arch, with the machines that have one."""
     kinds: dict[JobKey, dict[str, tuple[tuple[str, ...], Device]]] = {}
     known_archs = {row.name for row in arch.ARCHS}
-    archs = known_archs if request.name in (None, "all") else {arch.arch(request.name or "").name}
+    archs = known_archs if request.arch in (None, "all") else {arch.arch(request.arch or "").name}
     for address, offered in offers.items():
         for device in offered.devices:
             if device.arch in archs & known_archs:
@@ -199,7 +199,7 @@ def _from_code(
     request: Request, toolkit_folders: Sequence[str], offers: Mapping[str, Offer]
 ) -> Iterator[tuple[JobKey, FleetJob]]:
     """Each compiler and arch, the compilers in the order in which they were named."""
-    only = None if request.name in (None, "all") else arch.arch(request.name or "").name
+    only = None if request.arch in (None, "all") else arch.arch(request.arch or "").name
     for folder in toolkit_folders:
         kinds: dict[JobKey, dict[str, tuple[tuple[str, ...], Device]]] = {}
         for address, offered in offers.items():

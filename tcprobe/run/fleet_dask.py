@@ -82,7 +82,6 @@ class DaskCrew:
             return LostMachineError(f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}")
 
     def drop(self, ticket: str) -> None:
-        """Cancel a call."""
         future = self._futures.pop(ticket, None)
         if future is not None:
             future.release()

@@ -23,8 +23,7 @@ from tcprobe.probes.ptx import POISON, Kernel, Launch, blame, module
 from tcprobe.references.shared_memory.tensor_map import TensorMap
 from tcprobe.run import driver
 from tcprobe.run.backend import OUTPUTS_KEPT, BackendFaultError, BackendHangError, Device
-from tcprobe.system.children import one_line
-from tcprobe.system.pools import Pool
+from tcprobe.system.children import Pool, one_line
 
 if TYPE_CHECKING:  # most runs leave it to the driver
     from tcprobe.sass.toolchain import Ptxas

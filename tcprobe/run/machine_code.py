@@ -66,7 +66,6 @@ class Sass:
         raise ProbeError(f"machine code does not show what a driver says about {tensor_map}.")
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
-        """The output images of the launches."""
         return [self._run(launch) for launch in launches]
 
     def _run(self, launch: Launch) -> Bytes:

@@ -86,7 +86,6 @@ class Survey:
             yield escaped(f"{fact.id} on {fact.arch} is refused by {by}")
 
     def to_json(self) -> Json:
-        """Plain data."""
         return {
             "versions": list(self.archs),
             "archs": self.archs,
@@ -196,7 +195,7 @@ def compilers(cuda: Sequence[Path], name: str | None, patterns: Sequence[str] = 
         sides = []
         for number, toolkit in enumerate(cuda):
             results = Results(scratch.folder / str(number))
-            request = Request(name=name, method="sass", cuda=toolkit)
+            request = Request(arch=name, method="sass", cuda=toolkit)
             Campaign(request, results.root, lambda text: print(text, file=sys.stderr)).run(None)
             sides.append(Layers([Layer(results, str(toolkit), str(toolkit))]))
         yield from arch_by_arch((sides[0], sides[1]), None, patterns)

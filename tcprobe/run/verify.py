@@ -37,6 +37,7 @@ from tcprobe.arithmetic.parameters import Arithmetic
 from tcprobe.ask import registers
 from tcprobe.ask.descriptor import SharedTile, cuda, tile
 from tcprobe.code.names import identifier
+from tcprobe.code.templates import fill
 from tcprobe.emit.common import cell_identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch
@@ -61,7 +62,7 @@ from tcprobe.run.multiplicands import (
 )
 from tcprobe.store.cell import Cell, selections, sources
 from tcprobe.store.choose import Layers
-from tcprobe.system.pools import Pool
+from tcprobe.system.children import Pool
 
 NUMBERS = (8, 24, 64, 128, 256)  # N of a warpgroup's forms that are taken where none is named
 STEPS = 4  # multiplies along k where factors are in shared memory: a row of the widest swizzle
@@ -188,27 +189,6 @@ WRONG = ("", "a", "e")  # the matrix whose map is mistaken, by the last number o
 
 HELPERS = "\n" + Path(__file__).with_suffix(".cuh").read_text()
 
-KERNEL = """
-namespace {name}_ {{
-typedef unsigned long long uint64_t;
-extern "C" __global__ void {name}({inputs}, u64* d) {{
-  const int placed = blockIdx.x % {swizzles}, *variant = variants + blockIdx.x / {swizzles} * 4;
-  (void)placed;
-{body}
-}}
-}}
-"""
-
-# dynamic shared memory that begins where every pattern does, all zero
-MEMORY = f"""
-  extern __shared__ __align__({PERIOD}) unsigned char given[];
-  const unsigned first = static_cast<unsigned>(__cvta_generic_to_shared(given));
-  unsigned char* const memory = given + ({PERIOD} - first % {PERIOD}) % {PERIOD};
-  for (int at = threadIdx.x * 4; at < BYTES; at += blockDim.x * 4) *reinterpret_cast<unsigned*>(memory + at) = 0;
-  __syncthreads();
-"""
-FENCE = ['asm volatile("fence.proxy.async;" : : : "memory");', "__syncthreads();"]
-
 
 def cuda_source(all_cases: Sequence[VerifyCase]) -> str:
     """The header of all fragments, and a kernel for each case."""
@@ -229,116 +209,28 @@ def variant(operand: str = "", i: int = -1, wrong: str = "") -> list[int]:
 
 
 def _kernel(case: VerifyCase) -> str:
-    inputs = ["const u64* a", "const u64* b", "const u64* c", "const int* variants"]
-    inputs += ["const unsigned char* index"] if "e" in case.operands else []
-    body = [*_declarations(case), *_fill_shared(case), *_multiply_steps(case)]
-    return KERNEL.format(
+    """The kernel of a case; where D is added to, there is no C."""
+    d, places = case.operands["d"], {placed.matrix for placed in case.shared}
+    c = {"c": case.sums} if "c" in case.operands else {}
+    arguments = ["pd", *(f"d{o}" if o in places else f"p{o}" for o in FACTORS), *(f"p{o}" for o in c)]
+    return fill(
+        Path(__file__).with_suffix(".cu"),
+        case=case,
         name=kernel_name(case),
-        inputs=", ".join(inputs),
-        swizzles=len(case.swizzles),
-        body="\n".join(f"  {line}" if line[:1] != "\n" else line for line in body),
+        registers={**case.factors, "d": d, **c},
+        passed=case.factors | {"d": d} | c,
+        wrong=WRONG,
+        steps=STEPS,
+        period=PERIOD,
+        unit=UNIT,
+        starts=[0, *accumulate(placed.bytes for placed in case.shared)],
+        struct=lambda cell: f"tcprobe::{cell_identifier(cell)}",
+        nan=lambda cell: str(dtype(cell.fragment.type).has_nan).lower(),
+        descriptor=cuda,
+        function=f"tcprobe::{identifier(case.instruction.id)}",
+        template=_template(case),
+        arguments=[*arguments, *(["re"] if "e" in case.operands else [])],
     )
-
-
-def _struct(cell: Cell) -> str:
-    return f"tcprobe::{cell_identifier(cell)}"
-
-
-def _declarations(case: VerifyCase) -> Iterator[str]:
-    """Declare the registers of every fragment, with C in them, and a descriptor of each factor in shared memory."""
-    cells = [*case.factors.items(), ("d", case.operands["d"]), *([] if _adds(case) else [("c", case.sums)])]
-    words = {o: "u64" if cell.fragment.register_bits == 64 else "unsigned" for o, cell in cells}
-    yield from (f"{words[o]} r{o}[{_struct(cell)}::registers];" for o, cell in cells)
-    to = "rd" if _adds(case) else "rc"
-    yield _gather_call("c", case.sums, "c", case.sums.fragment.cols, to)
-    for placed in case.shared:
-        yield f"uint64_t d{placed.matrix} = 0; int next_{placed.matrix}[{STEPS}] = {{}};"
-
-
-def _adds(case: VerifyCase) -> bool:
-    """Whether D is added to, so that there is no C."""
-    return "c" not in case.operands
-
-
-def _gather_call(matrix: str, cell: Cell, pointer: str, pitch: int, to: str) -> str:
-    nan = str(dtype(cell.fragment.type).has_nan).lower()
-    return f"gather<{_struct(cell)}>({_lane(matrix)}, {pointer}, {pitch}, variant[{'abc'.index(matrix)}], {nan}, {to});"
-
-
-def _lane(matrix: str) -> str:
-    return f"lane_of(variant[3] == {WRONG.index(matrix)})" if matrix in WRONG else "threadIdx.x"
-
-
-def _fill_shared(case: VerifyCase) -> Iterator[str]:
-    """Fill shared memory, for each swizzle."""
-    if not case.shared:
-        return
-    starts = [0, *accumulate(placed.bytes for placed in case.shared)]
-    yield MEMORY.replace("BYTES", str(starts[-1]))
-    yield "switch (placed) {"
-    for number, swizzle in enumerate(case.swizzles):
-        yield f"case {number}:  // swizzle {swizzle or 'none'}"
-        for placed, start in zip(case.shared, starts, strict=False):
-            yield from (f"  {line}" for line in _tile(placed, swizzle, start))
-        yield "  break;"
-    yield from ("}", *FENCE)
-
-
-def _tile(tile_place: SharedFactor, swizzle: int, start: int) -> Iterator[str]:
-    """Fill a tile at byte `start`, element by element, and make its descriptor."""
-    tile, (lines, k) = tile_place.tile(swizzle), tile_place.extent
-    element = f"e / {k} * {k} + e % {k}" if tile_place.matrix == "a" else f"e % {k} * {lines} + e / {k}"
-    steps = tile.per_k * (STEPS - 1) if len(tile.per_k) == 1 else tile.per_k
-    mistaken = f" ^ (variant[3] == {WRONG.index(tile_place.matrix)})" if tile_place.matrix in WRONG else ""
-    yield "{"
-    yield f"  unsigned char* const smem = memory + {start};"
-    yield "  #pragma unroll 1"
-    yield f"  for (int e = threadIdx.x; e < {lines * k}; e += blockDim.x) {{"
-    yield f"    const int line = e / {k}{mistaken}, k = e % {k};"
-    yield f"    put<{tile.bits}>(smem, {tile.formula}, k, {tile_place.matrix}[{element}]);"
-    yield "  }"
-    yield f"  {cuda(tile)}"
-    yield f"  d{tile_place.matrix} = desc;"
-    yield from (f"  next_{tile_place.matrix}[{step}] = {size // UNIT};" for step, size in enumerate(steps))
-    yield "}"
-
-
-def _multiply_steps(case: VerifyCase) -> Iterator[str]:
-    """Multiply step by step along k, and store D."""
-    d = case.operands["d"]
-    yield "#pragma unroll 1"
-    yield f"for (int step = 0; step < {case.steps}; ++step) {{"
-    for o, cell in case.factors.items():
-        across = cell.fragment.cols
-        by_step = f" + step * {across}" if case.steps > 1 else ""
-        yield "  " + _gather_call(o, cell, f"{o}{by_step}", case.steps * across, f"r{o}")
-    if "e" in case.operands:
-        e = case.operands["e"].fragment
-        yield (
-            f"  const unsigned re = tcprobe::metadata<{_struct(case.operands['e'])}>({_lane('e')}, "
-            f"index + step * {e.rows * e.cols // e.span});"
-        )
-    yield from (f"  {line}" for line in _multiply_call(case))
-    yield from (f"  d{placed.matrix} += next_{placed.matrix}[step];" for placed in case.shared)
-    yield "}"
-    size = f"{_struct(d)}::products * {_struct(d)}::rows * {_struct(d)}::cols"
-    yield f"scatter<{_struct(d)}>(d + blockIdx.x * {size}, rd);"
-
-
-def _multiply_call(case: VerifyCase) -> Iterator[str]:
-    """Call the emitted function of the multiply on operands in registers; wait for it if it is asynchronous."""
-    name, in_registers = f"tcprobe::{identifier(case.instruction.id)}", case.factors | {"d": case.operands["d"]}
-    in_registers |= {} if _adds(case) else {"c": case.sums}
-    for operand, cell in in_registers.items():
-        yield f"typename {_struct(cell)}::word p{operand}[{_struct(cell)}::registers]; copied(p{operand}, r{operand});"
-    places = {placed.matrix for placed in case.shared}
-    arguments = ["pd", *(f"d{o}" if o in places else f"p{o}" for o in FACTORS), *([] if _adds(case) else ["pc"])]
-    arguments += ["re"] if "e" in case.operands else []
-    statement = f"{name}::mma{_template(case)}({', '.join(arguments)});"
-    fences = "".join(f"{name}::fence_operand(p{operand}); " for operand in in_registers)
-    waits = f"{name}::commit_group(); {name}::wait_group(); {name}::fence_operand(pd);"
-    yield from (f"{fences}{name}::fence();", statement, waits) if case.shared else (statement,)
-    yield "copied(rd, pd);"
 
 
 def _template(case: VerifyCase) -> str:
@@ -382,12 +274,10 @@ class Verified:
 
     @property
     def instruction(self) -> Instruction:
-        """The multiply."""
         return self.case.instruction
 
     @property
     def arch(self) -> str:
-        """The arch that it ran on."""
         return self.case.operands["d"].arch
 
     @property
@@ -397,7 +287,6 @@ class Verified:
         return self.exact and by_model and self.noticed and self.expected in (None, self.unread)
 
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
         case, floats = self.case, self.floats
         return {
             "instruction": self.instruction.id,

@@ -52,7 +52,7 @@ from tcprobe.run.backend import OUTPUTS_KEPT, Backend, BackendBugError, BackendF
 from tcprobe.store.choose import Layers, alone, over_published
 from tcprobe.store.finding import TABLE
 from tcprobe.store.results import published
-from tcprobe.system.pools import Pool
+from tcprobe.system.children import Pool
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -188,7 +188,6 @@ class WorkerBench:
         self.device = arch.arch(device.arch)
 
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
-        """The outputs of all launches."""
         return self._backend.run(launches)
 
     def known_table(self, fragment: Fragment) -> Table | None:

@@ -22,8 +22,7 @@ from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.decode import LINE, UNPRINTED, CodeLine, UnreadError, instruction, opcode_of
 from tcprobe.sass.toolchain import MOST_STUMBLES, Assembler, Toolchain, attempt, check_survived, disassembler
-from tcprobe.system.children import Scratch, one_line
-from tcprobe.system.pools import Pool
+from tcprobe.system.children import Pool, Scratch, one_line
 
 if TYPE_CHECKING:
     from tcprobe.sass.elf import Content

@@ -59,7 +59,6 @@ class Lowering:
         return is_native(instruction, self.opcodes)
 
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
         counts = {"opcodes": dict(self.opcodes), "others": self.others}
         return {**counts, "refused": self.refused, "routines": list(self.routines)}
 
@@ -117,11 +116,11 @@ def probe(instruction: Instruction) -> Kernel:
 
     For a sparse multiply, the one with the first selector that stores D; for a warpgroup, the one with A in registers.
     """
-    from tcprobe.probes import experiments, sparse, tensor_memory, wgmma_kernels
+    from tcprobe.probes import experiments, sparse, tensor_memory, wgmma
     from tcprobe.probes.experiment import kernels
 
     if instruction.described:
-        return wgmma_kernels.kernel(instruction, "raw")
+        return wgmma.kernel(instruction, "raw")
     if instruction.family == "tcgen05":
         return tensor_memory.kernel(instruction)
     return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]

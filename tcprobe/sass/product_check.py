@@ -155,7 +155,6 @@ class _Multiply:
         return [places[word] for word in words]
 
     def results(self, number: int) -> tuple[Word, ...]:
-        """The words that a step makes."""
         return tuple(Word("d", number * 256 + j) for j in range(form(self.traced.steps[number].opcode).d))
 
     def check_sums(self, stages: Sequence[Stage]) -> None:

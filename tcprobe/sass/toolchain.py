@@ -49,7 +49,6 @@ class Toolchain:
 
     @property
     def name(self) -> str:
-        """The name in provenance."""
         return f"ptxas {self.ptxas_version}, nvdisasm {self.nvdisasm_version}"
 
     @property
@@ -222,7 +221,6 @@ class Ptxas:
 
     @property
     def name(self) -> str:
-        """The name in provenance."""
         return f"ptxas {version(self.program, self.limit)}"
 
     def require(self, arch: Arch) -> None:

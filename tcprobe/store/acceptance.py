@@ -94,7 +94,12 @@ def misfit(fragment: Fragment, table: Table) -> str | None:
     """
     if fragment.selectors:
         return _misfit_selected(fragment, table)
-    sizes = _sizes(fragment)
+    # how many of each output there are: only rows of an address, products only where a warp holds several
+    sizes = {"row": fragment.rows}
+    if fragment.role is not Role.ADDRESS:
+        sizes["col"] = fragment.cols
+    if fragment.products > 1:
+        sizes["product"] = fragment.products
     if (table.threads, table.elements) != (fragment.threads, fragment.elements):
         return (
             f"{table.threads} threads x {table.elements} elements, not {fragment.threads} threads x {fragment.elements}"
@@ -135,16 +140,6 @@ def _misfit_selection(fragment: Fragment, table: Table) -> str | None:
 @cache
 def _units(rows: int, cols: int, span: int) -> frozenset[tuple[int, int]]:
     return frozenset((row, col) for row in range(rows) for col in range(0, cols, span))
-
-
-def _sizes(fragment: Fragment) -> dict[str, int]:
-    """How many of each output there are: only rows of an address, products only where a warp holds several."""
-    sizes = {"row": fragment.rows}
-    if fragment.role is not Role.ADDRESS:
-        sizes["col"] = fragment.cols
-    if fragment.products > 1:
-        sizes["product"] = fragment.products
-    return sizes
 
 
 def require_fit(fragment: Fragment, table: Table) -> None:

@@ -88,17 +88,17 @@ class AnyFinding(Protocol):
     """What findings of all kinds say: of what they are, what came of it, and what they rest on."""
 
     @property
-    def key(self) -> Key: ...  # noqa: D102
+    def key(self) -> Key: ...
     @property
-    def arch(self) -> str: ...  # noqa: D102
+    def arch(self) -> str: ...
     @property
-    def method(self) -> str: ...  # noqa: D102
+    def method(self) -> str: ...
     @property
-    def status(self) -> Status: ...  # noqa: D102
+    def status(self) -> Status: ...
     @property
-    def provenance(self) -> Mapping[str, str]: ...  # noqa: D102
+    def provenance(self) -> Mapping[str, str]: ...
     @property
-    def words(self) -> str | None: ...  # noqa: D102
+    def words(self) -> str | None: ...
 
 
 @dataclass(frozen=True)

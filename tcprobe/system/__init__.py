@@ -1,7 +1,6 @@
 """What is asked of the operating system: files, child processes, signals.
 
 files, digest         files whole or not at all, checksums
-children, worker      processes
-pools                 threads that are not waited for once they are gone
+children, worker      processes, and pools of threads that are not waited for once they are gone
 interrupts            signals, standard streams, and want of memory
 """

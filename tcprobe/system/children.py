@@ -3,6 +3,10 @@
 A worker ends with its standard input. Tools work in a `Scratch`: a folder and a process group that are gone
 with the block, or, should this program be killed, at the hand of a guard.
 
+A pool of threads is not waited for when a thread of it is gone: one that gets no memory may end without a word, also
+between two works, and a future that it took never comes. Threads of a pool end with the pool alone, so one that ended
+before means that there was no memory.
+
 A second process can do a part of a large set of texts beside this one, for machines with two cores:
 
 >>> from tcprobe.system.children import in_second_process
@@ -22,12 +26,13 @@ import threading
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Late
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, ParamSpec, Protocol, TypeVar
 
 from tcprobe.errors import StarvedError
-from tcprobe.system.pools import Pool
 
 POSIX = os.name == "posix"
 MOST_BYTES = 32 << 20  # of a file that a tool writes, its output included; real ones stay below 1 MB
@@ -39,6 +44,51 @@ BOUNDED = f'ulimit -S -c 0; ulimit -S -f {MOST_BYTES >> 9}; exec "$@"'
 
 MOST_WORDS = 300
 STARVED = 71  # exit code of a worker that gets no memory: EX_OSERR of sysexits.h
+LOOK = 0.5  # seconds between looks at the threads
+Arguments = ParamSpec("Arguments")
+Answer = TypeVar("Answer")
+
+
+class WatchedFuture(Future[Any]):
+    """What a pool will answer."""
+
+    pool: Pool
+
+    def result(self, timeout: float | None = None) -> Any:
+        """As `Future.result`; MemoryError where a thread of the pool is gone."""
+        self._settle(timeout)
+        return super().result(timeout)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        """As `Future.exception`; MemoryError where a thread of the pool is gone."""
+        self._settle(timeout)
+        return super().exception(timeout)
+
+    def _settle(self, timeout: float | None) -> None:
+        while timeout is None and not self.done():
+            try:
+                super().exception(LOOK)
+            except Late:
+                if self.pool.is_broken and not self.done():
+                    raise MemoryError("a thread ended before its work") from None
+
+
+class Pool(ThreadPoolExecutor):
+    """As ThreadPoolExecutor."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a thread ended though the pool goes on."""
+        return not self._shutdown and any(not thread.is_alive() for thread in tuple(self._threads))
+
+    def submit(
+        self, fn: Callable[Arguments, Answer], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Future[Answer]:
+        """As ThreadPoolExecutor's; the future notices that a thread is gone."""
+        future: Any = super().submit(fn, *args, **kwargs)
+        future.__class__, future.pool = WatchedFuture, self
+        watched: Future[Answer] = future
+        return watched
 
 
 class Child(Protocol):

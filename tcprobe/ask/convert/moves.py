@@ -177,18 +177,14 @@ def _choices(tiling: Tiling) -> list[tuple[int, ...]]:
     for tile, lane, place in product(range(tiling.target_tiles), range(table.threads), range(tiling.places)):
         for element in tiling.needed_unit(lane, (tile, place)):
             needed.setdefault(element[tiling.k_axis], set()).add((lane, element[1 - tiling.k_axis]))
-    block = _scaled_together(tiling) or len(needed)
+    # how many k of the target have one scale; None without scales
+    row = inventory.instructions().get(tiling.target.fragment.experiment)
+    scales = [f.cols for f in row.of_role(Role.SCALE) if f.operand == "scale_a"] if row else []
+    block = (row.shape.k // scales[0] if row and scales else None) or len(needed)
     return [
         tuple(k for k in sorted(needed) if k // block == place // block and needed[place] <= available[k])
         for place in sorted(needed)
     ]
-
-
-def _scaled_together(tiling: Tiling) -> int | None:
-    """How many k of the target have one scale; None without scales."""
-    row = inventory.instructions().get(tiling.target.fragment.experiment)
-    scales = [f.cols for f in row.of_role(Role.SCALE) if f.operand == "scale_a"] if row else []
-    return row.shape.k // scales[0] if row and scales else None
 
 
 def _match_places(choices: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:

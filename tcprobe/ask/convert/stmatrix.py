@@ -241,7 +241,12 @@ def plan_store(source: Cell, store_options: StoreOptions, name: str = "convert")
     bits, cols = _bits(kind), source.fragment.cols
     tile = Tile(source.fragment.rows, cols, kind, bits, store_options.contiguous)
     own, shared = replace(tile, rows=part.fragment.rows), parse_shared(store_options.placed)
-    _check_pitch(tile, shared)
+    shared.check(tile)
+    pitch, unit = shared.pitch(tile), 1 << shared.swizzle[1] if shared.swizzle[0] else MATRIX_ROW
+    if pitch % MATRIX_ROW or unit % MATRIX_ROW:
+        raise UsageError(
+            f"stmatrix stores 16 bytes at multiples of 16; lines {pitch} bytes apart, {shared}, break them."
+        )
     block = _block(store_options.access, own, source)
     target, evidence = _registers(block, own, source)
     conversion = convert_tiling(tiling(part, target, transpose=False), f"{name}_registers")
@@ -270,15 +275,6 @@ def _bits(kind: str) -> int:
     if bits not in (8, 16, 32):
         raise UsageError(f"stmatrix stores elements of 8, 16 or 32 bits; {kind} has {bits}.")
     return bits
-
-
-def _check_pitch(tile: Tile, shared: Shared) -> None:
-    shared.check(tile)
-    pitch, unit = shared.pitch(tile), 1 << shared.swizzle[1] if shared.swizzle[0] else MATRIX_ROW
-    if pitch % MATRIX_ROW or unit % MATRIX_ROW:
-        raise UsageError(
-            f"stmatrix stores 16 bytes at multiples of 16; lines {pitch} bytes apart, {shared}, break them."
-        )
 
 
 def _name(access_name: str) -> str:

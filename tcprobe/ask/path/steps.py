@@ -324,6 +324,8 @@ def _copy(request: TileRequest, width: int) -> LaneCopy:
     shared = addresses(walked, request.tile, request.shared)
     spent = cost(walked, request.tile, request.shared, request.rules)
     ptx = ptx_of(request, width)
+    names = dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx)
+    counted = COUNTED.format(tile_access.row.name) if request.fill_kind == "cp.async" else ""
     return LaneCopy(
         GLOBAL_TO_SHARED if request.loads else SHARED_TO_GLOBAL,
         tile_access.name.removesuffix("@rows"),
@@ -335,14 +337,8 @@ def _copy(request: TileRequest, width: int) -> LaneCopy:
         request.ld_bytes,
         spent.wavefronts,
         spent.ideal,
-        (_evidence(request, tile_access, ptx),),
+        (EVIDENCE.format(", ".join(names)) + counted,),
     )
-
-
-def _evidence(request: TileRequest, tile_access: TileAccess, ptx_lines: tuple[str, ...]) -> str:
-    names = dict.fromkeys(text.split(".shared")[0].split(".global")[0] for text in ptx_lines)
-    counted = COUNTED.format(tile_access.row.name) if request.fill_kind == "cp.async" else ""
-    return EVIDENCE.format(", ".join(names)) + counted
 
 
 STEP = 16  # bytes between lines of a tensor map are multiples of it (CUDA driver API, cuTensorMapEncodeTiled)

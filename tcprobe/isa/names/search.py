@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from tcprobe import facts
 from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
@@ -211,21 +212,8 @@ class Neighbour(NamedTuple):
     what: str
 
 
-# what kernels do beside multiplying; the more special first
-NEIGHBOURS = (
-    Neighbour(r"cp\.async\.bulk|cp\.reduce\.async\.bulk|tensormap|tma", "copies in bulk and by tensor maps"),
-    Neighbour(r"cp\.async", "copies from global into shared memory"),
-    Neighbour(r"(?:ld|st|atom|red)\.(?:shared|async)", "accesses to shared memory"),
-    Neighbour(r"ld\.global|ldu|ld", "loads"),
-    Neighbour(r"shfl|redux", "exchanges between lanes"),
-    Neighbour(
-        r"(?:wgmma|tcgen05)\.(?:fence|commit\w*|wait\w*|alloc|dealloc|relinquish\w*)|mbarrier|barrier|bar|fence"
-        r"|membar|elect|griddepcontrol|setmaxnreg|vote|match|activemask",
-        "synchronisation and resources",
-    ),
-    Neighbour(r"st|atom|red|multimem|prefetch\w*|mapa|getctarank|cvta", "accesses to memory"),
-    Neighbour(r"dp4a|dp2a|fma|mad|mul|add|sub|cvt|prmt|lop3|shf|sel[pt]|mov", "arithmetic on a lane's own registers"),
-)
+# neighbours.csv: what kernels do beside multiplying; the more special first
+NEIGHBOURS = facts.read(__file__, "neighbours.csv", Neighbour)
 
 
 def neighbour(name: str) -> Neighbour | None:

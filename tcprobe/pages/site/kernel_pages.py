@@ -41,7 +41,6 @@ class KernelPages(NamedTuple):
 
     @property
     def code(self) -> str:
-        """The page of its code."""
         return f"recipes/kernel-{self.arch}-{self.type}.html"
 
     @property

@@ -34,7 +34,7 @@ class Misfit(msgspec.Struct, forbid_unknown_fields=True):
     rule: Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 
 
-class Second(msgspec.Struct, forbid_unknown_fields=True):
+class OtherRule(msgspec.Struct, forbid_unknown_fields=True):
     """Another rule, and how many patterns it does not explain."""
 
     rule: BankRule
@@ -51,7 +51,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     ambiguous: Count = 0
     phases: list[list[LaneNumber]] = []
     shown: list[Misfit] = []
-    second: Second | None = None
+    second: OtherRule | None = None
     tags: SourceTags | None = None
 
 
