@@ -92,6 +92,7 @@ def grid() -> list[Case]:
         for k in (1000, 2048)
     ]
     made += [Case("torch.sum", (kind,), (512, 1, 1500)) for kind in ("bf16", "f16")]
+    made += [Case("torch.softmax", ("f32",), (4096, 1, 512))]
     made += [
         attention(kind, (512, 1, 1024)) for kind in ("flash", "efficient", "cudnn", "plain", "ours_sm_80", "ours_sm_90")
     ]

@@ -1,6 +1,7 @@
 """Calls that are no GEMM are told apart and named; calls that hang or die are survived; sizes, places, sums."""
 
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tcprobe.order import child
 from tcprobe.order.answer import reveal
 from tcprobe.order.batches import batches, sizes_of
 from tcprobe.order.bench import Shape
-from tcprobe.order.calls import CallError, CallOptions, call, majors_of
+from tcprobe.order.calls import Call, CallError, CallOptions, call, majors_of
 from tcprobe.order.memory import ArrayModule, fill_from_samples, matrix, patterns
 from tcprobe.order.reveal import reveal_call
 
@@ -75,6 +76,27 @@ def test_a_reduction():
     while isinstance(order, Additions):
         order, depth = order.terms[0], depth + 1
     assert depth <= 6
+
+
+def test_the_denominator_of_a_softmax():
+    """Its terms are positive: three at a time show the same tree."""
+
+    def softmax(x):
+        return np.float32(1) / pairwise(np.exp(x - x.max(axis=1, keepdims=True)))
+
+    pairwise = runpy.run_path(str(FILE))["pairwise"]
+    made = reveal_call(
+        Call("softmax", ArrayModule(np, "cpu"), ("f32", "f32"), softmax, "f32", sums=True, softmax=True),
+        Shape(500, 1, 22),
+    )
+    summed = found("pairwise", "f32", (64, 1, 22), sums=True)
+    assert made.order == summed.order
+    assert (made.elements, made.different) == (0, 0)
+    with pytest.raises(CallError, match="is no softmax"):
+        reveal_call(
+            Call("sum", ArrayModule(np, "cpu"), ("f32", "f32"), pairwise, "f32", sums=True, softmax=True),
+            Shape(64, 1, 22),
+        )
 
 
 def test_batches():

@@ -21,6 +21,7 @@ from tcprobe.order.calls import CallError
 from tcprobe.order.memory import fill_with_masks, numpy_type, pattern, patterns
 
 WIDEST = 4096  # masks of a launch
+SMALL = 0.6 * 2.0**-24  # of f32's one, half of whose last place is 2^-24
 COUNTED = {"bf16": 1 << 8, "f16": 1 << 11, "f32": 1 << 23, "f64": 1 << 40}  # whole numbers up to which D counts
 
 
@@ -228,6 +229,42 @@ class Masks:
             made[at : at + self.width] = self.launch(asked.at(slice(at, at + self.width)), values)
         self.begin()
         return -np.sign(made)
+
+
+class PositiveMasks:
+    """Asks a softmax for the order of its denominator, whose terms are positive.
+
+    Of three terms one is 1 and two are SMALL: each alone is lost beside it, both together are not. So the largest
+    result, the reciprocal of the denominator, says whether the two are added to each other before.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.width = bench, min(WIDEST, bench.alike[0])
+        self._bits = [pattern("f32", value) for value in (float(np.log(SMALL)),) * 2 + (0.0, -np.inf)]
+
+    def survivors(self, asked: Queries) -> Ints:
+        """How many terms of each query are not in the smallest sum of x and y: one question a term."""
+        lengths = asked.stop - asked.start
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        z = asked.start[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        keep = (z != asked.x[owner]) & (z != asked.y[owner])
+        owner, z = owner[keep], z[keep]
+        made = np.zeros(len(lengths), np.int64)
+        for at in range(0, len(z), self.width):
+            part = slice(at, at + self.width)
+            np.add.at(made, owner[part], self._apart(asked.x[owner[part]], asked.y[owner[part]], z[part]))
+        return made
+
+    def _apart(self, x: Ints, y: Ints, z: Ints) -> Ints:
+        memory, lines = self.bench.call.memory, self.bench.a.T
+        fill_with_masks(memory, lines[:, : len(x)], (x, y, z, z + 1), self._bits)
+        d = memory.get(self.bench.run()[: len(x), 0])
+        largest = np.ascontiguousarray(d).view(np.float32)
+        if not ((largest > 1 - 2.0**-20) & (largest <= 1)).all():
+            raise CallError(
+                f"{self.bench.call.name} is no softmax: of one term and two small ones it gives {largest[0]!r}."
+            )
+        return (largest < 1).astype(np.int64)
 
 
 def _magnitudes_of_sums(kind: str, d: str) -> Magnitudes:

@@ -152,9 +152,9 @@ def order(
 ) -> Any:
     """In which order CALL sums, found by calling it on a GPU; or, without one, the bits of D that an order gives.
 
-    CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum or
-    FILE.py:FUNCTION. It is your code: it runs here, with all that you may do. Its order is proven on random operands,
-    and saved with -o.
+    CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum,
+    torch.softmax or FILE.py:FUNCTION. It is your code: it runs here, with all that you may do. Its order is proven on
+    random operands, and saved with -o.
     --file takes A and B through a saved order: D, to the bit, and with --d how many elements differ.
     \f
     Of a file the answer is an `OrderAnswer`, of a call a `RevealedAnswer`.

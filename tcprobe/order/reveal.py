@@ -19,7 +19,7 @@ from tcprobe.order import proof
 from tcprobe.order.bench import Bench, Shape
 from tcprobe.order.calls import Call, CallError
 from tcprobe.order.explain import Asked, Candidate, candidates, integer_forms
-from tcprobe.order.masks import Masks
+from tcprobe.order.masks import Masks, PositiveMasks
 from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
 from tcprobe.order.proof import KINDS, LEAST, PAIRINGS, ROWS, Difference, Operands, Sample
@@ -65,7 +65,8 @@ class Found(NamedTuple):
 class Revealed:
     """What was found: the order, the forms that give the same bits, and the proof.
 
-    `elements` of `compared` kinds were compared, of which `different` differ, the first as `difference`.
+    `elements` of `compared` kinds were compared, of which `different` differ, the first as `difference`. None were of a
+    softmax, whose terms are not known to the bit.
     """
 
     order: Order
@@ -124,7 +125,10 @@ class Revealing:
         self.stage("steady")
         kernel = self.kernel()
         self.stage("kernel")
-        self.product()
+        if self.call.softmax:
+            self.shares()
+        else:
+            self.product()
         self.stage("product")
         places = self.places()
         self.bench.alike = places.alike
@@ -134,7 +138,7 @@ class Revealing:
         self.stage("masks")
         found = self.candidates(root, self.call.prefers or _family(kernel))
         self.stage("explain")
-        samples = list(self.samples(found[0].order))
+        samples = [] if self.call.softmax else list(self.samples(found[0].order))
         self.stage("samples")
         if self.again() != before:
             raise CallError(
@@ -233,6 +237,16 @@ class Revealing:
             f"sum of its products is {float(wanted[row, col])!r}."
         )
 
+    def shares(self) -> None:
+        """CallError unless equal terms of a softmax have equal shares."""
+        x = np.full((min(self.shape.m, ROWS), self.shape.k), -np.inf)
+        counts = np.minimum(2 ** np.arange(len(x)), self.shape.k)
+        for line, count in zip(x, counts, strict=True):
+            line[:count] = 0
+        d = self.bench.sampled(patterns("f32", x), None)
+        if (np.ascontiguousarray(d).view(np.float32)[:, 0] != np.float32(1) / counts.astype(np.float32)).any():
+            raise CallError(f"{self.call.name} is no softmax: equal terms have other shares than their number says.")
+
     def _exact(self, a: Array, b: Array) -> Array:
         """D of numbers that types hold, as f64."""
         kinds = self.call.types
@@ -257,9 +271,10 @@ class Revealing:
         """The tree of sums; None of integers, whose sums are the same in any order."""
         if self.bench.d_kind == "s32":
             return None
-        masks = Masks(self.bench)
-        self._masks = masks
-        return tree(self.shape.k, masks.survivors)
+        if self.call.softmax:
+            return tree(self.shape.k, PositiveMasks(self.bench).survivors)
+        self._masks = Masks(self.bench)
+        return tree(self.shape.k, self._masks.survivors)
 
     def candidates(self, root: Sum | None, prefers: str) -> list[Candidate]:
         """The orders that it may be."""
