@@ -32,7 +32,7 @@ def call_of(order, **how):
     )
 
 
-def revealed(order, m=4, n=32):
+def revealed(order, m=4, n=160):
     """What is found of a call that sums in an order."""
     return conclude(Revealing(call_of(order), Shape(m, n, order.k)).find())
 

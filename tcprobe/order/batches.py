@@ -119,10 +119,14 @@ def _runs(
 
 def _row(bench: Bench, width: int, seed: int) -> bytes:
     """The bits of the first row of D; all rows of A are this one."""
-    kinds = Types(*bench.call.types, bench.d_kind or "f32")
-    given = proof.operands("cancelling", kinds, (1, width, bench.shape.k), seed, bench.call.sums)
-    a, b = given.bits
+    a, b = row_operands(bench, width, seed).bits
     return np.ascontiguousarray(bench.sampled(a, None if bench.call.sums else b)[:1, :width]).tobytes()
+
+
+def row_operands(bench: Bench, width: int, seed: int) -> proof.Operands:
+    """One row of A, and columns of B with which its sums nearly cancel."""
+    kinds = Types(*bench.call.types, bench.d_kind or "f32")
+    return proof.operands("cancelling", kinds, (1, width, bench.shape.k), seed, bench.call.sums)
 
 
 def _again(

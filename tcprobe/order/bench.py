@@ -32,7 +32,7 @@ class Bench:
         memory = call.memory
         self.a = matrix(memory, (shape.m, shape.k), call.types[0], call.a, call.apart)
         self.b = None if call.sums else matrix(memory, (shape.k, shape.n), call.types[1], call.b, call.apart)
-        self._given = [
+        self.given = [
             side if call.raw else memory.typed(side, kind)
             for side, kind in zip((self.a, self.b), call.types, strict=True)
             if side is not None
@@ -49,7 +49,7 @@ class Bench:
         """D as whole numbers on the device; CallError where the call raises or returns another thing than D."""
         self.beat("calls")
         try:
-            d = self._matrix_of(self.call.function(*self._given))
+            d = self._matrix_of(self.call.function(*self.given))
         except TcprobeError:
             raise
         except Exception as error:

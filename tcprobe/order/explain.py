@@ -7,7 +7,7 @@ sm_80) is put together from them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -45,7 +45,6 @@ from tcprobe.order.sums import Sum, postorder
 # of pairs of products: 1 where the first is rounded before the second is added, -1 the other way, 0 where both are
 Earlier = Callable[[Sequence[int], Sequence[int]], Ints]
 MOST_SHOWN = 6
-APART = " apart"  # of multiply-adds whose products are rounded before they are added
 
 
 class Form(NamedTuple):
@@ -65,6 +64,9 @@ class Form(NamedTuple):
     def products(self) -> int:
         """Of a multiply."""
         return sum(map(len, self.groups))
+
+
+Rounded = Mapping[tuple[int, ...], int]  # see `_rounded`
 
 
 class Asked(NamedTuple):
@@ -160,28 +162,26 @@ class _Added:
 _Value = _Chain | _Added
 
 
-def node_of(root: Sum, kind: Form | str, firsts: dict[tuple[int, int], int]) -> Node:
+def node_of(root: Sum, kind: Form | str, rounded: Rounded) -> Node:
     """The order of a tree by one form, or by multiply-adds of a type ("f32", "f64"); _RefusedError where it is none.
 
-    `firsts`: which of two products that begin a chain of multiply-adds is rounded by itself.
+    `rounded`: which product is rounded by itself before it is added.
     """
     values: dict[int, _Value] = {}
     for each in postorder(root):
         parts = [values.pop(id(part)) for part in each.parts]
-        values[id(each)] = _summed(each, parts, kind, firsts)
+        values[id(each)] = _summed(each, parts, kind, rounded)
     return _closed(values[id(root)])
 
 
-def _summed(each: Sum, parts: list[_Value], kind: Form | str, firsts: dict[tuple[int, int], int]) -> _Value:
+def _summed(each: Sum, parts: list[_Value], kind: Form | str, rounded: Rounded) -> _Value:
     """One sum of the tree, from its parts."""
     if each.leaves:
         if len(parts) > 1:
             raise _RefusedError(f"{len(each.leaves)} products and {len(parts)} sums are added at one place")
         inner = parts[0] if parts else None
-        if isinstance(kind, str) and kind.endswith(APART):
-            return _apart(sorted(each.leaves), inner, kind.removesuffix(APART))
         if isinstance(kind, str):
-            return _fused(sorted(each.leaves), inner, kind, firsts)
+            return _fused(sorted(each.leaves), inner, kind, rounded)
         return _multiplied(sorted(each.leaves), inner, kind)
     if len(parts) != 2:
         raise _RefusedError(f"{len(parts)} sums are added at one place")
@@ -217,15 +217,15 @@ def _apart(leaves: list[int], inner: _Value | None, kind: str) -> _Added:
     return _Added([*(inner.terms if isinstance(inner, _Added) else [] if inner is None else [_closed(inner)]), *terms])
 
 
-def _fused(leaves: list[int], inner: _Value | None, kind: str, firsts: dict[tuple[int, int], int]) -> _Value:
+def _fused(leaves: list[int], inner: _Value | None, kind: str, rounded: Rounded) -> _Value:
     """Multiply-adds: one product to what is there, or the first two of a chain."""
     if len(leaves) > (1 if inner else 2):
         raise _RefusedError(f"{len(leaves)} products are added at one place")
     if len(leaves) == 2:
-        first = firsts.get((leaves[0], leaves[1]), 1)
-        if not first:
-            return _apart(leaves, None, kind)
-        return _Chain(kind, [[[leaf]] for leaf in leaves[::first]])
+        which = rounded.get((leaves[0], leaves[1]), 1)
+        return _Chain(kind, [[[leaf]] for leaf in leaves[::which]]) if which else _apart(leaves, None, kind)
+    if inner is not None and not rounded.get((leaves[0],), 1):
+        return _apart(leaves, inner, kind)
     if isinstance(inner, _Chain):
         inner.steps.append([leaves])
         return inner
@@ -308,13 +308,6 @@ def ranges(products: Sequence[int]) -> tuple[Range, ...]:
     return tuple(made)
 
 
-def pairs(root: Sum) -> list[tuple[int, int]]:
-    """The two products that each chain of multiply-adds may begin with."""
-    return [
-        (min(each.leaves), max(each.leaves)) for each in postorder(root) if len(each.leaves) == 2 and not each.parts
-    ]
-
-
 def candidates(root: Sum, asked: Asked) -> list[Candidate]:
     """All orders that the tree allows, those of A's and B's own types first; CallError, with reasons, where none is."""
     arch, types, k, prefers, earlier = asked
@@ -325,7 +318,7 @@ def candidates(root: Sum, asked: Asked) -> list[Candidate]:
     chosen: list[Form | str] = []
     if most <= 2 and all(len(each.leaves) < 2 for each in sums if each.parts):
         own = "f64" if "f64" in types[:2] else "f32"
-        chosen += [own, own + APART] if earlier else [own]
+        chosen.append(own)
     fitting = [form for form in known if sizes[form] == most]
     if not fitting and (not chosen or len(sums) == 1):  # of one sum nobody knows how many zeros it has
         fitting = [form for form in known if sizes[form] > most]
@@ -338,7 +331,7 @@ def candidates(root: Sum, asked: Asked) -> list[Candidate]:
             node = node_of(
                 root,
                 kind._replace(names=names) if isinstance(kind, Form) else kind,
-                _firsts(root, kind, types, earlier),
+                _rounded(root, earlier) if isinstance(kind, str) and earlier else {},
             )
             made += [Candidate(Order(arch, types, k, node, inputs), names) for inputs in _inputs(kind, types)]
         except (_RefusedError, UsageError) as refused:
@@ -358,15 +351,24 @@ def _own(form: Form, types: Types) -> bool:
     )
 
 
-def _firsts(root: Sum, kind: Form | str, types: Types, earlier: Earlier | None) -> dict[tuple[int, int], int]:
-    """Which product is first where a chain of multiply-adds begins; where products are exact it does not matter."""
-    if not isinstance(kind, str) or kind.endswith(APART) or earlier is None:
+def _rounded(root: Sum, earlier: Earlier) -> dict[tuple[int, ...], int]:
+    """Of every product that is added to others by itself: 1 where it is fused, 0 where it is rounded before. Of the two
+    that a chain begins with: 1 where the first is rounded by itself, -1 where the second is, 0 where both are.
+    """
+    asked: dict[tuple[int, ...], tuple[int, int]] = {}
+    some: dict[int, int] = {}
+    for each in postorder(root):
+        below = [some.pop(id(part)) for part in each.parts]
+        if len(each.leaves) == 1 and below:
+            asked[(each.leaves[0],)] = below[0], each.leaves[0]
+        elif len(each.leaves) == 2 and not below:
+            first, second = sorted(each.leaves)
+            asked[(first, second)] = first, second
+        some[id(each)] = each.leaves[0] if each.leaves else below[0]
+    if not asked:
         return {}
-    begun = pairs(root)
-    if not begun:
-        return {}
-    answers = earlier([i for i, _ in begun], [j for _, j in begun])
-    return {pair: int(answer) for pair, answer in zip(begun, answers, strict=True)}
+    answers = earlier(*zip(*asked.values(), strict=True))
+    return {key: int(answer) for key, answer in zip(asked, answers, strict=True)}
 
 
 def _inputs(kind: Form | str, types: Types) -> tuple[Inputs, ...]:
@@ -379,8 +381,6 @@ def _inputs(kind: Form | str, types: Types) -> tuple[Inputs, ...]:
 def _names(kind: Form | str, prefers: str) -> tuple[str, ...]:
     """The names of all forms with the same arithmetic, first the one that a call is known to have, or to be near."""
     if not isinstance(kind, Form):
-        if kind.endswith(APART):
-            return ("products rounded before they are added",)
         return ("FFMA",) if kind == "f32" else ("DFMA", "mma.m8n8k4.row.col.f64.f64.f64.f64")
     return _sorted(kind.names, prefers)
 

@@ -212,10 +212,8 @@ class Masks:
         return counts.astype(np.int64)
 
     def earlier(self, i: Ints, j: Ints) -> Array:
-        """For pairs of products of f32 or f64 that a chain of multiply-adds begins with: 1 where i is first, -1 where j
-        is, 0 where products are rounded before they are added.
-
-        The first is rounded; the other is not, and the sum of both shows what was lost.
+        """For pairs of products of f32 or f64 of which one is added to the other by itself: 1 where i is rounded and j
+        fused, -1 the other way, 0 where both are rounded before they are added. The sum of both shows what was lost.
         """
         kind = self._mask
         last = 1 + 2.0 ** -FORMATS[kind].fraction

@@ -374,7 +374,7 @@ def prove(
             difference = proof.first_difference(chosen.order, sample, different)
     if difference and len(right) > 1:
         return prove(right[1:], samples, name)
-    if difference and all(proof.in_16_bits(chosen.order, sample) for sample in few):
+    if difference and any(all(proof.in_16_bits(each.order, sample) for sample in few) for each in found):
         raise CallError(
             f"{name} rounds partial sums to {chosen.order.types.d} before they are joined: no order has that."
         )
