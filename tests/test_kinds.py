@@ -145,7 +145,7 @@ def test_a_failure_stays_beside_what_was_found_and_takes_the_place_of_another(wh
     before = findings.path(Results(folder), key).read_bytes()
     run(folder, "banks", "fault", "ld_shared_b64", force=True)
     assert findings.path(Results(folder), key).read_bytes() == before
-    aside = findings.beside(Results(folder), key)
+    aside = findings.refusal_path(Results(folder), key)
     assert "illegal" in aside.read_text()
     run(folder, "banks", force=True)
     assert not aside.exists()

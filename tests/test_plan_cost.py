@@ -77,7 +77,7 @@ def test_what_is_not_measured_is_said_and_has_no_number():
 
 
 def cycles_of(**more):
-    options = {"size": "64x64", "contiguous": "row", "placed": "sw:3,4,3"} | more
+    options = {"tile": "64x64", "contiguous": "row", "placed": "sw:3,4,3"} | more
     plan = plan_path(request(load(f"{F16}.a", more.pop("arch", "sm_90")), PathOptions(**options)))
     return [step_cycles(plan.request, step) for step in plan.steps]
 

@@ -196,7 +196,7 @@ def test_what_the_same_ptxas_took_before_it_cannot_refuse(measured, tmp_path):
     arguments = (name, "--arch", "sm_80", "--method", "sass", "--cuda", tmp_path, "--results", measured)
     done = tcprobe("run", "--force", *arguments, code=1)
     assert f"failed: {name}: refused, though this compiler took it before: no" in done.stdout
-    assert f"recorded beside them: {Results(Path(measured)).beside('sm_80', 'sass', name)}" in done.stderr
+    assert f"recorded beside them: {Results(Path(measured)).refusal_path('sm_80', 'sass', name)}" in done.stderr
     after = contents(measured)
     assert {k: v for k, v in after.items() if k.suffix != ".failed"} == before
     assert len(after) == len(before) + 1

@@ -391,8 +391,10 @@ def _is_saved(results: Results, new: Measurement) -> bool:
 
 def _beside(results: Results, report: Report) -> list[Path]:
     """The files of refusals and failures that were saved next to earlier tables."""
-    tables = [results.beside(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"]
-    others = [findings.beside(results, f.key) for f in report.findings if f.status != "measured"]
+    tables = [
+        results.refusal_path(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"
+    ]
+    others = [findings.refusal_path(results, f.key) for f in report.findings if f.status != "measured"]
     return [place for place in (*tables, *others) if place.exists()]
 
 
