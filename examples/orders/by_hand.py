@@ -1,7 +1,7 @@
 """A GEMM and a sum of our own, to be called by `tcprobe order`: arrays in and out by DLPack.
 
-    tcprobe order examples/orders/by_hand.py:two_parts --shape 4x32x48 --type f32
-    tcprobe order examples/orders/by_hand.py:by_halves --sum --shape 64x32 --type f32
+tcprobe order examples/orders/by_hand.py:two_parts --shape 4x32x48 --type f32
+tcprobe order examples/orders/by_hand.py:by_halves --sum --shape 64x32 --type f32
 """
 
 import numpy as np
