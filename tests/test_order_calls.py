@@ -122,8 +122,18 @@ def test_an_order_that_depends_on_the_place():
     assert made.different == 0
     assert made.places.different > 0
     assert (made.places.rows, made.places.cols) == ((16, 47), (24, 39))
-    assert made.places.alike[0] >= 16
-    assert made.places.alike[1] >= 24
+    assert made.places.alike == ((1, 48), (1, 40))
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_an_order_that_depends_on_a_lines_alignment(sums):
+    """Every second row begins otherwise: the order is that of the others."""
+    made = found("by_parity_of_rows" if sums else "by_parity", "f32", (64, 1 if sums else 40, 23), sums=sums)
+    assert made.different == 0
+    assert made.places.different > 0
+    assert made.places.alike[0] == (2, 32)
+    plain = found("pairwise", "f32", (64, 1, 23), sums=True) if sums else found("chain", "f32", (4, 40, 23))
+    assert made.order == plain.order
 
 
 @pytest.mark.parametrize(

@@ -95,17 +95,17 @@ class Masks:
     def __init__(self, bench: Bench) -> None:
         self.bench, self.call = bench, bench.call
         rows, columns = bench.alike
-        self.by_columns = not self.call.sums and columns >= rows
+        self.by_columns = not self.call.sums and columns.number >= rows.number
         sides = self.call.types if self.by_columns else self.call.types[::-1]
         self.values = (
             _magnitudes_of_sums(sides[1], bench.d_kind) if self.call.sums else magnitudes(*sides, bench.d_kind)
         )
         self._side, self._mask = sides
         self.unit = self.values.side_unit * self.values.unit
-        lines: Any = bench.b if self.by_columns else bench.a.T
-        self._lines = lines
-        self._other: Any = bench.a if self.by_columns else None if bench.b is None else bench.b.T
-        self.width = min(WIDEST, columns if self.by_columns else rows)
+        b: Any = bench.b
+        self._lines: Any = b[:, columns.lines] if self.by_columns else bench.a[rows.lines].T
+        self._other: Any = bench.a if self.by_columns else None if b is None else b.T
+        self.width = min(WIDEST, columns.number if self.by_columns else rows.number)
         self._bits = [pattern(self._mask, value) for value in (self.values.large, -self.values.large, self.values.unit)]
         self.begin()
 
@@ -197,7 +197,8 @@ class Masks:
         self._used = count
         fill_with_masks(memory, self._lines[:, :count], chosen, values)
         d = self.bench.run()
-        line = memory.get(d[0, :count] if self.by_columns else d[:count, 0])
+        rows, columns = self.bench.alike
+        line = memory.get(d[0, columns.lines][:count] if self.by_columns else d[rows.lines, 0][:count])
         numbers: Array = np.ascontiguousarray(line).view(numpy_type(self.bench.d_kind)).astype(np.float64)
         return numbers
 
@@ -239,7 +240,7 @@ class PositiveMasks:
     """
 
     def __init__(self, bench: Bench) -> None:
-        self.bench, self.width = bench, min(WIDEST, bench.alike[0])
+        self.bench, self.width = bench, min(WIDEST, bench.alike[0].number)
         self._bits = [pattern("f32", value) for value in (float(np.log(SMALL)),) * 2 + (0.0, -np.inf)]
 
     def survivors(self, asked: Queries) -> Ints:
@@ -256,9 +257,10 @@ class PositiveMasks:
         return made
 
     def _apart(self, x: Ints, y: Ints, z: Ints) -> Ints:
-        memory, lines = self.bench.call.memory, self.bench.a.T
+        memory, rows = self.bench.call.memory, self.bench.alike[0].lines
+        lines = self.bench.a[rows].T
         fill_with_masks(memory, lines[:, : len(x)], (x, y, z, z + 1), self._bits)
-        d = memory.get(self.bench.run()[: len(x), 0])
+        d = memory.get(self.bench.run()[rows, 0][: len(x)])
         largest = np.ascontiguousarray(d).view(np.float32)
         if not ((largest > 1 - 2.0**-20) & (largest <= 1)).all():
             raise CallError(
