@@ -80,9 +80,9 @@ def figures(root):
     return {
         "modules": len(trees),
         "lines": sum(lines.values()),
-        "lines of PTX and C++ in files beside modules": sum(
+        "lines of PTX, C++ and Markdown in files beside modules": sum(
             len(path.read_text().splitlines())
-            for suffix in ("ptx", "cu", "cuh")
+            for suffix in ("ptx", "cu", "cuh", "md")
             for path in (root / "tcprobe").rglob(f"*.{suffix}")
         ),
         "modules of fewer than 60 lines": sum(count < 60 for count in lines.values()),
@@ -123,8 +123,8 @@ def asserted(root):
 
 
 def is_prose(node):
-    """Whether a node is a literal text of three or more words; code, PTX and command lines are none."""
-    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
+    """Whether a node is a literal text of three or more words, most of them English; code and selectors are none."""
+    if not (isinstance(node, ast.Constant) and isinstance(node.value, str)) or re.search(r"[{};<>#=]|^\.", node.value):
         return False
     words = node.value.split()
     return len(words) > 2 and sum(bool(re.fullmatch(r"[A-Za-z][a-z]+[,.:;]?", word)) for word in words) > len(words) / 2

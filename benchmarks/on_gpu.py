@@ -62,6 +62,7 @@ class Module:
     """Machine code on the GPU."""
 
     def __init__(self, code: bytes) -> None:
+        torch.zeros(1, device="cuda")  # makes a context current
         self.module = ctypes.c_void_p()
         ok(CUDA.cuModuleLoadData(ctypes.byref(self.module), code))
 

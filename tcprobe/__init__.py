@@ -42,6 +42,7 @@ __all__ = [
     "kernel",
     "lower",
     "numerics",
+    "order",
     "path",
     "read",
     "reduce",

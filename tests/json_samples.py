@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import fatbins
+import numpy as np
 
 ROOT = Path(__file__).parent.parent
 SCHEMA = ROOT / "docs" / "schema.json"
@@ -20,7 +21,8 @@ PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in ra
 TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
 COSTS = ("--results", str(ROOT / "tests" / "data" / "costs"), "--only")
 # command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map,
-# {code} PTX, {tables} a folder with a table of A
+# {code} PTX, {tables} a folder with a table of A, {order} and {other} orders of sums, {left}, {right} and {result}
+# matrices
 CALLS = {
     "list": [("list",), ("list", "--family", "tcgen05")],
     "show": [
@@ -139,6 +141,11 @@ CALLS = {
         ("descriptor", "--idesc", "0x08c00490"),
         ("descriptor", "--zero-mask", "--m", "64", "--n", "128", "--set", "skip_span=3", "--set", "use_span=4"),
     ],
+    "order": [
+        ("order", "--file", "{order}", "--bound"),
+        ("order", "--file", "{order}", "--a", "{left}", "--b", "{right}", "--d", "{result}"),
+    ],
+    "diff ORDER": [("diff", "{order}", "{other}"), ("diff", "{order}", "{order}")],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],
     "merge": [("merge", "results", "--results", "{folder}")],
     "swizzle fit": [("swizzle", "fit", "{offsets}"), ("swizzle", "fit", "{offsets}", "--bits", "16")],
@@ -165,7 +172,16 @@ def filled(call, folder):
     (folder / "a.csv").write_text((ROOT / "docs" / "found.csv").read_text())
     (folder / "tables").mkdir(exist_ok=True)
     (folder / "tables" / f"{A}.csv").write_text((ROOT / "docs" / "found.csv").read_text())
+    for name, cut in (("order", 16), ("other", 32)):
+        chains = [{"form": MULTIPLY, "k": [[0, cut]]}, {"fma": "f32", "k": [[cut, 40, 2], [cut + 1, 40, 2]]}]
+        types = dict.fromkeys("ab", "f16") | {"d": "f32"}
+        made_order = {"arch": "sm_90", "types": types, "k": 40, "inputs": "exact", "sum": {"add": chains}}
+        (folder / f"{name}.json").write_text(json.dumps(made_order))
+    for name, shape in (("left", (3, 40)), ("right", (40, 2)), ("result", (3, 2))):
+        np.save(folder / f"{name}.npy", np.ones(shape, np.float32))
     made = {
+        **{name: folder / f"{name}.json" for name in ("order", "other")},
+        **{name: folder / f"{name}.npy" for name in ("left", "right", "result")},
         "folder": folder / "results",
         "csv": folder / "a.csv",
         "patterns": folder / "patterns.jsonl",

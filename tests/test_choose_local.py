@@ -31,7 +31,7 @@ def test_local_measurements_lie_over_the_published_ones(local):
     assert json.loads(tcprobe(*where, "sm_75", "--json").stdout)["source"] == "results"
     assert json.loads(tcprobe(*where, "sm_80", "--json").stdout)["source"] == "published"
     assert json.loads(tcprobe(*where, "sm_75", "--json", "--results", local).stdout)["source"] == str(local)
-    assert "no table of wmma.m16n16k16.d.f32 on sm_80 in results" in tcprobe(*where, "sm_80", "--only", code=2).stderr
+    assert "wmma.m16n16k16.d.f32 on sm_80" in tcprobe(*where, "sm_80", "--only", code=2).stderr
     assert f"in {local}." in tcprobe(*where, "sm_80", "--only", "--results", local, code=2).stderr
     assert ", from results\nconfidence: " in tcprobe(*where, "sm_75", "--only").stdout
     assert default().archs() == published().archs()
@@ -157,12 +157,12 @@ def test_compare_of_a_file_names_its_source(local):
     rows = [(*divmod(s, 8), *cell) for s, cell in enumerate(table.table.cells)]
     (local / "t.csv").write_text("\n".join(",".join(map(str, row)) for row in [("lane", "i", "row", "col"), *rows]))
     text = tcprobe("compare", local / "t.csv", FRAGMENT.id, "--arch", "sm_75").stdout
-    assert "256 of 256 slots agree" in text
+    assert "256 of 256" in text
     assert text.endswith(", from results\n")
     data = json.loads(tcprobe("compare", local / "t.csv", FRAGMENT.id, "--arch", "sm_70", "--json", code=1).stdout)
     assert (data["source"], data["arch"], data["given"], data["not_stated"]) == ("published", "sm_70", 256, 0)
     assert data["first"][0].startswith("lane 0 i")
-    assert "one arch is needed" in tcprobe("compare", local / "t.csv", FRAGMENT.id, "--arch", "all", code=2).stderr
+    assert "one arch" in tcprobe("compare", local / "t.csv", FRAGMENT.id, "--arch", "all", code=2).stderr
 
 
 def test_one_folder_alone_has_nothing_that_is_only_documented(local):

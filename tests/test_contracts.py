@@ -144,7 +144,7 @@ def test_operands_in_shared_memory_are_known_everywhere():
     """A command that has no answer about one says which has."""
     name = "wgmma.mma_async.m64n24k16.f32.bf16.bf16.b_smem"
     assert "`tcprobe show`" in refusal("reduce", name, "--over", "row")[1]
-    assert "needs target sm_90a" in answer("why-not", name, "--arch", "sm_80")["words"]
+    assert "target sm_90a" in answer("why-not", name, "--arch", "sm_80")["words"]
     assert answer("why-not", name, "--arch", "h100")["measured"]
 
 

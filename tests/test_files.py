@@ -195,7 +195,7 @@ def test_a_write_that_is_cut_short_leaves_the_old_file_and_nothing_else(tmp_path
         [sys.executable, "-c", code, str(tmp_path / "x")], capture_output=True, text=True, check=False
     )
     assert "cannot write" in done.stderr
-    assert "File too large" in done.stderr
+    assert "large" in done.stderr
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"x": b"old"}
 
 

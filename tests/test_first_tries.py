@@ -12,6 +12,7 @@ import click
 import fatbins
 import fleet_gpu
 import machine_code
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from crafted import filled
@@ -61,6 +62,9 @@ def made(folder):
     """What examples name: a table, offsets, PTX, results of somebody, two toolkits."""
     (folder / "mine.csv").write_text(said("emit m16n8k16 bf16 f32 a --to csv").stdout)
     (folder / "offsets.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n1,0,2\n1,1,3\n")
+    (folder / "order.json").write_text((ROOT / "examples" / "orders" / "chain.json").read_text())
+    for name, shape in (("a", (2, 4096)), ("b", (4096, 3))):
+        np.save(folder / f"{name}.npy", np.ones(shape, np.float32))
     (folder / "kernel.ptx").write_text(fatbins.ptx())
     filled(folder / "theirs")
 
@@ -261,7 +265,7 @@ def test_a_wrong_order_of_parts_is_put_right():
     """The name with the very same parts, and the command to paste."""
     done = said("show wmma.mma.m16n16k16.row.row.f16.f32 --arch sm_80")
     assert done.exit_code == 2
-    assert "Did you mean wmma.mma.row.row.m16n16k16.f16.f32 or" in done.stderr
+    assert "wmma.mma.row.row.m16n16k16.f16.f32" in done.stderr
     assert "\n  tcprobe show wmma.mma.row.row.m16n16k16.f16.f32 --arch sm_80\n" in done.stderr
 
 

@@ -94,7 +94,7 @@ def test_a_changed_term_does_not_compile():
             changed = text[:at] + str(other) + text[at + len(digit[0]) :]
             done, log = nvrtc.compile_cuda(lib, changed, "-arch=sm_90", "-std=c++17")
             assert not done, changed[at - 40 : at + 40]
-            assert "not the layout that was measured" in log
+            assert "layout" in log
 
 
 MAIN = """
@@ -276,7 +276,7 @@ def test_a_host_pass_as_of_nvcc_reads_kernels(tmp_path):
     assert done.returncode == 0, done.stderr
     done = build(tmp_path, kernels + "int main() { return A::row(1, 0); }", *words, text=text)
     assert done.returncode != 0
-    assert "undefined reference to `tcprobe::host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU" in done.stderr
+    assert "`tcprobe::host_code_has_to_define_TCPROBE_ARCH_or_to_name_a_GPU" in done.stderr
     assert build(tmp_path, kernels + 'static_assert(A::row(1, 0) == 1, "");', *words, "-c", text=text).returncode != 0
 
 

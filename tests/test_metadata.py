@@ -126,7 +126,7 @@ def test_a_changed_number_does_not_compile(one):
         if changed != text:
             done, log = nvrtc.compile_cuda(lib, changed, "-arch=sm_90", "-std=c++17")
             assert not done, (old, new)
-            assert "not the layout that was measured" in log
+            assert "layout" in log
 
 
 @pytest.mark.parametrize("one", CELLS, ids=cell_identifier)
@@ -204,7 +204,7 @@ def test_a_csv_of_metadata_is_read_back(tmp_path):
     words = ["compare", str(tmp_path / "e.csv"), one.fragment.id, "--selector", str(one.selector)]
     done = CliRunner().invoke(main, words)
     assert done.exit_code == 0, done.output
-    assert "128 of 128 slots agree" in done.output
+    assert "128 of 128" in done.output
     assert f"{one.fragment.id}, selector 3, on" in done.output
     other = CliRunner().invoke(main, [*words[:-1], "1"])
     assert other.exit_code == 1, other.output

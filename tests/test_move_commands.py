@@ -118,12 +118,12 @@ def test_a_csv_of_ldmatrix_is_compared_by_slots(root, tmp_path):
     """An exchange of rows is not a renumbering where addresses number them."""
     path, name = tmp_path / "d.csv", "ldmatrix.m8n8.x1.shared.b16.d"
     path.write_text(tcprobe("emit", name, "--results", root, "--arch", "sm_90", "--to", "csv").stdout)
-    assert "64 of 64 slots agree" in tcprobe("compare", path, name, "--results", root, "--arch", "sm_90").stdout
+    assert "64 of 64" in tcprobe("compare", path, name, "--results", root, "--arch", "sm_90").stdout
     head, *lines = path.read_text().splitlines()
     other = [",".join((lane, i, str(7 - int(row)), col)) for lane, i, row, col in (line.split(",") for line in lines)]
     path.write_text("\n".join([head, *other]))
     wrong = tcprobe("compare", path, name, "--results", root, "--arch", "sm_90", code=1).stdout
-    assert "0 of 64 slots agree" in wrong
+    assert "0 of 64" in wrong
     assert "renumbering" not in wrong
 
 

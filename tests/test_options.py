@@ -48,6 +48,7 @@ ASKED = {
     "banks": TILE,
     "cost": ["cost", MULTIPLY],
     "numerics": ["numerics", "mma.m16n8k16.row.col.f32.f16.f16.f32"],
+    "order": ["order", "--file", "no.json"],
     "diff": ["diff", "sm_70", "sm_80", A],
     "merge": ["merge", "no"],
     "lower": ["lower", MULTIPLY],

@@ -77,7 +77,7 @@ def test_what_is_not_measured_is_said_and_has_no_number():
 
 
 def cycles_of(**more):
-    options = {"size": "64x64", "contiguous": "row", "placed": "sw:3,4,3"} | more
+    options = {"tile": "64x64", "contiguous": "row", "placed": "sw:3,4,3"} | more
     plan = plan_path(request(load(f"{F16}.a", more.pop("arch", "sm_90")), PathOptions(**options)))
     return [step_cycles(plan.request, step) for step in plan.steps]
 
@@ -94,7 +94,7 @@ def test_a_path_names_what_it_leaves_out():
     assert plain == PlanCycles(round_trip=box.round_trip)
     many, _ = cycles_of(fill="tma", placed="pad:128")
     assert many.round_trip is None
-    assert "lines of 128 bytes" in many.missing[0]
+    assert "128 bytes" in many.missing[0]
     assert cycles_of(placed="plain")[1].interval == pytest.approx(512, rel=0.02)
 
 

@@ -22,7 +22,21 @@ PAGE = (ROOT / "docs" / "python.md").read_text("utf-8")
 A, D = (f"mma.m16n8k16.row.col.f32.f16.f16.f32.{operand}" for operand in "ad")
 OFFERED = {
     *("fragment", "instruction", "arch", "banks", "path", "descriptor", "tensormap"),
-    *("swizzle", "convert", "reduce", "compare", "cost", "numerics", "kernel", "scales", "repack", "lower", "read", "check"),
+    *(
+        "swizzle",
+        "convert",
+        "reduce",
+        "compare",
+        "cost",
+        "numerics",
+        "order",
+        "kernel",
+        "scales",
+        "repack",
+        "lower",
+        "read",
+        "check",
+    ),
 }
 
 

@@ -76,7 +76,7 @@ def test_a_lane_is_marked_in_all_operands_and_a_warp_comes_into_view(watched, ba
 )
 def test_an_address_that_asks_for_what_is_not_there_says_so(watched, base, hash_):
     open_(watched, base, f"{A}#{hash_}")
-    assert "the page shows the default" in watched.locator("p.differs[aria-live]").first.inner_text()
+    assert "default" in watched.locator("p.differs[aria-live]").first.inner_text()
     assert marked(watched) == []
     assert watched.locator("img[src=x]").count() == 0
 
@@ -149,6 +149,6 @@ def test_hostile_tables_and_addresses_do_nothing(watched, base):
         "#a=wmma.m16n16k16.d.f32&on=sm_1",
     ):
         compared(watched, base, hash_)
-        assert "the page shows the default" in watched.locator("#wrong").inner_text()
+        assert "default" in watched.locator("#wrong").inner_text()
         assert watched.locator("#agreed").inner_text() == "248 of 256 elements have different holders."
     assert watched.locator("img[src=x]").count() == 0

@@ -105,7 +105,7 @@ def test_a_place_is_said_once():
         ["banks", "ldmatrix", "x4", "--tile", "64x128", "--type", "bf16"],
     ):
         done = CliRunner().invoke(main, [*words, "--shared", "128", "--swizzle", "128"])
-        assert (done.exit_code, "--shared and --swizzle set the same thing" in done.output) == (2, True)
+        assert (done.exit_code, "--shared and --swizzle" in done.output) == (2, True)
 
 
 SIZED = [

@@ -59,7 +59,7 @@ def test_holders_wants_the_outputs_and_values_inside(element, words):
 )
 def test_rows_are_numbers_of_ascii_digits(text):
     done = CliRunner().invoke(main, ["where", "wmma.m16n16k16.d.f32", f"--row={text}"])
-    assert (done.exit_code, "is not a number such as 3" in done.stderr) == (2, True)
+    assert (done.exit_code, "number" in done.stderr) == (2, True)
 
 
 def test_holders_of_a_table_of_one_output():

@@ -248,10 +248,7 @@ def test_a_warpgroups_multiply_says_where_its_b_is():
     text = tcprobe("emit", "wgmma.m64n24k16.f32.f16.f16", "--to", "ptx").stdout
     assert "%d10, %d11}, {%a0, %a1, %a2, %a3}, %b_desc, %add, 1, 1, 0;" in text
     assert "D[8][17]" in next(line for line in text.splitlines() if "%d11;" in line)
-    assert (
-        "has a factor in shared memory"
-        in tcprobe("emit", "wgmma.m64n24k16.f32.f16.f16", "--to", "tinygrad", code=2).stderr
-    )
+    assert "shared memory" in tcprobe("emit", "wgmma.m64n24k16.f32.f16.f16", "--to", "tinygrad", code=2).stderr
 
 
 def test_results_stay_small():

@@ -1,7 +1,7 @@
 """What a name of `import tcprobe` is: a function, or the module of that name, which is called as one.
 
-`tcprobe.numerics`, `tcprobe.kernel` and `tcprobe.check` have several functions: `tcprobe.numerics(...)` is that of
-`tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
+`tcprobe.numerics`, `tcprobe.kernel`, `tcprobe.check` and `tcprobe.order` have several functions:
+`tcprobe.numerics(...)` is that of `tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import tcprobe.check
 import tcprobe.kernel
 import tcprobe.numerics
+import tcprobe.order
 from tcprobe.api import functions
 
 
@@ -31,7 +32,12 @@ class _CallableModule(ModuleType):
         return self._function(*args, **kwargs)
 
 
-_MODULES = {"check": tcprobe.check, "kernel": tcprobe.kernel, "numerics": tcprobe.numerics}
+_MODULES = {
+    "check": tcprobe.check,
+    "kernel": tcprobe.kernel,
+    "numerics": tcprobe.numerics,
+    "order": tcprobe.order,
+}
 for _module in _MODULES.values():
     _module.__class__ = _CallableModule
 

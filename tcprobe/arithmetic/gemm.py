@@ -67,13 +67,11 @@ def error_bound(types: ElementTypes, arithmetic: Arithmetic, length: int, parts:
     depth = arithmetic.products
     if length <= 0 or parts <= 0 or length % (depth * parts):
         raise UsageError(f"{length} products in {parts} parts: a part has a multiple of {depth}.")
-    factor = _multiply_factor(types, arithmetic) ** (length // depth // parts) * (1 + _addition_error(types)) ** (
-        parts - 1
-    )
+    factor = growth(types, arithmetic) ** (length // depth // parts) * (1 + _addition_error(types)) ** (parts - 1)
     return factor - 1
 
 
-def _multiply_factor(types: ElementTypes, arithmetic: Arithmetic) -> Fraction:
+def growth(types: ElementTypes, arithmetic: Arithmetic) -> Fraction:
     """1 + e of one multiply, over all its sums."""
     own = _rounding_error(arithmetic.result_bits, arithmetic.rounding)
     unit = _rounding_error(FORMATS["f32"].fraction, arithmetic.through_f32) if arithmetic.through_f32 else own

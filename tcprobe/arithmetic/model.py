@@ -87,9 +87,9 @@ def _ordinary(x: Floats) -> bool:
 def _apart(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats]:
     """x * y + z as two numbers, the second rounded to odd, so that their sum is rounded once."""
     high, low = _two_product(x, y)
-    first, first_rest = _two_sum(z, low)
-    top, top_rest = _two_sum(high, first)
-    return top, _rounded_to_odd(*_two_sum(top_rest, first_rest))
+    first, first_rest = two_sum(z, low)
+    top, top_rest = two_sum(high, first)
+    return top, rounded_to_odd(*two_sum(top_rest, first_rest))
 
 
 def _scaled(x: Floats, y: Floats, z: Floats) -> tuple[tuple[Floats, Floats], NDArray[np.int32]]:
@@ -109,17 +109,17 @@ def _fma(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats]:
     top, small = _apart(x, y, z)
     nearest = top + small
     zero = (x * y == 0) & (z == 0)
-    return np.where(zero, x * y + z, nearest), np.where(zero, x * y + z, _rounded_to_odd(*_two_sum(top, small)))
+    return np.where(zero, x * y + z, nearest), np.where(zero, x * y + z, rounded_to_odd(*two_sum(top, small)))
 
 
-def _rounded_to_odd(total: Floats, rest: Floats) -> Floats:
+def rounded_to_odd(total: Floats, rest: Floats) -> Floats:
     """total + rest, rounded to odd."""
     even = total.view(np.int64) & 1 == 0
     outward = (rest > 0) == (total > 0)
     return np.where((rest != 0) & even, np.nextafter(total, np.where(outward, total * 2, 0.0)), total)
 
 
-def _two_sum(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+def two_sum(x: Floats, y: Floats) -> tuple[Floats, Floats]:
     """The sum, and the error of its rounding (Knuth)."""
     sum_ = x + y
     other = sum_ - x

@@ -150,16 +150,17 @@ class Order:
 
     def __eq__(self, other: object) -> bool:
         """Whether both give the same D by the same sums; where they were found does not matter."""
-        return isinstance(other, Order) and self._key == other._key
+        return isinstance(other, Order) and self.key == other.key
 
     def __hash__(self) -> int:
-        return hash(self._key)
+        return hash(self.key)
 
     def __repr__(self) -> str:
         return f"<Order of {self.k} products of {self.types.a} and {self.types.b} on {self.arch}>"
 
     @cached_property
-    def _key(self) -> tuple[object, ...]:
+    def key(self) -> tuple[object, ...]:
+        """What makes it the order that it is."""
         return (self.arch, self.types, self.k, self.inputs, steps_of(self.sum))
 
 
@@ -285,6 +286,8 @@ def _check_types(order: Order) -> None:
     for node in postorder(order.sum):
         if isinstance(node, Additions):
             continue
+        if isinstance(node, Multiplies) and not instruction(node.form).target.on(arch_row(order.arch)):
+            raise UsageError(f"{order.arch} has no {node.form}.")
         for name, kind, factor in zip("ab", (a, b), _factors(node), strict=True):
             if not holds(factor, kind):
                 raise UsageError(f"`types.{name}` {kind}: a sum multiplies {factor}, which does not hold it.")

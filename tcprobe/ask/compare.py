@@ -27,7 +27,7 @@ from tcprobe.isa.names import select
 from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
 from tcprobe.question import terminal
-from tcprobe.question.arguments import ArchName, arch_name, checked
+from tcprobe.question.arguments import ArchName, arch_name, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell
@@ -326,16 +326,7 @@ class ArchComparison(NamedTuple):
 
         `others` are errors that show in no layout: (reference, where, fragments, words).
         """
-        counts = Counter((v.reference, v.verdict) for _, _, v in self.judged)
-        errata = Counter(v.reference for _, _, v in self.judged if v.verdict == DIFFERS and v.erratum)
-        heads = (f"{self.arch}, against", CONFIRMED, "errata", DIFFERS, NOT_COVERED)
-        names = list(dict.fromkeys(v.reference for _, _, v in self.judged))
-        first = max(map(len, (heads[0], *names)))
-        yield Whole(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
-        for name in names:
-            of_kind = {"errata": errata[name], DIFFERS: counts[name, DIFFERS] - errata[name]}
-            cells = (str(of_kind.get(kind, counts[name, kind])).rjust(len(kind)) for kind in heads[1:])
-            yield Whole("  ".join((name.ljust(first), *cells)))
+        yield from self._counts()
         sources = Counter({fragment.id: saved.source for fragment, saved, _ in self.judged}.values())
         yield "tables: " + ", ".join(f"{count} {source_words(source)}" for source, count in sources.items())
         for fragment, _, verdict in self.judged:
@@ -357,6 +348,19 @@ class ArchComparison(NamedTuple):
         for reference, where, pattern, words in listed:
             yield f"  {reference}, {where}{f' ({pattern})' if pattern else ''}: {words}"
         yield from self._repeated()
+
+    def _counts(self) -> Iterator[str]:
+        """How many verdicts of each kind a reference has: a table."""
+        counts = Counter((v.reference, v.verdict) for _, _, v in self.judged)
+        errata = Counter(v.reference for _, _, v in self.judged if v.verdict == DIFFERS and v.erratum)
+        heads = (f"{self.arch}, against", CONFIRMED, "errata", DIFFERS, NOT_COVERED)
+        names = list(dict.fromkeys(v.reference for _, _, v in self.judged))
+        first = max(map(len, (heads[0], *names)))
+        yield Whole(bold("  ".join((heads[0].ljust(first), *heads[1:]))))
+        for name in names:
+            of_kind = {"errata": errata[name], DIFFERS: counts[name, DIFFERS] - errata[name]}
+            cells = (str(of_kind.get(kind, counts[name, kind])).rjust(len(kind)) for kind in heads[1:])
+            yield Whole("  ".join((name.ljust(first), *cells)))
 
     def _repeated(self) -> Iterator[str]:
         """How far the measurements agree with each other."""
@@ -496,8 +500,7 @@ def compare(
     """
     folders = layers(results, only)
     if costs:
-        others = {"table": table, "selector": selector, "complete": complete or None}
-        if unfit := [f"`{parameter}`" for parameter, value in others.items() if value is not None]:
+        if unfit := given_names(table=table, selector=selector, complete=complete or None):
             raise UsageError(f"`costs` compares no tables: remove {', '.join(unfit)}.")
         return _costs(name, arch, folders)
     if table is None and not isinstance(name, str | Cell) and name and _is_table(name[0]):

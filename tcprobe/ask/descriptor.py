@@ -27,7 +27,7 @@ from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, decode, linear_formula, offsets
 from tcprobe.layout.swizzle import swizzle_named
 from tcprobe.question import terminal
-from tcprobe.question.arguments import PlaceName, Sizes, TypeName, checked, element_type, place, sizes
+from tcprobe.question.arguments import PlaceName, Sizes, TypeName, checked, element_type, given_names, place, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import ElementType, Sides, SwizzleText
 from tcprobe.question.shared import JsonOption
@@ -445,21 +445,16 @@ def descriptor(
     word_fields: Json = {"mma_kind": mma_kind, "m": m, "n": n, **types, "others": others or None}
     if idesc or zero_mask:
         return _word(value, idesc, of_tile | {"zero_mask": zero_mask or None}, word_fields)
-    if wrong := _given(word_fields):
+    if wrong := given_names(**word_fields):
         mask = " or `zero_mask`" if wrong[0] in ("`m`", "`n`", "`others`") else ""
         raise UsageError(f"{wrong[0]} needs `idesc`{mask}.")
     if value is not None and tile is None:
-        return _decoded(value, instruction, _given(of_tile))
+        return _decoded(value, instruction, given_names(**of_tile))
     if value is not None or tile is None:
         if instruction is not None:
             block_of(instruction, None if kind is None else element_type(kind))  # says what is wrong with that first
         raise UsageError("give a descriptor such as 0x4000004000010000, or `tile` 128x64 `kind` bf16.")
     return _described(sizes("tile", tile, 2), of_tile)
-
-
-def _given(parameters: Json) -> list[str]:
-    """Those that have a value, in backticks."""
-    return [f"`{name}`" for name, value in parameters.items() if value is not None]
 
 
 def _word(value: int | str | None, idesc: bool, beside: Json, word_fields: Json) -> "WordAnswer":
@@ -468,7 +463,7 @@ def _word(value: int | str | None, idesc: bool, beside: Json, word_fields: Json)
 
     others, m, n = word_fields["others"], word_fields["m"], word_fields["n"]
     if idesc:
-        if wrong := _given(beside):
+        if wrong := given_names(**beside):
             raise UsageError(
                 f"`idesc` describes an instruction, not a tile: remove {', '.join(wrong)}. Types of A and B are "
                 "`a_type` and `b_type`, what is contiguous `others` a_major=mn and b_major=mn."
@@ -478,7 +473,7 @@ def _word(value: int | str | None, idesc: bool, beside: Json, word_fields: Json)
         bits = None if value is None else words.bits_of(str(value), 32)
         return words.instruction_word(bits, word_fields["mma_kind"], typed | words.field_values_of(others or ()))
     unfit = {name: each for name, each in word_fields.items() if name not in ("m", "n", "others")} | beside
-    if m is None or n is None or _given(unfit | {"zero_mask": None}):
+    if m is None or n is None or given_names(**unfit | {"zero_mask": None}):
         raise UsageError("`zero_mask` takes only `m`, `n`, and the fields with `others` or as a value.")
     if (value is None) == (not others):
         raise UsageError("`zero_mask`: give `others` skip_span=3 and the like, or a value of 64 bits.")

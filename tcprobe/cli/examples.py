@@ -48,6 +48,10 @@ EXAMPLES = {
         "numerics mma.m16n8k16.row.col.f32.f16.f16.f32",
         "numerics mma.m16n8k16.row.col.f32.f16.f16.f32 --bound 4096",
     ),
+    "order": (
+        "order --file order.json --a a.npy --b b.npy -o d.npy",
+        "order --file order.json --bound --picture order.svg",
+    ),
     "pages": ("pages --results theirs", "pages --results theirs --check"),
     "path": (
         "path m16n8k16 f16 f32 a --tile 64x64 --shared 128B",

@@ -26,7 +26,19 @@ from tcprobe.text import message
 
 # commands by what one wants to do
 HEADINGS = {
-    "Ask commands:": ("show", "where", "trace", "list", "why-not", "compare", "diff", "cost", "numerics", "banks"),
+    "Ask commands:": (
+        "show",
+        "where",
+        "trace",
+        "list",
+        "why-not",
+        "compare",
+        "diff",
+        "cost",
+        "numerics",
+        "order",
+        "banks",
+    ),
     "Make code commands:": (
         "emit",
         "convert",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -69,6 +69,26 @@ class ProductRun:
 
     def to_json(self) -> Json:
         return {**asdict(self), "compared": list(self.compared), "timed": list(self.timed)}
+
+
+class Placed(Protocol):
+    """A matrix in GPU memory: `lines` of `length` elements, `ld` bytes apart."""
+
+    @property
+    def address(self) -> int:
+        """Of the first element."""
+
+    @property
+    def ld(self) -> int:
+        """Bytes from line to line."""
+
+    @property
+    def lines(self) -> int:
+        """How many there are."""
+
+    @property
+    def length(self) -> int:
+        """Elements of a line."""
 
 
 class Lines:
@@ -138,7 +158,7 @@ def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> t
     """(number of elements that differ from NumPy's, bytes written outside D)."""
     (a, b), images = _random_matrices(kernel, mnk)
     matrices = [Lines(gpu.cupy, bits) for bits in (*images, ~_result(kernel, mnk))]
-    _launcher(kernel, launched, matrices, mnk)()
+    launcher(kernel, launched, matrices, mnk)()
     d, outside = matrices[2].read()
     return int((d != rounded_bits(a @ b, kernel.gemm.out)).sum()), outside
 
@@ -160,7 +180,7 @@ def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) ->
     """(TFLOP/s, cuBLAS's TFLOP/s, number of elements that differ); both run alternately on the same matrices."""
     _, images = _random_matrices(kernel, mnk)
     matrices = [Lines(gpu.cupy, bits, 0) for bits in (*images, _result(kernel, mnk), _result(kernel, mnk))]
-    ours = _launcher(kernel, launched, matrices[:3], mnk)
+    ours = launcher(kernel, launched, matrices[:3], mnk)
     theirs = _cublas(gpu, kernel, [*matrices[:2], matrices[3]], mnk)
     best = _least(gpu.cupy, [ours, theirs] if theirs else [ours])
     rates = [round(2 * mnk[0] * mnk[1] * mnk[2] / ms / 1e9, 1) for ms in best]
@@ -169,7 +189,7 @@ def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) ->
     return rates[0], rates[1], int((matrices[2].read()[0] != matrices[3].read()[0]).sum())
 
 
-def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: ProductSize) -> Callable[[], None]:
+def launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Placed], mnk: ProductSize) -> Callable[[], None]:
     """A function that launches the kernel over A, B and D."""
     a, b, d = abd
     sizes = [ctypes.c_int(side) for side in mnk]
@@ -191,7 +211,7 @@ def _launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Lines], mnk: Prod
     return launch
 
 
-def _map(tma_box: Json, gpu_matrix: Lines) -> Any:
+def _map(tma_box: Json, gpu_matrix: Placed) -> Any:
     """A tensor map of lines, as an argument."""
     kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
     gapless = packed_map(kind, (gpu_matrix.length, gpu_matrix.lines), tuple(tma_box["box"]), mode)

@@ -3,6 +3,7 @@
 overview                  all pages of a folder: overview, what changes between archs, errata, undocumented selectors
 machine_code, numbers,
 tensor_memory             lowering and compilers; cost and numerics; tcgen05
+orders                    in which order programs sum
 tables                    Markdown
 site                      the site
 """

@@ -23,7 +23,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.layout.table import Table
-from tcprobe.pages import machine_code, numbers, tensor_memory
+from tcprobe.pages import machine_code, numbers, orders, tensor_memory
 from tcprobe.pages.tables import MADE, code, fitting, heading_anchor, page, row_and_col, spans
 from tcprobe.references import claim_of, references
 from tcprobe.store import findings
@@ -42,6 +42,7 @@ PAGES = {
     "compilers.md": "what versions of ptxas agree on, and the exceptions",
     "costs.md": "what instructions cost, in cycles",
     "numerics.md": "what multiplies compute: sums, what is cut, rounding",
+    "orders.md": "in which order programs sum, and where along M that changes",
     "undocumented.md": "illegal metadata and undocumented selectors of sparse multiplies",
     "tensor_memory.md": "what is documented of tensor memory and tcgen05",
     "errata.md": "where other packages differ from the measurements",
@@ -60,6 +61,8 @@ def render(results: Results) -> dict[Path, str]:
         texts["undocumented.md"] = undocumented_page(results)
     if findings.archs(results, numbers.NUMERICS):
         texts["numerics.md"] = numbers.numerics_page(results)
+    if orders.has_orders(results):
+        texts["orders.md"] = orders.orders_page(results)
     if survey := load_survey(results.root):
         texts["compilers.md"] = machine_code.compilers_page(survey)
     if audits := load_audits(results.root):

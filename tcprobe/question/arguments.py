@@ -96,6 +96,11 @@ def word(name: str, python_text: object) -> str:
     raise UsageError(f"`{name}` {_shown(python_text)} is not a text.")
 
 
+def given_names(**parameters: object) -> list[str]:
+    """Those parameters that have a value, in backticks: for an error about what does not go together."""
+    return [f"`{name}`" for name, value in parameters.items() if value is not None]
+
+
 def each(name: str, several: object) -> list[object]:
     """What a parameter has several of; UsageError where it is one thing."""
     if isinstance(several, Iterable) and getattr(several, "shape", None) != ():

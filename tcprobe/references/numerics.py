@@ -19,6 +19,8 @@ from functools import cache
 from typing import NamedTuple
 
 from tcprobe import facts
+from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.parameters import NEAREST, TOWARD_ZERO, Arithmetic, Integers, chained, types_of
 from tcprobe.isa.arch import arch as arch_named
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
@@ -115,6 +117,31 @@ def published_row(instruction: Instruction, arch: str) -> Published | None:
     rows = [row for row in published() if arch in row.archs and _covers(row, instruction)]
     found = next(iter(sorted(rows, key=lambda row: instruction.family not in row.families)), None)
     return found and found.of(instruction)
+
+
+def stated(instruction: Instruction, arch: str) -> Arithmetic | Integers | None:
+    """The arithmetic that is stated of a dense form on an arch, complete; None where nobody states all of it.
+
+    Results: f32 toward zero, of fp8 that keeps 13 fraction bits to as many (MMA-Sim, sim.py: e8m13), f16 to nearest
+    even. Integers wrap, f64 is a chain of fused multiply-adds.
+    """
+    kinds = types_of(instruction)
+    if not kinds.is_float:
+        return Integers("wraps")
+    if kinds.d == "f64":
+        return Arithmetic((tuple(range(instruction.shape.k)),), None, FORMATS["f64"].fraction, NEAREST)
+    row = published_row(instruction, arch)
+    if row is None or row.scaled or _sparse(instruction) or kinds.c != kinds.d or kinds.d not in ("f32", "f16"):
+        return None
+    wide = kinds.d == "f32"
+    return Arithmetic(
+        chained(instruction.shape.k, row.products),
+        row.fraction_bits,
+        min(row.fraction_bits, FORMATS[kinds.d].fraction),
+        TOWARD_ZERO if wide else NEAREST,
+        exponent_floor=row.floor,
+        unread_bits=13 if kinds.a == "tf32" else 0,
+    )
 
 
 def _covers(published: Published, instruction: Instruction) -> bool:

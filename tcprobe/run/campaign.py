@@ -100,7 +100,8 @@ def _dialogues_by_subject(kind: str, patterns: Sequence[str]) -> list[Probe]:
     """The experiments of a kind whose subjects match; UsageError if a pattern matches none."""
     every = dialogues(kind)
     if not every:
-        raise UsageError(f"findings of kind {kind} follow from others: run without `family`.")
+        made = getattr(kinds.kind(kind), "MADE", "others: run without `family`")
+        raise UsageError(f"findings of kind {kind} follow from {made}.")
     for pattern in patterns:
         if not fnmatch.filter(every, pattern):
             raise UsageError(f"{pattern}: not a subject of {kind}; one is {next(iter(every))}.")
@@ -390,8 +391,10 @@ def _is_saved(results: Results, new: Measurement) -> bool:
 
 def _beside(results: Results, report: Report) -> list[Path]:
     """The files of refusals and failures that were saved next to earlier tables."""
-    tables = [results.beside(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"]
-    others = [findings.beside(results, f.key) for f in report.findings if f.status != "measured"]
+    tables = [
+        results.refusal_path(m.arch, m.method, m.experiment) for m in report.measurements if m.status != "measured"
+    ]
+    others = [findings.refusal_path(results, f.key) for f in report.findings if f.status != "measured"]
     return [place for place in (*tables, *others) if place.exists()]
 
 

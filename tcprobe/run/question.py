@@ -1,6 +1,6 @@
 """Questions to compilers, GPUs and machines.
 
-diff, compilers    two sets of tables; what several versions of ptxas agree in
+compilers          what several versions of ptxas agree in
 verify             the tables on a live GPU
 doctor             what a machine can do
 contribute         what its GPUs show, for everybody
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 
-from tcprobe.ask.diff import ChangedNumerics, Difference, compare_named, differences
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as named
 from tcprobe.question import terminal
@@ -35,68 +34,6 @@ if TYPE_CHECKING:
     from tcprobe.run.verify import Verified
 
 FOLDER = Named(path_type=Path, exists=True, file_okay=False)
-
-
-def diff(
-    names: Annotated[Sequence[str], PlainArgument("[ARCH ARCH | FOLDER FOLDER] [FRAGMENT]...", multiple=True)] = (),
-    *,
-    cuda: Annotated[
-        Sequence[Path],
-        Option(
-            "--cuda",
-            "Folder of a CUDA toolkit. Give it twice to compare what two make of the probes.",
-            reads=FOLDER,
-            multiple=True,
-        ),
-    ] = (),
-    numerics: Annotated[
-        bool, Option("--numerics", "Compare the arithmetic of two archs instead, measured or published by others.")
-    ] = False,
-    arch: Annotated[
-        ArchName | None,
-        Option("--arch", "With --cuda: which arch. Default: all that ptxas knows.", "sm_XX|all", NonEmptyText()),
-    ] = None,
-    results: ResultsOption = None,
-    only: OnlyOption = False,
-) -> Iterator[Difference | ChangedNumerics]:
-    """Compare the tables of two archs, of two results folders, or of two compilers (--cuda A --cuda B).
-
-    Folders are compared alone, arch by arch. FRAGMENT limits the answer to those, by name or pattern. Where one side
-    has no table, the answer gives the reason: the arch does not have it, refused it, failed at it, or nobody measured
-    it. Absent is not different: the exit code is 1 only if a table differs. --json prints one object a comparison, with
-    every absent cell.
-    """
-    from tcprobe.run.survey import compilers
-
-    folders, sides = layers(results, only), tuple(names[: 0 if cuda else 2])
-    patterns = split_names(names[len(sides) :])
-    if numerics:
-        yield from differences(tuple(names), folders)
-    elif cuda:
-        yield from compilers(cuda, arch_name(arch), patterns)
-    else:
-        yield from compare_named((*sides, *patterns), arch_name(arch), folders)
-
-
-@command(diff, short="Two archs, two results folders or two compilers.")
-def print_diff(
-    found: Iterator[Difference | ChangedNumerics],
-    *,
-    changed: Annotated[bool, Option("--changed", "Print only what changed, not what is absent.")] = False,
-    everything: Annotated[bool, Option("--all", "List also the fragments that neither side has.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Each as it is found; the exit code says whether anything differs."""
-    same = True
-    for each in found:
-        same = same and each.none
-        if isinstance(each, Difference) and not as_json:
-            terminal.lines(each.in_words(everything, changed), each.title)
-        elif isinstance(each, Difference):
-            click.echo(json.dumps(each.to_json(changed)))
-        elif not (changed and each.none):
-            click.echo(json.dumps(each.to_json())) if as_json else terminal.line(str(each))
-    sys.exit(0 if same else 1)
 
 
 def compilers(

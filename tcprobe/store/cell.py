@@ -117,7 +117,7 @@ def cell(fragment: Fragment, arch: str | None, results: Results | Layers) -> Cel
 
 
 def find(fragment: Fragment, arch: str | None, results: Results | Layers) -> Cell | None:
-    """The table of a fragment on an arch; without one on that whose measurement counts most (`Layers.meant`), or
+    """The table of a fragment on an arch; without one on that whose measurement counts most (`Layers.usual_archs`), or
     the first that has it. None where the arch does not have the fragment, or nobody says anything of it.
 
     What is only documented is part of what is published, not of a folder alone.
@@ -125,7 +125,7 @@ def find(fragment: Fragment, arch: str | None, results: Results | Layers) -> Cel
     if arch == "all":
         raise UsageError("one arch is needed here, not all.")
     layers = layers_of(results)
-    chosen = layers.choose(fragment, choose.archs_of(arch, layers) if arch else layers.meant(fragment))
+    chosen = layers.choose(fragment, choose.archs_of(arch, layers) if arch else layers.usual_archs(fragment))
     if chosen:
         return measured_cell(fragment, chosen, layers)
     rows = [find_arch(arch)] if arch else ARCHS

@@ -112,7 +112,7 @@ class Layers:
         names = {name for layer in self.layers for name in layer.results.archs()}
         return [row.name for row in ARCHS if row.name in names]
 
-    def meant(self, fragment: Fragment) -> list[str]:
+    def usual_archs(self, fragment: Fragment) -> list[str]:
         """The archs that are meant where none is named: those with a table in the uppermost layer that has any."""
         for layer in self.layers[:-1]:
             if archs := self._archs_of(layer, fragment):

@@ -71,13 +71,13 @@ def write(results: Results, finding: Finding) -> None:
     kinds.check(finding)
     settle(results, finding.kind, finding.arch)
     if finding.status != "measured" and _is_measured(results, finding.key):
-        _write(beside(results, finding.key), finding)
+        _write(refusal_path(results, finding.key), finding)
         return
     _write(path(results, finding.key), finding)
-    beside(results, finding.key).unlink(missing_ok=True)
+    refusal_path(results, finding.key).unlink(missing_ok=True)
 
 
-def beside(results: Results, key: Key) -> Path:
+def refusal_path(results: Results, key: Key) -> Path:
     """Where a refusal or failure is recorded that came after a finding."""
     return path(results, key).with_suffix(".failed")
 

@@ -71,7 +71,7 @@ class Results:
         """Where a measurement is stored."""
         return self.root / arch / method / file_name(experiment)
 
-    def beside(self, arch: str, method: str, experiment: str) -> Path:
+    def refusal_path(self, arch: str, method: str, experiment: str) -> Path:
         """Where a refusal or failure is recorded that came after a measurement, which stays."""
         return self.path(arch, method, experiment).with_suffix(".failed")
 
@@ -194,11 +194,11 @@ class Results:
         _save(self.path(*key), "measurement", measurement.to_json())
         self._read[key] = measurement
         self._methods.pop(measurement.arch, None)
-        self.beside(*key).unlink(missing_ok=True)
+        self.refusal_path(*key).unlink(missing_ok=True)
 
     def set_aside(self, measurement: Measurement) -> None:
         """Record a refusal or failure beside the tables that were measured before."""
-        path = self.beside(measurement.arch, measurement.method, measurement.experiment)
+        path = self.refusal_path(measurement.arch, measurement.method, measurement.experiment)
         _save(path, "measurement", measurement.to_json())
 
     def has_tables(self, key: tuple[str, str, str]) -> bool:

@@ -8,6 +8,7 @@ repack_code    the code that loads and converts such weights, and the Python tha
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tcprobe.errors import UsageError
+from tcprobe.question.arguments import given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, Number
 from tcprobe.question.shared import (
@@ -88,8 +89,7 @@ def load(
     """
     folders = layers(results, only)
     if not repack:
-        others = {"stored": stored, "wanted": wanted, "group": group, "zeros": zeros or None}
-        if unfit := [f"`{parameter}`" for parameter, value in others.items() if value is not None]:
+        if unfit := given_names(stored=stored, wanted=wanted, group=group, zeros=zeros or None):
             raise UsageError(f"{', '.join(unfit)}: only for repacked weights; give `repack` too.")
         from tcprobe.ask.load.straight import straight_load
 

@@ -11,7 +11,7 @@ import click
 
 from tcprobe.errors import UsageError
 from tcprobe.question import terminal
-from tcprobe.question.arguments import Sizes, checked
+from tcprobe.question.arguments import Sizes, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import NonEmptyText, is_redirected
 from tcprobe.question.shared import (
@@ -81,8 +81,7 @@ def reduce(
     folders = layers(results, only)
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give `over` row or `over` col, or `mask` and `fill`.")
-    needing = [f"`{parameter}`" for parameter, value in (("op", op), ("tile", tile)) if value is not None]
-    if over is None and needing:
+    if over is None and (needing := given_names(op=op, tile=tile)):
         raise UsageError(f"{', '.join(needing)} needs `over`.")
     cell = find_cell(name, arch, folders)
     if over is None:

@@ -16,6 +16,7 @@ from tcprobe.pages.site import (
     instruction_pages,
     kernel_pages,
     number_pages,
+    order_pages,
     recipe_pages,
     shared_memory_pages,
     tensor_memory_pages,
@@ -66,6 +67,7 @@ def other_views(facts: Facts) -> Iterator[View]:
     yield comparison_pages.diff_page(facts)
     yield comparison_pages.compare_page(facts)
     yield from number_pages.number_pages(facts)
+    yield from order_pages.order_pages(facts)
     yield from tensor_memory_pages.bare_pages(facts)
     yield shared_memory_pages.playground(facts)
     yield from instruction_pages.wgmma_pages(facts)

@@ -14,7 +14,16 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.grid import blocks
-from tcprobe.pages.site import addresses, comparison_pages, data_files, instruction_pages, markup, number_pages, words
+from tcprobe.pages.site import (
+    addresses,
+    comparison_pages,
+    data_files,
+    instruction_pages,
+    markup,
+    number_pages,
+    order_pages,
+    words,
+)
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
 from tcprobe.pages.site.markup import LinkList, ListPart, View, cells, list_page
 from tcprobe.references import claim_of, references
@@ -74,6 +83,7 @@ def front_page(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
             *([("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.without_source else []),
             *beyond,
             *((view.title, view.page) for view in number_pages.number_pages(facts)),
+            *((view.title, view.page) for view in order_pages.order_pages(facts)),
         ],
     }
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"

@@ -1,0 +1,140 @@
+"""What a call was found to do, as an answer: words, JSON, the exit code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tcprobe.arithmetic import order_text
+from tcprobe.arithmetic.order import Order
+from tcprobe.errors import UsageError
+from tcprobe.order.batches import sizes_of
+from tcprobe.order.calls import CallOptions
+from tcprobe.order.child import asked
+from tcprobe.order.picture import in_words, tree_lines
+from tcprobe.text import Described, escaped
+from tcprobe.values import Json
+
+SHOWN = 70  # letters of a kernel's name
+
+
+@dataclass(frozen=True, repr=False)
+class RevealedAnswer(Described):
+    """`spans`: of sizes with one order each, what was found, as plain data; of one shape there is one."""
+
+    call: str
+    side: str
+    spans: tuple[Json, ...]
+    changes: bool | None
+    orders: tuple[Order, ...]
+    rows: bool = False
+
+    @property
+    def order(self) -> Order | None:
+        """The order, None of several."""
+        return self.orders[0] if len(self.orders) == 1 else None
+
+    @property
+    def in_words(self) -> list[str]:
+        """The order, kernel and proof; of several sizes a line for each span."""
+        if len(self.spans) > 1 or len(self.spans[0]["sizes"]) > 1:
+            return list(self._of_sizes())
+        order, span = self.orders[0], self.spans[0]
+        lines = [f"{self.call}: {_kernel(span)}", *in_words(order), *tree_lines(order)]
+        if len(span["alike"]) > 1:
+            lines.append(f"the same bits from: {', '.join(span['alike'])}")
+        lines += [*_found(order), *_proof(span), *(_places(span) if self.rows or span["places"]["different"] else ())]
+        return lines
+
+    def _of_sizes(self) -> Iterator[str]:
+        """A line for each span, and whether a row's bits change."""
+        for span, order in zip(self.spans, self.orders, strict=True):
+            words = "; ".join(list(in_words(order))[1:3])
+            yield f"{self.side} {_sizes(span['sizes'])}: {words} ({_kernel(span)})"
+            yield from (f"  {line}" for line in _proof(span))
+        if self.changes is None:
+            yield "with another k a sum has other products: its bits are not compared"
+        else:
+            kept = "change between these ranges" if self.changes else "are the same in all of them"
+            line = "row 0's" if self.side == "m" else "row 0's first columns'"
+            yield f"{line} bits {kept}"
+
+    @property
+    def exit_code(self) -> int:
+        """1 where an element differs from the model."""
+        return int(any(span["different"] for span in self.spans))
+
+    def json(self) -> str:
+        """On one line; of one shape without `spans`."""
+        if len(self.spans) == 1 and len(self.spans[0]["sizes"]) == 1:
+            return json.dumps({"call": self.call, **self.spans[0]})
+        return json.dumps({"call": self.call, "side": self.side, "changes": self.changes, "spans": list(self.spans)})
+
+
+def _kernel(span: Json) -> str:
+    """The kernels' names."""
+    if not span["kernel"]:
+        return "kernel's name not known"
+    names = [escaped(name) for name in span["kernel"]]
+    return ", ".join(name if len(name) <= SHOWN else f"{name[:SHOWN]}..." for name in names)
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    """Ranges of sizes: 1..16, 18."""
+    made: list[list[int]] = []
+    for size in sizes:
+        if made and size == made[-1][-1] + 1:
+            made[-1][1:] = [size]
+        else:
+            made.append([size])
+    return ", ".join("..".join(map(str, part)) for part in made)
+
+
+def _found(order: Order) -> Iterator[str]:
+    """What is done to subnormal numbers, where that could be seen."""
+    flushed = [name for name, word in order.more.get("subnormals", {}).items() if word == "flushed"]
+    if flushed:
+        which = {"inputs": "subnormal numbers of A and B", "d": "subnormal sums"}
+        yield f"{' and '.join(which[name] for name in flushed)} become zero; D of the order keeps them"
+
+
+def _proof(span: Json) -> Iterator[str]:
+    """How many elements were compared, and the first that differs."""
+    kinds = ", ".join(f"{count} {kind}" for kind, count in span["compared"].items())
+    again = f", also with {_sizes(span['proven'])}" if span["proven"] else ""
+    yield f"{span['elements']} elements compared ({kinds}{again}): {span['different']} differ"
+    first = span["difference"]
+    if first:
+        where = f"{first['kind']} operands, row {first['row']}, column {first['col']}"
+        yield f"the first: {where}: {first['called']!r} by the call, {first['computed']!r} by the order"
+        yield from (f"  {line}" for line in first["steps"])
+
+
+def _places(span: Json) -> Iterator[str]:
+    """Whether the order depends on the place in D."""
+    places = span["places"]
+    if not places["different"]:
+        yield f"the same operands give the same bits in all of D's {places['elements']} places"
+        return
+    (first, last), (left, right) = places["rows"], places["cols"]
+    yield (
+        f"the order depends on the place: {places['different']} of {places['elements']} elements, in rows "
+        f"{first}..{last} and columns {left}..{right}, have other bits than the first ones with the same operands; the "
+        f"order is that of the first {places['alike'][0]} rows and {places['alike'][1]} columns"
+    )
+
+
+def reveal(
+    call: str, shape: str | None, kind: str | None, options: CallOptions | None = None, rows: bool = False
+) -> RevealedAnswer:
+    """The order of a call, found in a process of its own; UsageError without `shape` and `type`."""
+    if not shape or not kind:
+        raise UsageError("a CALL needs `shape` and `type`, such as 8x4096x4096 and bf16.")
+    types = [part.strip() for part in kind.split(",")]
+    asked_options = options or CallOptions()
+    sizes_of(shape, asked_options.sums or call.endswith(".sum"))
+    request = {"call": call, "shape": shape, "types": types, "options": asked_options._asdict()}
+    found = asked(request)
+    orders = tuple(order_text.from_json(span["order"]) for span in found["spans"])
+    return RevealedAnswer(call, found["side"], tuple(found["spans"]), found["changes"], orders, rows)

@@ -1,0 +1,110 @@
+"""A call with its operands in place: filled with samples or masks, called again and again over the same memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcprobe.errors import TcprobeError
+from tcprobe.layout.arrays import Array
+from tcprobe.order.calls import Call, CallError
+from tcprobe.order.memory import bytes_of, fill_from_samples, matrix
+
+
+class Shape(NamedTuple):
+    """Of A (m x k), B (k x n), D (m x n)."""
+
+    m: int
+    n: int
+    k: int
+
+
+class Bench:
+    """`calls` counts them; `beat` is told before and after each, so that who waits can give up.
+
+    The elements of the first `alike` rows and columns of D are summed in the same order.
+    """
+
+    def __init__(self, call: Call, shape: Shape, beat: Callable[[str], None] | None = None) -> None:
+        self.call, self.shape, self.calls, self.beat = call, shape, 0, beat or (lambda _: None)
+        memory = call.memory
+        self.a = matrix(memory, (shape.m, shape.k), call.types[0], call.a, call.apart)
+        self.b = None if call.sums else matrix(memory, (shape.k, shape.n), call.types[1], call.b, call.apart)
+        self.given = [
+            side if call.raw else memory.typed(side, kind)
+            for side, kind in zip((self.a, self.b), call.types, strict=True)
+            if side is not None
+        ]
+        self.d_kind = call.d or ""
+        self.alike = (shape.m, self.width)
+
+    @property
+    def width(self) -> int:
+        """Columns of D that differ in B; of a reduction one."""
+        return 1 if self.call.sums else self.shape.n
+
+    def run(self) -> Any:
+        """D as whole numbers on the device; CallError where the call raises or returns another thing than D."""
+        self.beat("calls")
+        try:
+            d = self._matrix_of(self.call.function(*self.given))
+        except TcprobeError:
+            raise
+        except Exception as error:
+            words = str(error).strip().splitlines() or [""]
+            raise CallError(f"{self.call.name} raises {type(error).__name__}: {words[0][:300]}") from error
+        finally:
+            self.calls += 1
+        self.beat("called")
+        return d
+
+    def _matrix_of(self, result: Any) -> Any:
+        """What was returned, checked, as whole numbers."""
+        memory, shape = self.call.memory, self.shape
+        d = memory.own(result)
+        wanted = (shape.m, self.width)
+        sides = tuple(map(int, d.shape))
+        if sides != wanted and not (self.call.sums and sides == wanted[:1]):
+            raise CallError(f"{self.call.name} returns {_sides(sides)}, where D of A and B is {_sides(wanted)}.")
+        if self.call.raw:
+            return d
+        kind = memory.kind_of(d)
+        if kind is None or (self.d_kind and kind != self.d_kind):
+            wants = f", where {self.d_kind} was asked for" if self.d_kind else ""
+            raise CallError(f"{self.call.name} returns elements of {kind or d.dtype}{wants}.")
+        self.d_kind = kind
+        return memory.bits(d).reshape(wanted)
+
+    def fill(self, a: Array, b: Array | None) -> None:
+        """Rows of A and columns of B, again and again over the whole: whole numbers, (rows, k) and (k, columns)."""
+        memory = self.call.memory
+        fill_from_samples(memory, self.a, a, 0)
+        if self.b is not None and b is not None:
+            fill_from_samples(memory, self.b, b, 1)
+
+    def sampled(self, a: Array, b: Array | None) -> Array:
+        """D of samples, one of each: (rows, columns), as whole numbers."""
+        self.fill(a, b)
+        return self.first(self.run(), a.shape[0], 1 if b is None else b.shape[1])
+
+    def first(self, d: Any, rows: int, columns: int) -> Array:
+        """The first rows and columns of D."""
+        return self.call.memory.get(d[: min(rows, self.shape.m), : min(columns, self.width)])
+
+    def image(self) -> tuple[Array, ...]:
+        """A and B as they are in memory, to see whether a call has written them."""
+        sides = (self.a,) if self.b is None else (self.a, self.b)
+        return tuple(np.array(self.call.memory.get(side)) for side in sides)
+
+    @property
+    def megabytes(self) -> int:
+        """Of A, B and D."""
+        a, b = map(bytes_of, self.call.types)
+        m, n, k = self.shape
+        return (m * k * a + n * k * b + m * n * 4) >> 20
+
+
+def _sides(sides: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sides)) or "a scalar"

@@ -1,0 +1,268 @@
+"""The question `order`: in which order a call sums on a GPU, and what an order that was saved gives for A and B."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import click
+import numpy as np
+
+from tcprobe.arithmetic import order_text
+from tcprobe.arithmetic.order import Order
+from tcprobe.errors import UsageError
+from tcprobe.layout.arrays import Array
+from tcprobe.order.bound import Bound, error_bound
+from tcprobe.order.evaluate import multiply
+from tcprobe.order.picture import in_words, svg, tree_lines
+from tcprobe.question import terminal
+from tcprobe.question.arguments import ArchName, Sizes, arch_name, sizes
+from tcprobe.question.declare import Option, PlainArgument, command
+from tcprobe.question.options import Named, NonEmptyText, Number, Numbers, Output, Sides
+from tcprobe.question.shared import JsonOption
+from tcprobe.system import files
+from tcprobe.system.npy import read_matrix, write_matrix
+from tcprobe.text import Described
+from tcprobe.values import Json
+
+Lines = Sequence[int] | None
+MATRIX = Named(dir_okay=False)
+
+
+@dataclass(frozen=True, repr=False)
+class OrderAnswer(Described):
+    """An order that was read; D, where A and B were given, and the elements that differ from a D that was."""
+
+    order: Order
+    bound: Bound | None = None
+    d: Array | None = None
+    given: Array | None = None
+    places: tuple[Lines, Lines] = (None, None)
+
+    @cached_property
+    def apart(self) -> Array | None:
+        """Row and column in D of each element that differs, None without a D to compare; NaN is NaN."""
+        if self.d is None or self.given is None:
+            return None
+        ours, theirs = self.stored, self.given
+        same = ours.view(f"u{ours.itemsize}") == theirs.view(f"u{theirs.itemsize}")
+        return np.argwhere(~(same | (np.isnan(ours) & np.isnan(theirs))))
+
+    @property
+    def stored(self) -> Array:
+        """D as a file holds it: float32; float64 of f64, int32 of integers."""
+        assert self.d is not None
+        return self.d if self.d.dtype in (np.int32, np.float64) else self.d.astype(np.float32)
+
+    @property
+    def in_words(self) -> list[str]:
+        """The order, the picture of it, and what came of A and B."""
+        lines = [*in_words(self.order), *tree_lines(self.order)]
+        if self.bound is not None:
+            lines.append(
+                f"|D - exact| <= {self.bound.to_json()['bound']:.3g} x sum of |a x b|; a product is rounded at most "
+                f"{self.bound.roundings} times"
+            )
+        if self.d is not None:
+            lines.append(f"{self.d.size} elements of D")
+        if self.apart is not None:
+            lines.append(f"{len(self.apart)} differ from D")
+            lines.extend(self._first_apart())
+        return lines
+
+    def _first_apart(self) -> list[str]:
+        if self.apart is None or not len(self.apart) or self.given is None:
+            return []
+        row, col = map(int, self.apart[0])
+        at = [place if chosen is None else chosen[place] for place, chosen in zip((row, col), self.places, strict=True)]
+        model, found = (side[row, col].item() for side in (self.stored, self.given))
+        bits = f" ({model.hex()}, {found.hex()})" if isinstance(model, float) else ""
+        return [f"the first: row {at[0]}, column {at[1]}: {model!r} by the order, {found!r} given{bits}"]
+
+    @property
+    def exit_code(self) -> int:
+        """1 where an element differs."""
+        return 1 if self.apart is not None and len(self.apart) else 0
+
+    def json(self) -> str:
+        """On one line."""
+        parts = [f'"order": {order_text.text(self.order).replace(chr(10), "")}']
+        more: Json = {} if self.bound is None else {"bound": self.bound.to_json()}
+        if self.d is not None:
+            more["elements"] = int(self.d.size)
+        if self.apart is not None:
+            more["different"] = len(self.apart)
+        return (
+            "{" + ", ".join([*parts, *(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in more.items())]) + "}"
+        )
+
+
+def order(
+    call: Annotated[str | None, PlainArgument("[CALL]")] = None,
+    *,
+    file: Annotated[Path | None, Option("--file", "An order that was saved: no GPU is needed.", reads=MATRIX)] = None,
+    a: Annotated[
+        Path | None, Option("--a", "A, m x k, as .npy: float32; int32 of integers, float64 of f64.", reads=MATRIX)
+    ] = None,
+    b: Annotated[Path | None, Option("--b", "B, k x n, likewise.", reads=MATRIX)] = None,
+    d: Annotated[
+        Path | None, Option("--d", "A D to compare, m x n; exit code 1 if an element differs.", reads=MATRIX)
+    ] = None,
+    row: Annotated[Lines, Option("--row", "Only this row of D, or a range: 3, 0-7.", reads=Numbers())] = None,
+    col: Annotated[Lines, Option("--col", "Only this column of D, or a range.", reads=Numbers())] = None,
+    bound: Annotated[bool, Option("--bound", "How far D can be from the exact product.")] = False,
+    shape: Annotated[
+        str | None,
+        Option(
+            "--shape",
+            "Size of the product; of one side also a list or a range: 1..512x4096x4096.",
+            "MxNxK",
+            NonEmptyText(),
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        Option("--type", "Types of A, B and D, such as bf16, or e4m3,e4m3,f32.", "TYPE[,TYPE,TYPE]", NonEmptyText()),
+    ] = None,
+    fast_accum: Annotated[
+        bool, Option("--fast-accum", "Of torch._scaled_mm: sums of fp8 stay in the tensor core.")
+    ] = False,
+    rows: Annotated[bool, Option("--rows", "Does the order depend on the element's place in D?")] = False,
+    sum_: Annotated[
+        bool, Option("--sum", "CALL sums the rows of a matrix (m x k), instead of multiplying two.")
+    ] = False,
+    majors: Annotated[
+        str | None,
+        Option("--majors", "What is contiguous in A and in B, such as row,col.", "ROW|COL,ROW|COL", NonEmptyText()),
+    ] = None,
+    on: Annotated[
+        Literal["gpu", "cpu"] | None, Option("--on", "Where arrays of FILE.py lie. Default: a GPU if there is one.")
+    ] = None,
+    arch: Annotated[
+        ArchName | None, Option("--arch", "Of `kernel`, as its other options.", "sm_XX", NonEmptyText())
+    ] = None,
+    tile: Annotated[
+        Sizes | None, Option("--tile", "Of `kernel` and triton, as of kernel gemm.", reads=Sides(3, "MxNxK"))
+    ] = None,
+    stages: Annotated[int | None, Option("--stages", "Of `kernel`.", "N", Number(1))] = None,
+    cluster: Annotated[int | None, Option("--cluster", "Of `kernel`.", "N", Number(1))] = None,
+) -> Any:
+    """In which order CALL sums, found by calling it on a GPU; or, without one, the bits of D that an order gives.
+
+    CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum or
+    FILE.py:FUNCTION. It is your code: it runs here, with all that you may do. Its order is proven on random operands,
+    and saved with -o.
+    --file takes A and B through a saved order: D, to the bit, and with --d how many elements differ.
+    \f
+    Of a file the answer is an `OrderAnswer`, of a call a `RevealedAnswer`.
+    """
+    if (call is None) == (file is None):
+        raise UsageError("give a CALL, or an order in `file`.")
+    if file is None:
+        unfit = {"a": a, "b": b, "d": d, "row": row, "col": col, "bound": bound or None}
+        _refuse(unfit, "an order in `file`")
+        from tcprobe.order.answer import reveal
+        from tcprobe.order.calls import CallOptions, majors_of
+
+        sides = majors_of(majors)
+        block: Any = None if tile is None else sizes("tile", tile, 3)
+        options = CallOptions(
+            fast_accum=fast_accum,
+            sums=sum_,
+            a=sides[0],
+            b=sides[1],
+            on=on,
+            arch=None if arch is None else str(arch_name(arch)),
+            tile=block,
+            stages=stages,
+            cluster=cluster or 1,
+        )
+        return reveal(str(call), shape, kind, options, rows)
+    _refuse(
+        {
+            **{
+                "shape": shape,
+                "kind": kind,
+                "fast_accum": fast_accum or None,
+                "rows": rows or None,
+                "sum_": sum_ or None,
+            },
+            **{"majors": majors, "on": on, "arch": arch, "tile": tile, "stages": stages, "cluster": cluster},
+        },
+        "a CALL",
+    )
+    saved = order_text.load(file)
+    found = error_bound(saved) if bound else None
+    if a is None and b is None:
+        _refuse({"d": d, "row": row, "col": col}, "`a` and `b`")
+        return OrderAnswer(saved, found)
+    if a is None or b is None:
+        raise UsageError("give both `a` and `b`.")
+    return evaluated(saved, found, (a, b, d), (row, col))
+
+
+def _refuse(given: Mapping[str, object], needed: str) -> None:
+    """UsageError for a parameter that means nothing here."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"`{name}` needs {needed}.")
+
+
+def evaluated(
+    saved: Order, bound: Bound | None, paths: tuple[Path, Path, Path | None], places: tuple[Lines, Lines]
+) -> OrderAnswer:
+    """D of the matrices in files, and the D to compare it with."""
+    a, b = map(read_matrix, paths[:2])
+    made = multiply(saved, a, b, *places)
+    answer = OrderAnswer(saved, bound, made, None, places)
+    if paths[2] is None:
+        return answer
+    given, shape = read_matrix(paths[2]), (a.shape[0], b.shape[1])
+    if given.shape != shape or given.dtype != answer.stored.dtype:
+        kinds = [
+            f"{'x'.join(map(str, side))} of {kind}"
+            for side, kind in ((given.shape, given.dtype), (shape, answer.stored.dtype))
+        ]
+        raise UsageError(f"`d` is {kinds[0]}; D is {kinds[1]}.")
+    chosen = given[slice(None) if places[0] is None else list(places[0])]
+    chosen = chosen[:, slice(None) if places[1] is None else list(places[1])]
+    return OrderAnswer(saved, bound, made, np.ascontiguousarray(chosen), places)
+
+
+@command(order, short="In which order a program sums.")
+def print_order(
+    answer: Any,
+    *,
+    output: Annotated[
+        Path | None,
+        Option(
+            "--output",
+            "Of a CALL the order, ORDER.json; with --a and --b D as .npy.",
+            reads=Output(dir_okay=False),
+            letter="-o",
+        ),
+    ] = None,
+    picture: Annotated[
+        Path | None, Option("--picture", "A picture of the order, as SVG.", reads=Output(dir_okay=False))
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Words or JSON; the exit code says whether elements differ."""
+    if picture:
+        if answer.order is None:
+            raise UsageError("`picture` needs an order, and none was found.")
+        files.write(picture, svg(answer.order).encode())
+    if output and isinstance(answer, OrderAnswer):
+        if answer.d is None:
+            raise UsageError("`output` needs `a` and `b`, or a CALL.")
+        write_matrix(output, answer.stored)
+    elif output and answer.order is not None:
+        files.write(output, order_text.text(answer.order).encode())
+    if as_json:
+        click.echo(answer.json())
+    else:
+        terminal.lines(answer.in_words)
+    sys.exit(answer.exit_code)

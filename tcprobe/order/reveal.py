@@ -1,0 +1,389 @@
+"""The order of a call: found by masks, tried with every arithmetic that may have summed it, proven on random operands.
+
+Everything here runs in the process that calls; `tcprobe.order.child` runs it in one that may hang or be lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tcprobe.arithmetic.order import Multiplies, Order, Types
+from tcprobe.errors import UsageError
+from tcprobe.layout.arrays import Array
+from tcprobe.order import proof
+from tcprobe.order.bench import Bench, Shape
+from tcprobe.order.calls import Call, CallError
+from tcprobe.order.explain import Asked, Candidate, candidates, integer_forms
+from tcprobe.order.masks import Masks
+from tcprobe.order.memory import numpy_type, patterns
+from tcprobe.order.profile import kernel_names
+from tcprobe.order.proof import KINDS, LEAST, PAIRINGS, ROWS, Difference, Operands, Sample
+from tcprobe.order.sums import Sum, tree
+from tcprobe.text import one_line
+
+MOST_K = 1 << 14
+MEASURED = "sm_90"  # whose arithmetic is meant on a CPU
+TRIED = (2, 12)  # rows and columns of each kind with which candidates are told apart
+MOST_NAME = 160  # letters of a kernel's name that an order keeps
+NONZERO = 200  # products of one, of a sum that every type holds
+EQUAL_CALLS = 3
+
+
+class Places(NamedTuple):
+    """Whether elements of D with the same operands have the same bits, wherever they are: of `elements`, `different`.
+
+    Those that differ from the first ones lie in `rows` and `cols`; none does among the first `alike` rows and columns.
+    """
+
+    elements: int
+    different: int
+    alike: tuple[int, int]
+    rows: tuple[int, int] | None = None
+    cols: tuple[int, int] | None = None
+
+
+class Found(NamedTuple):
+    """What calls have shown: the orders that masks allow, and samples to tell them apart and to prove one."""
+
+    name: str
+    candidates: Sequence[Candidate]
+    samples: Sequence[Sample]
+    places: Places
+    calls: int
+    seconds: float
+    kernel: tuple[str, ...] | None
+    more: dict[str, Any]
+    stages: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """What was found: the order, the forms that give the same bits, and the proof.
+
+    `elements` of `compared` kinds were compared, of which `different` differ, the first as `difference`.
+    """
+
+    order: Order
+    alike: tuple[str, ...]
+    elements: int
+    different: int
+    difference: Difference | None
+    places: Places
+    calls: int
+    seconds: float
+    kernel: tuple[str, ...] | None
+    compared: dict[str, int] = field(default_factory=dict)
+    stages: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def proven(self) -> bool:
+        """Whether no element differs."""
+        return not self.different
+
+
+class Revealing:
+    """One call of one shape, step by step; `stages` collects seconds."""
+
+    def __init__(self, call: Call, shape: Shape, seed: int = 1, beat: Callable[[str], None] | None = None) -> None:
+        if call.sums:
+            shape = shape._replace(n=1)
+        if not 1 <= shape.k <= MOST_K:
+            raise UsageError(f"`shape`: k {shape.k}; orders of 1 to {MOST_K} products are revealed.")
+        self.call, self.shape, self.seed = call, shape, seed
+        self.beat = beat or (lambda _: None)
+        self.bench = Bench(call, shape, beat)
+        self.stages: dict[str, float] = {}
+        self._operands: Operands | None = None
+        self._start = self._last = time.perf_counter()
+
+    @property
+    def arch(self) -> str:
+        """Whose arithmetic is meant."""
+        return self.call.about.get("arch", MEASURED)
+
+    @property
+    def types(self) -> Types:
+        """Of A, B and D, once D was seen."""
+        return Types(*self.call.types, self.bench.d_kind)
+
+    def stage(self, name: str) -> None:
+        """What went on until now has this name."""
+        now = time.perf_counter()
+        self.stages[name] = round(self.stages.get(name, 0.0) + now - self._last, 3)
+        self._last = now
+        self.beat(name)
+
+    def find(self) -> Found:
+        """All that needs the call; CallError where it has no order that can be found."""
+        before = self.steady()
+        self.stage("steady")
+        kernel = self.kernel()
+        self.stage("kernel")
+        self.product()
+        self.stage("product")
+        places = self.places()
+        self.bench.alike = places.alike
+        self.stage("places")
+        more: dict[str, Any] = {"subnormals": self.subnormals()}
+        root = self.masks()
+        self.stage("masks")
+        found = self.candidates(root, self.call.prefers or _family(kernel))
+        self.stage("explain")
+        samples = list(self.samples(found[0].order))
+        self.stage("samples")
+        if self.again() != before:
+            raise CallError(
+                f"{self.call.name} gives other bits for the same operands than before it was called with masks."
+            )
+        self.stage("again")
+        named = [one_line(name)[:MOST_NAME] for name in kernel or ()]
+        seconds = round(time.perf_counter() - self._start, 3)
+        more |= {**self.about, "kernel": named}
+        return Found(self.call.name, found, samples, places, self.bench.calls, seconds, kernel, more, self.stages)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """Where an order was found."""
+        m, n, k = self.shape
+        return {
+            **{key: value for key, value in self.call.about.items() if key != "arch"},
+            "call": self.call.name,
+            "shape": [m, n, k],
+            "strides": {"a": self.call.a, "b": self.call.b},
+        }
+
+    def _random(self) -> Operands:
+        """The operands of `steady`."""
+        if self._operands is None:
+            size = min(self.shape.m, ROWS), min(self.bench.width, ROWS), self.shape.k
+            kinds = Types(*self.call.types, self.bench.d_kind or "f32")
+            self._operands = proof.operands("random", kinds, size, self.seed, self.call.sums)
+        return self._operands
+
+    def _put(self, given: Operands) -> None:
+        a, b = given.bits
+        self.bench.fill(a, None if self.call.sums else b)
+
+    def steady(self) -> bytes:
+        """Call with the same operands again; CallError where D differs or is not finite, or operands are written."""
+        memory = self.call.memory
+        self._put(self._random())
+        sides = [side for side in (self.bench.a, self.bench.b) if side is not None]
+        kept = [side + 0 for side in sides]
+        first = self.bench.run() + 0
+        for name, side, copy in zip("AB", sides, kept, strict=False):
+            written = int(memory.get((side != copy).sum()))
+            if written:
+                raise CallError(f"{self.call.name} writes its operands: {written} elements of {name} have changed.")
+        del kept
+        for _ in range(EQUAL_CALLS - 1):
+            differ = int(memory.get((self.bench.run() != first).sum()))
+            if differ:
+                total = self.shape.m * self.bench.width
+                raise CallError(
+                    f"two equal calls of {self.call.name} differ in {differ} of {total} elements of D, as with atomic "
+                    "additions: there is no one order."
+                )
+        line = memory.get(first[: min(64, self.shape.m)])
+        values = np.ascontiguousarray(line).view(numpy_type(self.bench.d_kind))
+        wrong = ~np.isfinite(values.astype(np.float64))
+        if wrong.any():
+            raise CallError(
+                f"{self.call.name} gives {float(values[wrong].flat[0])!r} for products of small numbers: it is no GEMM."
+            )
+        return line.tobytes()
+
+    def again(self) -> bytes:
+        """The bits of `steady`'s operands."""
+        self._put(self._random())
+        return self.call.memory.get(self.bench.run()[: min(64, self.shape.m)]).tobytes()
+
+    def product(self) -> None:
+        """CallError unless D is A B where sums are exact: alpha, beta and what is no product are told apart."""
+        rng, (m, _, k) = np.random.default_rng(self.seed), self.shape
+        rows, cols, name = min(m, ROWS), min(self.bench.width, 64), self.call.name
+        a, b = np.zeros((rows, k)), rng.choice([-1.0, 1.0], (k, cols))
+        if self.call.sums:
+            b = np.ones((k, 1))
+        for line in a:
+            line[rng.permutation(k)[: min(k, NONZERO)]] = rng.choice([-1.0, 1.0], min(k, NONZERO))
+        d = self._exact(a, b)
+        wanted = a @ b
+        if (d == wanted).all():
+            if (zero := self._exact(a * 0, b)).any():
+                raise CallError(f"{name} gives {float(zero[zero != 0].flat[0])!r} where A is zero: it is no GEMM.")
+            return
+        rest = d - wanted
+        if (rest == rest[:1]).all():
+            shown = repr(float(rest.flat[0])) if (rest == rest.flat[0]).all() else "a number of its own to each column"
+            raise CallError(f"{name} adds {shown} to A B (beta or a bias): orders are of beta 0.")
+        with np.errstate(all="ignore"):
+            ratio = d / wanted
+        known = ratio[wanted != 0]
+        if known.size and (known == known[0]).all() and not d[wanted == 0].any():
+            raise CallError(f"{name} gives {float(known[0])!r} times A B (alpha or a scale): orders are of alpha 1.")
+        row, col = map(int, np.argwhere(d != wanted)[0])
+        raise CallError(
+            f"{name} is no {'sum' if self.call.sums else 'GEMM'}: D[{row}][{col}] is {float(d[row, col])!r}, where the "
+            f"sum of its products is {float(wanted[row, col])!r}."
+        )
+
+    def _exact(self, a: Array, b: Array) -> Array:
+        """D of numbers that types hold, as f64."""
+        kinds = self.call.types
+        bits = patterns(kinds[0], a), None if self.call.sums else patterns(kinds[1], b)
+        d = self.bench.sampled(*bits)
+        numbers: Array = np.ascontiguousarray(d).view(numpy_type(self.bench.d_kind)).astype(np.float64)
+        return numbers
+
+    def subnormals(self) -> dict[str, str]:
+        """Whether numbers below the normal ones count, where A, B and D can be small enough to show it."""
+        wide = {"bf16", "f32", "tf32"}
+        if not {*self.call.types, self.bench.d_kind} <= wide or self.call.sums:
+            return {}
+        made = {}
+        for name, (x, y) in {"inputs": (2.0**-130, 2.0**60), "d": (2.0**-70, 2.0**-60)}.items():
+            a, b = np.zeros((1, self.shape.k)), np.zeros((self.shape.k, 1))
+            a[0, 0], b[0, 0] = x, y
+            made[name] = "kept" if self._exact(a, b)[0, 0] == x * y else "flushed"
+        return made
+
+    def masks(self) -> Sum | None:
+        """The tree of sums; None of integers, whose sums are the same in any order."""
+        if self.bench.d_kind == "s32":
+            return None
+        masks = Masks(self.bench)
+        self._masks = masks
+        return tree(self.shape.k, masks.survivors)
+
+    def candidates(self, root: Sum | None, prefers: str) -> list[Candidate]:
+        """The orders that it may be."""
+        types, k = self.types, self.shape.k
+        if root is None:
+            names = integer_forms(self.arch, types.a, types.b, prefers)
+            return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
+        inexact = not self.call.sums and types.a in ("f32", "f64")  # products of narrower types are exact
+        earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
+        return candidates(root, Asked(self.arch, types, k, prefers, earlier))
+
+    def samples(self, order: Order, least: int | None = None) -> Iterator[Sample]:
+        """Operands of each kind with their D, until there are enough elements; `order` says which parts sums have."""
+        (m, width), k, kinds = self.bench.alike, self.shape.k, len(KINDS)
+        rows = min(m, LEAST if self.call.sums else ROWS)
+        each = -(-(least or LEAST) // kinds)
+        cols = min(width, -(-each // rows))
+        rows = min(rows, -(-each // cols))
+        seed = self.seed
+        for kind in KINDS:
+            across = -(-cols // PAIRINGS) if kind == "parts" else cols
+            for _ in range(-(-each // (rows * across))):
+                seed += 1
+                size = rows, across, k
+                if kind == "parts":
+                    given = proof.of_parts(order, size, seed, self.call.sums)
+                else:
+                    given = proof.operands(kind, self.types, size, seed, self.call.sums)
+                a, b = given.bits
+                d = self.bench.sampled(a, None if self.call.sums else b)
+                yield Sample(given, np.ascontiguousarray(d).view(numpy_type(self.types.d)))
+
+    def places(self) -> Places:
+        """Whether bits depend on the place in D, from samples that are repeated over the whole of it."""
+        memory = self.call.memory
+        rows, cols = min(self.shape.m, ROWS), min(self.bench.width, ROWS)
+        given = proof.operands("cancelling", self.types, (rows, cols, self.shape.k), self.seed, self.call.sums)
+        self._put(given)
+        d = self.bench.run()
+        down, across = (
+            memory.put(np.arange(size) % few) for size, few in ((self.shape.m, rows), (self.bench.width, cols))
+        )
+        few = d[:rows, :cols] + 0
+        differ = few[down][:, across] != d
+        count, total = int(memory.get(differ.sum())), self.shape.m * self.bench.width
+        sides = self.shape.m, self.bench.width
+        if not count:
+            return Places(total, 0, sides)
+        host = memory.get(differ)
+        down_at, across_at = (np.nonzero(host.any(axis=axis))[0] for axis in (1, 0))
+        columns = int(np.argmax(host[0])) if host[0].any() else sides[1]
+        below = host[:, :columns].any(axis=1)
+        first = int(np.argmax(below)) if below.any() else sides[0]
+        spans = [(int(at[0]), int(at[-1])) for at in (down_at, across_at)]
+        return Places(total, count, (first, columns), *spans)
+
+    def kernel(self) -> tuple[str, ...] | None:
+        """Names of the kernels of a call, None where no profiler gives them."""
+        if self.call.memory.device == "cpu":
+            return None
+        return kernel_names(self.bench.run)
+
+
+def _family(kernel: tuple[str, ...] | None) -> str:
+    """The family of multiplies that a kernel's name speaks of, "" where it does not."""
+    return "wgmma" if any(word in name for name in kernel or () for word in ("gmma", "sm90")) else ""
+
+
+def reveal_call(call: Call, shape: Shape, seed: int = 1, beat: Callable[[str], None] | None = None) -> Revealed:
+    """The order of a call, proven, in this process; CallError where there is none."""
+    return conclude(Revealing(call, shape, seed, beat).find())
+
+
+def conclude(found: Found) -> Revealed:
+    """Try what was found on the samples: no GPU is needed."""
+    start = time.perf_counter()
+    order, alike, counts, difference = prove(found.candidates, found.samples, found.name)
+    compared = {kind: sum(each.d.size for each in found.samples if each.given.kind == kind) for kind in KINDS}
+    took = time.perf_counter() - start
+    return Revealed(
+        order=replace(order, more={**found.more, "alike": list(alike)}),
+        alike=alike,
+        elements=sum(compared.values()),
+        different=sum(counts.values()),
+        difference=difference,
+        places=found.places,
+        calls=found.calls,
+        seconds=round(found.seconds + took, 3),
+        kernel=found.kernel,
+        compared=compared,
+        stages={**found.stages, "proof": round(took, 3)},
+    )
+
+
+def prove(
+    found: Sequence[Candidate], samples: Sequence[Sample], name: str
+) -> tuple[Order, tuple[str, ...], dict[str, int], Difference | None]:
+    """(order, forms that give its bits, elements that differ by kind, the first of them)."""
+    few: list[Sample] = []
+    for kind in KINDS:
+        few += [sample.part(*TRIED) for sample in samples if sample.given.kind == kind][:4]
+    tried: list[tuple[int, int, Candidate]] = []
+    for number, candidate in enumerate(found):
+        tried.append((sum(int(proof.differing(candidate.order, sample).sum()) for sample in few), number, candidate))
+    best = min(each[0] for each in tried)
+    right = [each[2] for each in tried if each[0] == best]
+    chosen, counts, difference = right[0], dict.fromkeys(KINDS, 0), None
+    for sample in samples:
+        different = proof.differing(chosen.order, sample)
+        counts[sample.given.kind] += int(different.sum())
+        if difference is None and different.any():
+            difference = proof.first_difference(chosen.order, sample, different)
+    if difference and len(right) > 1:
+        return prove(right[1:], samples, name)
+    if difference and any(all(proof.in_16_bits(each.order, sample) for sample in few) for each in found):
+        raise CallError(
+            f"{name} rounds partial sums to {chosen.order.types.d} before they are joined: no order has that."
+        )
+    others = [other for other in right[1:] if not difference and _same_bits(other.order, samples)]
+    alike = tuple(dict.fromkeys(form for each in (chosen, *others) for form in each.alike))
+    inputs = [each.order.inputs for each in others if each.order.inputs != chosen.order.inputs]
+    return chosen.order, (*alike, *(f"inputs {each}" for each in dict.fromkeys(inputs))), counts, difference
+
+
+def _same_bits(order: Order, samples: Sequence[Sample]) -> bool:
+    """Whether another order gives all bits too."""
+    return not any(proof.differing(order, sample).any() for sample in samples)
