@@ -182,16 +182,39 @@ KINDS: dict[str, tuple[str, Callable[[Kernel], Iterator[Mutant]]]] = {
 def harmless(kernel: Kernel, kind: str, mutant: Mutant) -> str:
     """Why a mutant breaks nothing that the rule of its kind is about; "" where it does."""
     was = kernel.instructions[mutant.number]
-    if "wait for wgmma" in kind:
-        in_registers = any(wgmma_operands.multiply(i).a for i in kernel.instructions if i.stem.endswith("GMMA"))
-        if wgmma_operands.groups_left(was) and not in_registers:
-            return "it waits for shared memory to be free: D goes on, A is in shared memory"
-    if "fence" in kind:
-        for before in reversed(kernel.instructions[max(0, was.number - 60) : was.number]):
-            if before.stem in ("STS", "STSM", "LDGSTS"):
-                break
-            if before.opcode.startswith("SYNCS.EXCH"):
-                return "it is for mbarriers that were made, not for data"
-    if "swizzle lost" in kind and any("tnsp" in o.text for i in kernel.instructions for o in i.operands):
-        return "with lines contiguous it is the descriptor of another tile"
-    return ""
+    return next((why for words, test, why in HARMLESS if words in kind and test(kernel, was)), "")
+
+
+def _keeps_registers(kernel: Kernel, was: Instruction) -> bool:
+    in_registers = any(wgmma_operands.multiply(i).a for i in kernel.instructions if i.stem.endswith("GMMA"))
+    return bool(wgmma_operands.groups_left(was)) and not in_registers
+
+
+def _for_barriers(kernel: Kernel, was: Instruction) -> bool:
+    before = reversed(kernel.instructions[max(0, was.number - 60) : was.number])
+    first = next((i.stem for i in before if i.stem in ("STS", "STSM", "LDGSTS", "SYNCS") and i.guard != "never"), "")
+    return first == "SYNCS"
+
+
+def _another_tile(kernel: Kernel, was: Instruction) -> bool:
+    places = [
+        (was.operands[0].first - operand.first, operand.text)
+        for i in kernel.instructions
+        for operand in i.operands
+        if operand.text.startswith("gdesc[")
+    ]
+    return any((place == 1 and "tnspA" in text) or (place == 3 and "tnspB" in text) for place, text in places)
+
+
+def _stored_anew(kernel: Kernel, was: Instruction) -> bool:
+    behind = kernel.instructions[was.number + 1 :]
+    first = next((i.stem for i in behind if i.stem in ("LDS", "LDSM", "STS", "STSM") and i.guard != "never"), "")
+    return first in ("STS", "STSM")
+
+
+HARMLESS = (
+    ("wait for wgmma", _keeps_registers, "it waits for shared memory to be free: D goes on, A is in shared memory"),
+    ("fence", _for_barriers, "it is for mbarriers that were made, not for data"),
+    ("swizzle lost", _another_tile, "with lines contiguous it is the descriptor of another tile"),
+    ("a wait for cp.async", _stored_anew, "shared memory is filled anew behind it, and the copies are not read"),
+)

@@ -5,7 +5,7 @@ since, its own among them. A wait for at most n groups ends the copies of more t
 to all threads. Found are
 
 - reads on a way where no wait has ended any group yet, of shared memory that nothing else wrote;
-- waits that end no group although some run: they ask for one too few;
+- waits that end no group although some run, or part of what a round of a loop commits: they ask for too few;
 - loops that commit copies and read shared memory, and go round without a wait;
 - reads of bytes that a running copy brings, and reads of bytes that a copy of another warp brought with no barrier
   since, where the addresses of both follow from the thread.
@@ -15,8 +15,8 @@ A loop that commits and does not wait may commit any number of groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,8 @@ import numpy as np
 from tcprobe.check.addresses import Reach, reaches
 from tcprobe.check.flow import at_each, forward
 from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.rule import Finding, Severity
+from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Ints
 
 NAME = "unfinished-copy"
@@ -167,6 +168,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     places = Places(kernel)
     unwaited = reads_of_loops(kernel)
     counted = "UTMACMDFLUSH" not in kernel.stems  # groups of bulk copies are waited for alike
+    doubted = False
     for instruction, copies in at_each(kernel, forward(kernel, Copies(), follow, joined), follow):
         left = left_by(instruction)
         if reads_shared(instruction):
@@ -175,10 +177,30 @@ def check(kernel: Kernel) -> Iterator[Finding]:
                 text = f"{instruction.opcode} reads shared memory {words[0]}; {MEND}"
                 copy = kernel.instructions[words[1]].address
                 yield Finding(NAME, SEVERITY, instruction.address, text, {"copy": copy})
-        elif counted and left is not None and left > 0 and any(1 <= groups <= left for groups in copies.groups):
-            most = max(groups for groups in copies.groups if groups <= left)
-            text = f"a wait that lets {left} groups run ends none of {most} on some way; {MEND}"
-            yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": most, "left": left})
+            elif copies.alone and not doubted and not places.own_only:
+                doubted = True
+                reason = (
+                    f"whether other warps copied what {instruction.opcode} reads behind a wait with no barrier since"
+                )
+                yield undecided(NAME, instruction, reason)
+        elif counted and left is not None and left > 0:
+            ends = ends_too_few(copies.groups, left)
+            if ends is not None:
+                text = f"a wait that lets {left} groups run ends {ends or 'none'} where it is first reached; {MEND}"
+                yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(copies.groups), "left": left})
+
+
+def ends_too_few(groups: frozenset[int], left: int) -> int | None:
+    """How many groups a wait ends at least, where that is none although some run, or a part of a round; else None.
+
+    In a loop as many groups run at a wait, from the second round on, as it leaves and a round commits.
+    """
+    some = {number for number in groups if number}
+    if any(number <= left for number in some):
+        return 0
+    a_round, first = max(some, default=0) - left, min(some, default=0)
+    part = len(some) == 2 and max(some) < MANY and a_round > 1 and first % a_round == 0
+    return first - left if part and first - left < a_round else None
 
 
 def too_early(kernel: Kernel, places: Places, read: Instruction, copies: Copies) -> tuple[str, int] | None:
@@ -190,7 +212,7 @@ def too_early(kernel: Kernel, places: Places, read: Instruction, copies: Copies)
         if places.meet(read.number, number):
             return f"that {kernel.instructions[number].opcode} still fills", number
     for number in copies.alone:
-        if places.of_others(read.number, number):
+        if places.shared or places.of_others(read.number, number):
             return f"that {kernel.instructions[number].opcode} of another warp filled, with no barrier since", number
     return None
 
@@ -258,6 +280,28 @@ class Places:
             self._words[number] = _words(reach) if reach is not None else None
         return self._words[number]
 
+    @cached_property
+    def shared(self) -> bool:
+        """Whether some warp reads what another one copies, by those copies and reads of which both follow."""
+        reads = self._union(i.number for i in self._kernel.instructions if i.stem in ("LDS", "LDSM"))
+        copies = self._union(i.number for i in self._kernel.instructions if i.stem == "LDGSTS")
+        return len(reads) == len(copies) and _crossing(reads, copies)
+
+    @cached_property
+    def own_only(self) -> bool:
+        """Whether a block is one warp."""
+        threads = self._kernel.code.threads
+        most = int(np.prod(threads)) if threads else self._kernel.code.most_threads
+        return most is not None and 0 < most <= WARP
+
+    def _union(self, numbers: Iterator[int]) -> list[Ints]:
+        """By warp, the words of all instructions of which they follow."""
+        found = [words for number in numbers if (words := self._of(number)) is not None]
+        counts = {len(words) for words in found}
+        if len(counts) != 1:
+            return []
+        return [np.unique(np.concatenate([words[warp] for words in found])) for warp in range(counts.pop())]
+
     def meet(self, read: int, copy: int) -> bool:
         """Whether a read has words that a copy brings."""
         ours, theirs = self._of(read), self._of(copy)
@@ -268,11 +312,18 @@ class Places:
         ours, theirs = self._of(read), self._of(copy)
         if ours is None or theirs is None or len(ours) != len(theirs):
             return False
-        brought = theirs[theirs >= 0]
-        return any(
-            bool(np.setdiff1d(np.intersect1d(row[row >= 0], brought), own).size)
-            for row, own in zip(ours, theirs, strict=True)
-        )
+        return _crossing(list(ours), list(theirs))
+
+
+def _crossing(reads: Sequence[Ints], copies: Sequence[Ints]) -> bool:
+    """Whether some warp has words among its reads that other warps copied and it did not."""
+    if not copies:
+        return False
+    brought = np.unique(np.concatenate(copies))
+    brought = brought[brought >= 0]
+    return any(
+        bool(np.setdiff1d(np.intersect1d(read, brought), own).size) for read, own in zip(reads, copies, strict=True)
+    )
 
 
 def _words(reach: Reach) -> Ints | None:
