@@ -296,8 +296,9 @@ def batches(device: Device) -> list[list[Probe]]:
     for probe in probes:
         kind = kind_of(probe)
         place = ORDER.index(kind) if kind in ORDER else len(ORDER)
-        in_code = any((kind, probe.id, method) in known for method in FROM_CODE)
-        groups.setdefault(((kind, probe.id, "live") in known, place, kind, in_code), []).append(probe)
+        live = (kind, probe.id, "live") in known
+        in_code = not live and any((kind, probe.id, method) in known for method in FROM_CODE)
+        groups.setdefault((live, place, kind, in_code), []).append(probe)
     return [groups[key] for key in sorted(groups)]
 
 
