@@ -69,7 +69,7 @@ class Contribution(NamedTuple):
     Of the findings `measured`, `agrees` were published of the arch before and are the same, `contradicts` differ, and
     `new` were not published. `refused` and `failed` are not in the file, nor are those that are `beyond` its size.
     `left` was not tried, for want of time. `verified` counts multiplies, of which those in `wrong` did not come out
-    right, by the emitted code with what was measured.
+    right, by the emitted code with what was measured. `seconds` says how long each kind took, and what came after.
     """
 
     file: Path
@@ -85,6 +85,7 @@ class Contribution(NamedTuple):
     verified: int
     wrong: list[str]
     conflicts: list[Conflict]
+    seconds: dict[str, float]
 
     def to_json(self) -> Json:
         """The file and the counts."""
@@ -137,6 +138,7 @@ def contribute(request: Request) -> Contribution:
     begun, seconds = time.monotonic(), 60 * request.minutes
     end = begun + seconds
     outcomes: Counter[str] = Counter()
+    spent: dict[str, float] = {}
     folders: dict[Device, Results] = {}
     with Relay(backend.COMMAND, request.limit, end - seconds / WRITING) as worker, ExitStack() as verifying:
         first = verifying.enter_context(Session(worker))
@@ -149,6 +151,8 @@ def contribute(request: Request) -> Contribution:
             folders[device].sweep()
             measuring = Measuring(request, device, folders[device], time.monotonic() + left)
             outcomes.update(measuring.outcomes(worker, None if number else first))
+            spent = {kind: spent.get(kind, 0) + measuring.spent.get(kind, 0) for kind in {**spent, **measuring.spent}}
+        measured_at = time.monotonic()
         checks = [verifying.enter_context(Verifying(device, folder.root)) for device, folder in folders.items()]
         measured = [finding for folder in folders.values() for finding in own(folder) if finding.method == "live"]
         if not measured:
@@ -156,7 +160,9 @@ def contribute(request: Request) -> Contribution:
         outcomes["beyond"] = len(measured) - _write(request.file, measured)
         told = _compared(request.file, devices, outcomes)
         verdicts = [pair for check in checks for pair in check.verdicts(end, request.say).items()]
-    return told._replace(verified=len(verdicts), wrong=[name for name, good in verdicts if not good])
+    spent["writing, verifying"] = time.monotonic() - measured_at
+    rounded = {what: round(seconds, 1) for what, seconds in spent.items()}
+    return told._replace(verified=len(verdicts), wrong=[name for name, good in verdicts if not good], seconds=rounded)
 
 
 def _kinds_of_gpus(found: Sequence[Device]) -> list[Device]:
@@ -177,6 +183,7 @@ class Measuring:
     results: Results
     end: float
     waiting: deque[list[Probe]] = field(default_factory=deque)
+    spent: dict[str, float] = field(default_factory=dict)  # seconds, by kind
 
     def outcomes(self, worker: Relay, session: Session | None) -> Iterator[str]:
         """The status of each finding, "left" of each experiment that was not tried. The first goes to `session`."""
@@ -186,15 +193,18 @@ class Measuring:
                 self.request.say(f"measured again, because it cannot be trusted: {complaint}")
             self.waiting += [todo] if todo else []
         self.request.tick(sum(map(len, self.waiting)), None)
-        while self.waiting and time.monotonic() < self.end:
+        while self.waiting and (begun := time.monotonic()) < self.end:
             beside = [batch for batch in self.waiting if self._may_be_beside(batch)]
             if self.waiting[0] in beside:
+                what = ", ".join(kind_of(batch[0]) for batch in beside)
                 self.waiting = deque(batch for batch in self.waiting if batch not in beside)
                 yield from self._side_by_side(worker, beside)
-                continue
-            with session or Session(worker) as current:
-                yield from self._measure(worker, current)
-            session = None
+            else:
+                what = kind_of(self.waiting[0][0])
+                with session or Session(worker) as current:
+                    yield from self._measure(worker, current)
+                session = None
+            self.spent[what] = self.spent.get(what, 0) + time.monotonic() - begun
         yield from ["left"] * sum(map(len, self.waiting))
 
     def _measure(self, worker: Relay, session: Session) -> Iterator[str]:
@@ -380,4 +390,5 @@ def _compared(file: Path, devices: list[Device], outcomes: Counter[str]) -> Cont
         verified=0,
         wrong=[],
         conflicts=conflicts,
+        seconds={},
     )
