@@ -7,7 +7,7 @@ sums of very different sizes of which two and two cancel, so that it matters in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def of_parts(order: Order, size: tuple[int, int, int], seed: int, sums: bool = F
     a, b = (np.zeros(shape, np.float64) for shape in ((rows, k), (k, cols)))
     found = segments(order, seed)
     mixed = [found[at] for at in rng.permutation(len(found))]
-    for first, second in zip(mixed[::2], [*mixed[1::2], mixed[-1][:0]], strict=False):
+    for first, second in _pairs(mixed):
         both = min(len(first), len(second)) or len(first)
         left = _scaled(rng, types.a, types.d, (rows, both), (rows, 1))
         right = _scaled(rng, types.b, types.d, (both, cols), (1, cols))
@@ -83,14 +83,14 @@ def of_parts(order: Order, size: tuple[int, int, int], seed: int, sums: bool = F
 
 
 def of_row(types: Types, k: int, columns: int, seed: int, sums: bool = False) -> Operands:
-    """One row of A for all columns of B: pieces of k cancel two by two, in half of the columns product by product of any
-    size, in the others each pair of pieces with a size of its own, so that its bits show how partial sums are joined.
+    """One row of A for all columns of B: pieces of k cancel two by two, in half of the columns products of any size, in
+    the others each pair of pieces with a size of its own, so that its bits show how partial sums are joined.
     """
     rng, length = np.random.default_rng(seed), max(1, min(PIECE, k // 4))
     pieces = [np.arange(at, min(at + length, k)) for at in range(0, k, length)]
     mixed = [pieces[at] for at in rng.permutation(len(pieces))]
     a, b = np.zeros((1, k)), np.zeros((k, columns))
-    for first, second in zip(mixed[::2], [*mixed[1::2], mixed[-1][:0]], strict=False):
+    for first, second in _pairs(mixed):
         both = min(len(first), len(second)) or len(first)
         parts = ((first[:both], 1), (second[:both], -1))
         left = _scaled(rng, types.a, types.d, (1, both), (1, both))
@@ -102,6 +102,13 @@ def of_row(types: Types, k: int, columns: int, seed: int, sums: bool = False) ->
                 a[:, part], b[part] = left * (sign if sums else 1), right * sign
     a, b = (side.astype(numpy_type(kind)) for side, kind in zip((a, b), types, strict=False))
     return Operands("row", a, np.ones_like(b) if sums else b)
+
+
+def _pairs(parts: Sequence[Ints]) -> Iterator[tuple[Ints, Ints]]:
+    """Two and two, but for the last one or two, which are alone: else all that is left might be zero."""
+    paired = (len(parts) - 1) // 2 * 2
+    yield from zip(parts[:paired:2], parts[1:paired:2], strict=True)
+    yield from ((part, part[:0]) for part in parts[paired:])
 
 
 def _scaled(rng: np.random.Generator, type_: str, d: str, shape: tuple[int, int], each: tuple[int, int]) -> Array:
