@@ -130,7 +130,7 @@ def row_operands(bench: Bench, width: int, seed: int) -> list[proof.Operands]:
     """One row of A, and columns of B with which its sums nearly cancel, several times."""
     kinds, k = Types(*bench.call.types, bench.d_kind or "f32"), bench.shape.k
     cancelling = proof.operands("cancelling", kinds, (1, width, k), seed, bench.call.sums)
-    return [cancelling, proof.of_row(kinds, k, width, seed, bench.call.sums)]
+    return [cancelling, *(proof.of_row(kinds, k, width, seed + more, bench.call.sums) for more in range(2))]
 
 
 def _again(

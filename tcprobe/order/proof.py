@@ -90,16 +90,17 @@ def of_row(types: Types, k: int, columns: int, seed: int, sums: bool = False) ->
     pieces = [np.arange(at, min(at + length, k)) for at in range(0, k, length)]
     mixed = [pieces[at] for at in rng.permutation(len(pieces))]
     a, b = np.zeros((1, k)), np.zeros((k, columns))
+    least, most = _exponents(types.a, types.d)
     for first, second in _pairs(mixed):
         both = min(len(first), len(second)) or len(first)
-        parts = ((first[:both], 1), (second[:both], -1))
-        left = _scaled(rng, types.a, types.d, (1, both), (1, both))
+        power = rng.choice([least, most]) if len(second) else least  # what is left is small
+        left = _stored(types.a, np.ldexp(rng.standard_normal((1, both)), power))
         right = _scaled(rng, types.b, types.d, (both, columns), (both, columns))
         scaled = columns - columns // 2
         right[:, columns // 2 :] = _scaled(rng, types.b, types.d, (both, scaled), (1, scaled))
-        for part, sign in parts:
-            if len(part):
-                a[:, part], b[part] = left * (sign if sums else 1), right * sign
+        a[:, first[:both]], b[first[:both]] = left, right
+        if len(second):
+            a[:, second[:both]], b[second[:both]] = (-left if sums else left), -right
     a, b = (side.astype(numpy_type(kind)) for side, kind in zip((a, b), types, strict=False))
     return Operands("row", a, np.ones_like(b) if sums else b)
 
@@ -116,8 +117,13 @@ def _scaled(rng: np.random.Generator, type_: str, d: str, shape: tuple[int, int]
     least, most = _exponents(type_, d)
     ends = rng.random(each) < EXTREME
     powers = np.where(ends, rng.choice([least, most], each), rng.integers(least, most + 1, each))
-    made: Array = _within(type_, np.ldexp(rng.standard_normal(shape), powers))
-    return made.astype(numpy_type(type_)).astype(np.float64)
+    return _stored(type_, np.ldexp(rng.standard_normal(shape), powers))
+
+
+def _stored(type_: str, numbers: Array) -> Array:
+    """Numbers rounded to a type."""
+    made: Array = _within(type_, numbers).astype(numpy_type(type_)).astype(np.float64)
+    return made
 
 
 def operands(kind: str, types: Types, size: tuple[int, int, int], seed: int, sums: bool = False) -> Operands:
