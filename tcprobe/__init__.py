@@ -16,7 +16,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # as `typing` has it, which takes as long to import as all else together
 if TYPE_CHECKING:
-    from .api.functions import arch, compare, fragment, instruction, read, repack
+    from .api.functions import arch, check, compare, fragment, instruction, read, repack
     from .ask.banks import banks
     from .ask.convert import convert
     from .ask.cost import cost
@@ -32,6 +32,7 @@ __version__ = "0.1.0"
 __all__ = [
     "arch",
     "banks",
+    "check",
     "compare",
     "convert",
     "cost",

@@ -115,6 +115,8 @@ CALLS = {
     "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],
     "compilers": [("compilers", "wmma.m8n8k4.*", "--arch", "sm_80")],
     "read": [("read", "{code}"), ("read", "{code}", "--arch", "sm_86"), ("read", "{code}", "--tables")],
+    "check": [("check", "{code}"), ("check", "{code}", "--min", "error")],
+    "check --rules": [("check", "--rules")],
     "audit": [("audit", "{tables}")],
     "cost": [
         ("cost", MULTIPLY, *COSTS, "--with", "ldmatrix.x4"),

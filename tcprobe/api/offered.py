@@ -1,6 +1,6 @@
 """What a name of `import tcprobe` is: a function, or the module of that name, which is called as one.
 
-`tcprobe.numerics`, `tcprobe.kernel` and `tcprobe.order` have several functions: `tcprobe.numerics(...)` is that of
+`tcprobe.check`, `kernel`, `numerics` and `order` have several functions: `tcprobe.numerics(...)` is that of
 `tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
 """
 
@@ -10,6 +10,7 @@ import inspect
 from types import ModuleType
 from typing import Any
 
+import tcprobe.check
 import tcprobe.kernel
 import tcprobe.numerics
 import tcprobe.order
@@ -31,7 +32,12 @@ class _CallableModule(ModuleType):
         return self._function(*args, **kwargs)
 
 
-_MODULES = {"kernel": tcprobe.kernel, "numerics": tcprobe.numerics, "order": tcprobe.order}
+_MODULES = {
+    "check": tcprobe.check,
+    "kernel": tcprobe.kernel,
+    "numerics": tcprobe.numerics,
+    "order": tcprobe.order,
+}
 for _module in _MODULES.values():
     _module.__class__ = _CallableModule
 

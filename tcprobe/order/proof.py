@@ -83,8 +83,10 @@ def of_parts(order: Order, size: tuple[int, int, int], seed: int, sums: bool = F
 
 
 def of_row(types: Types, k: int, columns: int, seed: int, sums: bool = False) -> Operands:
-    """One row of A for all columns of B: pieces of k cancel two by two, in half of the columns products of any size, in
-    the others each pair of pieces with a size of its own, so that its bits show how partial sums are joined.
+    """One row of A for all columns of B, its pieces of k cancelling two by two.
+
+    In half of the columns product by product, of any size; in the others each pair of pieces has a size of its own, so
+    that the row's bits show how partial sums are joined.
     """
     rng, length = np.random.default_rng(seed), max(1, min(PIECE, k // 4))
     pieces = [np.arange(at, min(at + length, k)) for at in range(0, k, length)]
