@@ -212,6 +212,7 @@ class _Walk:
     def _run(self, number: int, entry: State, note: Visit | None = None) -> State:
         """What holds at the end of a block."""
         held, active, sure = dict(entry.held), entry.active, entry.sure
+        self.reader.begin()
         for instruction in self.steps[number]:
             form = instruction.form
             if note is not None:
@@ -227,7 +228,8 @@ class _Walk:
     def _reach(self, instruction: Instruction, state: State) -> Reach:
         """An access by what holds before it."""
         places = [operand for operand in instruction.operands if operand.kind == "address"]
-        addresses = [self.reader.address(operand, state.held) for operand in places]
+        seen = self.reader.seen(instruction.form, state.held)
+        addresses = [self.reader.address(operand, seen) for operand in places]
         active, _, sure = self.present(instruction, state)
         first = addresses[0] if addresses else lanes.lost("no address is printed")
         source = addresses[1] if instruction.stem == "LDGSTS" and len(addresses) > 1 else None

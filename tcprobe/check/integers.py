@@ -98,6 +98,8 @@ class Reader:
 
     def __init__(self, kernel: Kernel) -> None:
         self.threads, self._relocated = threads(kernel), kernel.code.relocated
+        # by bit of a register written under a guard in this block: the guard, where its predicate is from, the value
+        self._under: dict[int, tuple[str, int, Lanes]] = {}
         self._framed = _keeps_its_frame(kernel)
         arch = int(kernel.arch.removeprefix("sm_"))
         sizes = next(base for least, base in NTID_BASES if arch >= least)
@@ -177,11 +179,12 @@ class Reader:
         if form.stem in LOCAL:
             self._spill(instruction, held)
             return
-        inputs = list(self.inputs(form.reads, held))
+        seen = self.seen(form, held)
+        inputs = list(self.inputs(form.reads, seen))
         same = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
         results: dict[int, Lanes] = {}
         if follow and instruction.address not in self._relocated:
-            results = follow(self, form, held)
+            results = follow(self, form, seen)
         condition = self.condition(form.guard, held) if form.guard else None
         why = _reason(instruction, inputs)
         written = {}
@@ -194,10 +197,31 @@ class Reader:
             value = written.get(bit)
             if value is None:
                 value = _unfollowed(bit, same, why)
+            origin = instruction.number << PLACES | bit
+            self._under.pop(bit, None)
             if condition is not None:
                 old = held.get(bit) or unset(bit)
+                self._under[bit] = form.guard, self._guard_origin(form.guard, held), value._replace(origin=origin)
                 value = value if old is NEVER or old is NEVER_BIT else lanes.choose(condition, value, old)
-            held[bit] = value._replace(origin=instruction.number << PLACES | bit)
+            held[bit] = value._replace(origin=origin)
+
+    def begin(self) -> None:
+        """Enter another block."""
+        self._under.clear()
+
+    def seen(self, form: Form, held: Held) -> Held:
+        """What registers hold where an instruction is executed: what was written under the same guard, it reads."""
+        if not form.guard or not self._under:
+            return held
+        origin = self._guard_origin(form.guard, held)
+        same = (form.guard, origin)
+        own = {bit: value for bit, (*place, value) in self._under.items() if tuple(place) == same and origin >= 0}
+        return {**held, **own} if own else held
+
+    def _guard_origin(self, guard: str, held: Held) -> int:
+        """Where the predicate of a guard is from; negative where several ways brought it."""
+        kind, number = ("UP", guard.lstrip("!UP")) if "UP" in guard else ("P", guard.lstrip("!P"))
+        return held_in(kind, int(number), held).origin
 
 
 LOCAL = ("LDL", "STL")
