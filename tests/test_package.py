@@ -18,7 +18,9 @@ import tcprobe
 
 ROOT = Path(__file__).parent.parent
 MODULES = [
-    m.name for m in pkgutil.walk_packages(tcprobe.__path__, "tcprobe.") if not m.name.endswith(("__main__", ".live", ".triton_matmul"))
+    m.name
+    for m in pkgutil.walk_packages(tcprobe.__path__, "tcprobe.")
+    if not m.name.endswith(("__main__", ".live", ".triton_matmul"))
 ]
 
 

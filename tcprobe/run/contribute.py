@@ -19,6 +19,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,11 +28,20 @@ from tcprobe.isa.arch import BY_NAME, arch
 from tcprobe.probes import dialogues, experiments
 from tcprobe.run import backend
 from tcprobe.run.backend import Device, Relay
-from tcprobe.run.merge import AnySaved, Conflict, accept, conflicts_with, measured_findings, own, write_report
+from tcprobe.run.merge import (
+    AnySaved,
+    Conflict,
+    accept,
+    conflicts_with,
+    measured_findings,
+    own,
+    subject_of,
+    write_report,
+)
 from tcprobe.run.runner import JobEnd, Probe, Session, TimeUpError, kind_of, measure, missing
 from tcprobe.run.verify import verifiable
 from tcprobe.store import kinds
-from tcprobe.store.finding import FROM_CODE, TABLE, Key
+from tcprobe.store.finding import FROM_CODE, TABLE
 from tcprobe.store.results import Results, published
 from tcprobe.system import children
 from tcprobe.text import escaped
@@ -233,8 +243,11 @@ class Verifying:
 
     def __init__(self, device: Device, folder: Path) -> None:
         forms = [form for form in verifiable() if form.target.on(arch(device.arch))]
-        spread = {(form.family, *(f.type for f in form.fragments)): form.id for form in reversed(forms)}
-        names = list(spread.values())[::-1]
+        spread = {(form.family, *(f.type for f in form.fragments)): form for form in reversed(forms)}
+        families: dict[str, list[str]] = {}
+        for form in reversed(spread.values()):
+            families.setdefault(form.family, []).append(form.id)
+        names = [id_ for one_of_each in zip_longest(*families.values()) for id_ in one_of_each if id_]
         self._command = [*VERIFY, "--device", str(device.index), "--results", str(folder), *names]
 
     def __enter__(self) -> Verifying:
@@ -269,8 +282,8 @@ def _write(file: Path, measured: Sequence[AnySaved]) -> int:
     if file.stat().st_size > MOST_FILE:
         before = _published(measured)
         contradicting = {id(conflict.other) for conflict in conflicts_with(before, measured)}
-        known = {_subject(finding) for finding in before}
-        measured = sorted(measured, key=lambda one: _subject(one) in known and id(one) not in contradicting)
+        known = {subject_of(finding) for finding in before}
+        measured = sorted(measured, key=lambda one: subject_of(one) in known and id(one) not in contradicting)
     while (size := file.stat().st_size) > MOST_FILE:
         measured = measured[: len(measured) * MOST_FILE // (size + size // 20)]
         write_report(file, measured)
@@ -281,19 +294,14 @@ def _published(findings: Sequence[AnySaved]) -> list[AnySaved]:
     return list(measured_findings(published(), {finding.arch for finding in findings}))
 
 
-def _subject(finding: AnySaved) -> Key:
-    """What a finding is of, however it was found."""
-    return finding.key._replace(method="")
-
-
 def _compared(file: Path, devices: list[Device], outcomes: Counter[str]) -> Contribution:
     """The contribution of a file, read back as a stranger's, beside what is published of its archs."""
-    findings = accept(file, None)
+    findings = accept(file, None).findings
     before = _published(findings)
     conflicts = list(conflicts_with(before, findings))
     contradicting = {id(conflict.other) for conflict in conflicts}
-    known = {_subject(finding) for finding in before}
-    agreeing = [f for f in findings if id(f) not in contradicting and _subject(f) in known]
+    known = {subject_of(finding) for finding in before}
+    agreeing = [f for f in findings if id(f) not in contradicting and subject_of(f) in known]
     return Contribution(
         file,
         devices,

@@ -239,9 +239,9 @@ class FunctionCode:
 
     `registers` and `stack` are None if the file does not say. `routines` are the compiler's, linked into it.
     `parameters` is None for device functions, and for kernels without any. `branches`: the targets of each indirect
-    branch whose targets the file lists, by address; `relocated`: the addresses that a linker still fills. `threads`: the
-    shape of its block, and `most_threads`: their number at most, where the file states them. `shared`: bytes of shared
-    memory that it declares itself.
+    branch whose targets the file lists, by address; `relocated`: the addresses that a linker still fills. `threads`:
+    the shape of its block, and `most_threads`: their number at most, where the file states them. `shared`: bytes of
+    shared memory that it declares itself.
     """
 
     name: str

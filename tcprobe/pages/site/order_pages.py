@@ -16,8 +16,8 @@ ORDER_PAGE = "orders.html"
 LEFT, WIDE, HIGH, GAP = 130, 560, 20, 6  # of a bar: the text on its left, its length, its height, below it
 ABOUT = (
     "Found by calling a program on a GPU and proven on random operands: every bit of D follows from the order. Within "
-    "a range of M the order is the same, as far as its sizes were called; where it changes, a row of D has other bits in "
-    "a larger or smaller batch: so many of its N elements."
+    "a range of M the order is the same, as far as its sizes were called; where it changes, a row of D has other bits "
+    "in a larger or smaller batch: so many of its N elements."
 )
 SHADES = (0.08, 0.3, 0.18, 0.4)
 
