@@ -80,9 +80,9 @@ def figures(root):
     return {
         "modules": len(trees),
         "lines": sum(lines.values()),
-        "lines of PTX, C++ and Markdown in files beside modules": sum(
+        "lines of PTX, C++, Markdown and text in files beside modules": sum(
             len(path.read_text().splitlines())
-            for suffix in ("ptx", "cu", "cuh", "md")
+            for suffix in ("ptx", "cu", "cuh", "md", "txt")
             for path in (root / "tcprobe").rglob(f"*.{suffix}")
         ),
         "modules of fewer than 60 lines": sum(count < 60 for count in lines.values()),

@@ -1,7 +1,7 @@
 """In which order libraries' GEMMs sum: every call's order, proven on at least 4,096 elements of D.
 
     python benchmarks/orders.py --smoke --out DIR --seconds 60       # a few calls of every kind
-    python benchmarks/orders.py --out DIR --seconds 420              # all; what DIR has already is left out
+    python benchmarks/orders.py --out DIR --seconds 420              # all; what DIR has an order of is left out
     python benchmarks/orders.py --out DIR --cases 'torch.mm bf16 8x1024x1024 b=col'   # these, again
     python benchmarks/orders.py --table DIR                          # the table of what DIR has
 
@@ -31,6 +31,7 @@ from order_cases import SEEDED, SMOKE, Case, cases
 
 PATIENCE = 75.0  # seconds without a word from the process that calls; its first words take an import
 CORES = max(1, (os.cpu_count() or 2) - 2)
+LOST = ("illegal", "misaligned", "unspecified launch failure", "cudaErrorLaunch", "device-side assert")  # contexts
 WAITING = 3 * CORES  # proofs at most
 
 
@@ -148,6 +149,9 @@ def work(folder: Path, asked: list[Case], seconds: float) -> None:
             log.error(case.id, error)
             took = round(time.perf_counter() - started, 2)
             log.write({"case": case.id, "error": f"{type(error).__name__}: {error}", "seconds": took})
+            if any(word in f"{error} {error.__cause__}" for word in LOST):
+                pool.shutdown(wait=True)
+                os._exit(9)  # whoever watches goes on in a new process
     print("begin proofs", flush=True)
     pool.shutdown(wait=True)
     print("finished", flush=True)
@@ -245,7 +249,7 @@ def main() -> int:
     if asked.work:
         work(asked.out, chosen, asked.seconds)
         return 0
-    known = {} if asked.cases else answered(asked.out)
+    known = {} if asked.cases else {case for case, row in answered(asked.out).items() if "error" not in row}
     watched(asked.out, [case for case in chosen if case.id not in known], asked.seconds)
     rows = answered(asked.out)
     mine = [rows.get(case.id) for case in chosen]

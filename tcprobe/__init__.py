@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from inspect import Signature
     from types import ModuleType
 
-    from .api.functions import arch, compare, fragment, instruction, layout, read, repack
+    from .api.functions import arch, check, compare, fragment, instruction, layout, read, repack
     from .ask.agree import agree
     from .ask.banks import banks
     from .ask.convert import convert
@@ -42,6 +42,7 @@ __all__ = [
     "agree",
     "arch",
     "banks",
+    "check",
     "compare",
     "convert",
     "cost",
@@ -103,7 +104,7 @@ class _Package(ModuleType):
     """This package: its modules of functions' names, such as `tcprobe.numerics`, are these functions too."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in ("kernel", "layout", "numerics", "order") and isinstance(value, ModuleType):
+        if name in ("check", "kernel", "layout", "numerics", "order") and isinstance(value, ModuleType):
             value.__class__ = _CalledModule
         super().__setattr__(name, value)
 

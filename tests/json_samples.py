@@ -130,6 +130,8 @@ CALLS = {
     "lower": [("lower", MULTIPLY, "--arch", "sm_90"), ("lower", "wmma.mma.row.col.m16n16k16.f32.bf16.bf16.f32")],
     "compilers": [("compilers", "wmma.m8n8k4.*", "--arch", "sm_80")],
     "read": [("read", "{code}"), ("read", "{code}", "--arch", "sm_86"), ("read", "{code}", "--tables")],
+    "check": [("check", "{code}"), ("check", "{code}", "--min", "error")],
+    "check --rules": [("check", "--rules")],
     "audit": [("audit", "{tables}")],
     "cost": [
         ("cost", MULTIPLY, *COSTS, "--with", "ldmatrix.x4"),
@@ -157,6 +159,10 @@ CALLS = {
     "order": [
         ("order", "--file", "{order}", "--bound"),
         ("order", "--file", "{order}", "--a", "{left}", "--b", "{right}", "--d", "{result}"),
+    ],
+    "order CALL": [
+        ("order", "examples/orders/by_hand.py:two_parts", "--shape", shape, "--type", "f32", "--on", "cpu")
+        for shape in ("2x32x4", "1..2x32x4")
     ],
     "diff ORDER": [("diff", "{order}", "{other}"), ("diff", "{order}", "{order}")],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],

@@ -39,6 +39,7 @@ NAMES = (
     "svg",
     "svg-cute",
     "svg-ptx",
+    "svg-warps",
     "sympy",
     "tensor-layouts",
     "tilelang",

@@ -82,7 +82,7 @@ EXAMPLES = [
     for name, both in examples.EXAMPLES.items()
     for words in both
 ]
-NEED_TOOLS = ("lower", "read", "run", "compilers", "numerics")
+NEED_TOOLS = ("lower", "read", "check", "run", "compilers", "numerics")
 
 
 @pytest.mark.parametrize(

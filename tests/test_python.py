@@ -35,6 +35,7 @@ OFFERED = {
         "repack",
         "lower",
         "read",
+        "check",
     ),
     *("layout", "layouts", "agree", "plan"),
 }

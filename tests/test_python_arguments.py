@@ -152,6 +152,7 @@ FINE = {  # arguments that work, to which each parameter's hostile values are pu
     "repack": {"name": A.replace(".a", ".b"), "stored_type": "s4", "arch": "sm_80"},
     "lower": {"name": A.removesuffix(".a"), "arch": "sm_80"},
     "read": {"path": "no such file"},
+    "check": {"path": "no such file"},
     "banks": {"name": A, "tile": "64x64", "access": "ldmatrix.x4"},
     "path": {"name": A, "tile": "64x64"},
     "descriptor": {"tile": "64x64"},

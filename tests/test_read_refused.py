@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from machine_code import TOOLS
 from test_read import ZSTD, compressed, read
 
-from tcprobe.ask.read_file import code_files
 from tcprobe.cli import main
 from tcprobe.errors import DataError
 from tcprobe.sass import image as fatbin_reader
 from tcprobe.sass import matrix_code
+from tcprobe.sass.code_files import code_files
 from tcprobe.sass.image import SECTION, cubin, images, lz4
 
 

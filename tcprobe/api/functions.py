@@ -16,12 +16,13 @@ over the published tables, with `only` alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tcprobe import question
 from tcprobe.api.values import FragmentAnswer, MultiplyAnswer, answer_of
-from tcprobe.errors import DataError, UsageError
+from tcprobe.errors import DataError, UsageError, check_choice
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, element_type, word
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tcprobe.api.layout import LayoutAnswer
     from tcprobe.ask.load.repack import Repacking
     from tcprobe.ask.read_file import FunctionReading
+    from tcprobe.check.code_check import KernelCheck
 
 
 def __getattr__(name: str) -> Any:
@@ -143,6 +145,33 @@ def read(
     if unread := next((answer for answer in found if isinstance(answer, DataError)), None):
         raise unread
     return [answer for answer in found if not isinstance(answer, DataError)]
+
+
+@checked
+def check(
+    path: Path,
+    rule: str | Sequence[str] = (),
+    kernel: str | None = None,
+    min: str = "note",  # noqa: A002
+    baseline: Path | None = None,
+    arch: ArchName | None = None,
+    cuda: Path | None = None,
+) -> list[KernelCheck]:
+    """What is wrong or slow in the kernels of a file or a folder: of each function what the rules find.
+
+    `rule` and `kernel` choose, `min` is the least severity: error, warning or note. With `baseline` only what is not
+    in that file. DataError where part of a file cannot be read.
+    """
+    from tcprobe.check.question import checks
+    from tcprobe.check.rule import SEVERITIES
+
+    check_choice("min", min, SEVERITIES)
+    names = [rule] if isinstance(rule, str) else rule
+    least = next(severity for severity in SEVERITIES if severity == min)
+    found = checks([path], rule=names, kernel=kernel, min=least, baseline=baseline, arch=arch, cuda=cuda)
+    if found.complaints:
+        raise DataError(found.complaints[0])
+    return found.kernels
 
 
 def cell_of(name: str | Cell, arch: ArchName | None) -> Cell:

@@ -1,6 +1,6 @@
 """What a name of `import tcprobe` is: a function, or the module of that name, which is called as one.
 
-`tcprobe.numerics`, `tcprobe.kernel`, `tcprobe.layout` and `tcprobe.order` are packages or modules of several things:
+`tcprobe.check`, `kernel`, `layout`, `numerics` and `order` are packages or modules of several things:
 `tcprobe.numerics(...)` is the function of `tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import tcprobe.check
 import tcprobe.kernel
 import tcprobe.layout
 import tcprobe.numerics
@@ -15,6 +16,7 @@ import tcprobe.order
 from tcprobe.api import functions
 
 _MODULES = {
+    "check": tcprobe.check,
     "kernel": tcprobe.kernel,
     "layout": tcprobe.layout,
     "numerics": tcprobe.numerics,

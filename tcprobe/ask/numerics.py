@@ -239,30 +239,26 @@ def _rule(finding: Finding) -> Arithmetic | Integers | None:
 def _plain(rule: Arithmetic | Integers | None) -> Json:
     """The facts of an arithmetic, all of them null where there is none."""
     if isinstance(rule, Arithmetic):
-        return _floats(rule)
+        exact = rule.fraction_bits is None
+        return {
+            **NOTHING,
+            "group": None if exact else max(map(len, rule.groups)),
+            "groups": [list(g) for g in rule.groups],
+            "fraction_bits": rule.fraction_bits,
+            "alignment": None if exact else rule.alignment,
+            "c": rule.c,
+            "result": {"bits": rule.result_bits, "rounding": rule.rounding},
+            "exponent_floor": rule.exponent_floor,
+            "subnormals": {name: getattr(rule.subnormals, name) for name in MATRICES},
+            "nan": rule.nan,
+            "overflow": rule.overflow,
+            "negative_zero": rule.negative_zero,
+            "unread_bits": rule.unread_bits,
+            "normalized": list(rule.normalized),
+            "through_f32": rule.through_f32,
+            "summed_first": rule.summed_first,
+        }
     return {**NOTHING, "overflow": rule.overflow, "satfinite": rule.satfinite} if rule else dict(NOTHING)
-
-
-def _floats(arithmetic: Arithmetic) -> Json:
-    exact = arithmetic.fraction_bits is None
-    return {
-        **NOTHING,
-        "group": None if exact else max(map(len, arithmetic.groups)),
-        "groups": [list(g) for g in arithmetic.groups],
-        "fraction_bits": arithmetic.fraction_bits,
-        "alignment": None if exact else arithmetic.alignment,
-        "c": arithmetic.c,
-        "result": {"bits": arithmetic.result_bits, "rounding": arithmetic.rounding},
-        "exponent_floor": arithmetic.exponent_floor,
-        "subnormals": {name: getattr(arithmetic.subnormals, name) for name in MATRICES},
-        "nan": arithmetic.nan,
-        "overflow": arithmetic.overflow,
-        "negative_zero": arithmetic.negative_zero,
-        "unread_bits": arithmetic.unread_bits,
-        "normalized": list(arithmetic.normalized),
-        "through_f32": arithmetic.through_f32,
-        "summed_first": arithmetic.summed_first,
-    }
 
 
 def _verb(overflow: str | None) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from tcprobe.check import question
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
-from tcprobe.question.arguments import arch_name
+from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
 from tcprobe.question.options import Named, NonEmptyText
 from tcprobe.question.shared import ArchOption, CudaOption, JsonOption, OnlyOption, ResultsOption
@@ -50,8 +51,9 @@ def readings(
     \f
     What cannot be read of the files comes last.
     """
-    from tcprobe.ask.read_file import Origins, Reader, code_files
+    from tcprobe.ask.read_file import Origins, Reader
     from tcprobe.sass import toolchain
+    from tcprobe.sass.code_files import code_files
 
     folders, tools = layers(results, only), toolchain.find(cuda)
     wanted = [archs.arch(name).name for name in (arch_name(arch) or "").split(",") if name]
@@ -72,7 +74,15 @@ def readings(
 
 
 @command(readings, short="The matrix instructions in a cubin, library, executable or PTX.", name="read")
-def print_read(found: "Iterator[FunctionReading | DataError]", *, as_json: JsonOption = False) -> None:
+def print_read(
+    found: "Iterator[FunctionReading | DataError]",
+    *,
+    paths: Sequence[Path] = (),
+    kernel: str | None = None,
+    arch: ArchName | None = None,
+    cuda: Path | None = None,
+    as_json: JsonOption = False,
+) -> None:
     """All functions, once the last is read; the exit code says whether a table differs, or something was not read."""
     answers = list(found)
     functions = [answer for answer in answers if not isinstance(answer, DataError)]
@@ -86,6 +96,8 @@ def print_read(found: "Iterator[FunctionReading | DataError]", *, as_json: JsonO
                 _print_function(function)
         if idle := sum(not (function.uses or function.holds) for function in functions):
             click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
+        size = sum(len(function.function.code) for function in functions)
+        click.echo(question.of_what_was_read(paths, size, kernel=kernel, arch=arch, cuda=cuda))
     for complaint in complaints:
         click.echo(message(str(complaint)), err=True)
     differing = any(getattr(function.holds, "differ", 0) for function in functions)

@@ -12,7 +12,6 @@ slots that differ.
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,25 +24,24 @@ import numpy as np
 
 from tcprobe.ask.describe import cell_entry
 from tcprobe.ask.diagnose import FIRST
-from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
+from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import ARCHS, WARP, Arch, own
+from tcprobe.isa.arch import ARCHS, WARP, Arch
 from tcprobe.isa.fragment import Shape
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table, slot_table
 from tcprobe.sass import matrix_code
+from tcprobe.sass.code_files import CodeFiles, Compiled
 from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, Numbered, follow_copies, lanes_of
 from tcprobe.sass.cubin import disassemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.elf import Content
-from tcprobe.sass.image import Cubin, FunctionCode, cubin, images
+from tcprobe.sass.image import FunctionCode
 from tcprobe.sass.lowering import Lowering, lower
 from tcprobe.sass.matrix_code import LOCAL, SourceLine, is_matrix, source_lines
-from tcprobe.sass.toolchain import Toolchain, attempt, compilers, version
+from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.cell import Cell, find
 from tcprobe.store.choose import Layers
-from tcprobe.system import children, files
-from tcprobe.system.children import Scratch
 from tcprobe.text import escaped
 from tcprobe.values import Json
 
@@ -348,13 +346,7 @@ def _place_words(slot_place: tuple[int, ...] | None) -> str:
     return "nothing" if slot_place is None else str(list(slot_place))
 
 
-MOST_BYTES = 512 << 20  # of a file that is read
-MOST_FILES = 10_000  # of a folder
-SUFFIXES = (".cubin", ".ptx", ".fatbin", ".so", ".o", ".a", ".exe", ".dll", ".obj", ".lib", ".bin")
 WITH_LINES = 20  # cubins of a file whose line information is read: each takes half a second
-_TARGET = re.compile(r"^\s*\.target\s+(sm_([0-9]{2,3})[af]?)", re.MULTILINE)
-# of ptxas about what is newer than it: a PTX version, or an arch
-_TOO_NEW = re.compile(r"Unsupported \.version|is not defined for option 'gpu-name'|Unsupported \.target")
 _HEAD = re.compile(r"\.(?:entry|func)\s+(?:\([^()]{0,2000}\)\s*)?([\w$%]{1,1000})")
 _CALL = re.compile(
     r"^\s*(?:@!?%\w+\s+)?((?:w?mma|wgmma|tcgen05|ldmatrix|stmatrix|movmatrix)\.[\w.:]{1,200})", re.MULTILINE
@@ -432,14 +424,6 @@ class FunctionReading:
         }
 
 
-class Compiled(NamedTuple):
-    """A cubin of a file, its bytes, and the PTX that it was made of where the file has that alone."""
-
-    cubin: Cubin
-    raw: bytes
-    ptx: str | None = None
-
-
 class Reader:
     """Reads files; what cannot be read of one is told to `complaints`, another compiler that was needed to `notes`.
 
@@ -454,85 +438,15 @@ class Reader:
         tables_of: Layers | None = None,
         try_others: bool = False,
     ) -> None:
-        self._tools, self._origins, self._archs, self._tables_of = tools, origins, tuple(archs), tables_of
-        self._others = try_others
-        self.complaints: list[str] = []
-        self.notes: list[str] = []
+        self._tools, self._origins, self._tables_of = tools, origins, tables_of
+        self._files = CodeFiles(tools, archs, try_others)
+        self.complaints, self.notes = self._files.complaints, self._files.notes
 
     def read(self, path: Path) -> Iterator[FunctionReading]:
         """The functions of a file, arch by arch; DataError where nothing in it can be read."""
-        raw = files.read(path, MOST_BYTES)
-        if raw is None:
-            raise DataError(f"{path}: no such file.")
-        try:
-            codes = list(self._codes(raw, str(path)))
-        except DataError as error:
-            raise DataError(f"{path}: {error}") from None
+        codes = list(self._files.read(path))
         for name in dict.fromkeys(code.cubin.arch for code in codes):
             yield from self._of_arch(str(path), name, [code for code in codes if code.cubin.arch == name])
-
-    def _codes(self, raw: bytes, path: str) -> Iterator[Compiled]:
-        """The cubins of the archs that are wanted, and what is assembled of PTX where there are none."""
-        texts, archs, unread = [], [], []
-        for image in images(raw):
-            try:
-                if image.data is None:
-                    unread.append(image.words)
-                elif image.kind == "PTX":
-                    texts.append(image.data.rstrip(b"\0").decode(errors="backslashreplace"))
-                else:
-                    code = Compiled(cubin(image.data), image.data)
-                    archs.append(code.cubin.arch)
-                    if not self._archs or code.cubin.arch in self._archs:
-                        yield code
-            except DataError as error:
-                unread.append(str(error))
-        if unread and not texts and not archs:
-            raise DataError(unread[0])
-        repeats = Counter(unread).items()
-        self.complaints += [f"{path}: {words}" + (f" ({n} times)" if n > 1 else "") for words, n in repeats]
-        missing = [name for name in self._archs if name not in archs] if archs or self._archs else [None]
-        for name in missing if texts else ():
-            yield from (self._assemble(text, name) for text in texts)
-        if self._archs and not texts and len(missing) == len(self._archs):
-            there = ", ".join(sorted(set(archs))) or "none that can be read"
-            raise UsageError(f"{path} has no code for {', '.join(self._archs)}, and no PTX; it has {there}.")
-
-    def _assemble(self, text: str, name: str | None) -> Compiled:
-        """PTX assembled for an arch, or for that of its target."""
-        target = _TARGET.search(text)
-        if target is None:
-            raise DataError("PTX without a .target.")
-        name = name or f"sm_{target[2]}"
-        row = next((row for row in ARCHS if row.name == name), None)
-        to = own(row, target[1]) if row else name
-        refused: list[str] = []
-        for ptxas in self._compilers():
-            raw, words = self._assembled(ptxas, to, text)
-            if raw:
-                by = f"{ptxas} {version(ptxas, self._tools.limit)}"
-                self.notes += [f"PTX assembled for {to} by {by}, because {words}." for words in refused[:1]]
-                return Compiled(cubin(raw), raw, text)
-            refused.append(f"{ptxas} does not assemble this PTX for {to}: {words}")
-            if not _TOO_NEW.search(words):
-                break
-        raise DataError(f"{'; '.join(refused)}.")
-
-    def _compilers(self) -> Iterator[str]:
-        """The ptxas that was chosen, then, unless it was named, the others that are here."""
-        yield self._tools.ptxas
-        if self._others:
-            yield from (ptxas for ptxas in compilers() if ptxas != self._tools.ptxas)
-
-    def _assembled(self, ptxas: str, to: str, text: str) -> tuple[bytes, str]:
-        """(cubin, ""), or (b"", why this ptxas gives none)."""
-        with Scratch() as scratch:
-            source, output = scratch.folder / "text.ptx", scratch.folder / "text.cubin"
-            source.write_text(text)
-            run = attempt(scratch, [ptxas, "-lineinfo", "-arch", to, str(source), "-o", str(output)], self._tools.limit)
-            if run.returncode == 0 and output.is_file():
-                return output.read_bytes(), ""
-            return b"", children.one_line(run.stderr.replace(str(source), "line")) or "it gave no reason"
 
     def _of_arch(self, path: str, name: str, cubins: Sequence[Compiled]) -> Iterator[FunctionReading]:
         functions = [(code, function) for code in cubins for function in code.cubin.functions]
@@ -566,16 +480,3 @@ def ptx_calls(text: str) -> dict[str, dict[str, int]]:
     heads = list(_HEAD.finditer(text))
     ends = [head.start() for head in heads[1:]] + [len(text)]
     return {head[1]: dict(Counter(_CALL.findall(text, head.end(), end))) for head, end in zip(heads, ends, strict=True)}
-
-
-def code_files(path: Path) -> list[Path]:
-    """The files that a folder has of these kinds, such as a compiler's cache; PTX only where no cubin is beside it."""
-    walk = os.walk(path)  # which passes over folders that vanish, as those of a compiler's cache do
-    named = (Path(folder, name) for folder, _, names in walk for name in names if name.endswith(SUFFIXES))
-    there = sorted(p for p in named if p.suffix in SUFFIXES and p.is_file())[: MOST_FILES + 1]
-    if len(there) > MOST_FILES:
-        raise UsageError(f"{path} has more than {MOST_FILES} files with code; name a folder inside.")
-    if not there:
-        raise UsageError(f"{path} has no files {', '.join(SUFFIXES)}.")
-    cubins = {p.with_suffix("") for p in there if p.suffix == ".cubin"}
-    return [p for p in there if p.suffix != ".ptx" or p.with_suffix("") not in cubins]

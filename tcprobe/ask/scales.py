@@ -14,6 +14,7 @@ columns of tensor memory as it is.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import click
@@ -22,6 +23,7 @@ from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, check_arch,
 from tcprobe.ask.tensor_memory import operand as find_operand
 from tcprobe.code.cuda import origin
 from tcprobe.code.names import FUNCTION, require_legal
+from tcprobe.code.templates import fill
 from tcprobe.errors import AmbiguousError, UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import Formula
@@ -41,35 +43,7 @@ from tcprobe.store.choose import layers
 from tcprobe.text import quoted
 from tcprobe.values import Json
 
-HEAD = """// Scale factors as CUTLASS lays them out (SfAtom): 128 lines x 4 blocks of k in 512 bytes, atoms along k
-// first. The byte of the scale of a line (row of A, column of B) and block, of `blocks` in a line:
-{qualifier}inline unsigned long long {name}_offset(unsigned line, unsigned block, unsigned blocks) {{
-  const unsigned long long atom = (unsigned long long)(line / 128) * ((blocks + 3) / 4) + block / 4;
-  return atom * 512 + line % 32 * 16 + line % 128 / 32 * 4 + block % 4;
-}}
-"""
-REGISTER = """// A lane's register of {operand}:
-// scales of 4 blocks from `block`, a multiple of 4, for any thread-id. A multiply takes {vector} by byte-id {ids}.
-// {origin}
-// `first`: the first line of the tile; `host`: scales in the host's layout, aligned to 4 bytes.
-{qualifier}inline unsigned {name}(const unsigned char* host, unsigned first, unsigned block, unsigned blocks,
-                          unsigned lane) {{
-  const unsigned line = first + ({line});
-  return *reinterpret_cast<const unsigned*>(host + {name}_offset(line, block, blocks));
-}}
-"""
-COPY = """// The atoms of 4 blocks of {operand}, {lines} lines,
-// in shared memory at `shared` as on the host, into {columns} columns of tensor memory from `tmem` up, for all
-// warps; by one thread: where the multiply reads them, {evidence}.
-// The ID in its instruction descriptor selects which of the 4 a multiply uses.
-__device__ inline void {name}_copy(unsigned tmem, unsigned shared) {{
-  for (unsigned atom = 0; atom < {atoms}; ++atom) {{
-    const unsigned long long desc = 0x400800000000ull | (((shared + 512 * atom) & 0x3ffff) >> 4);
-    asm volatile("tcgen05.cp.cta_group::{group}.32x128b.warpx4 [%0], %1;"
-                 : : "r"(tmem + 4 * atom), "l"(desc) : "memory");
-  }}
-}}
-"""
+CODE = Path(__file__).with_suffix(".cuh")
 
 
 class ScaleRead(NamedTuple):
@@ -111,7 +85,9 @@ class LoadedScales:
     def code(self, name: str, qualifier: str = "__device__ ") -> str:
         """CUDA: the host's offset, and a lane's register."""
         ids = ", ".join(map(str, range(0, BLOCKS, self.vector)))
-        rest = REGISTER.format(
+        return fill(
+            CODE,
+            copy=False,
             operand=self.cell.fragment.id,
             name=name,
             vector=self.vector,
@@ -120,7 +96,6 @@ class LoadedScales:
             qualifier=qualifier,
             origin=origin(self.cell),
         )
-        return HEAD.format(name=name, qualifier=qualifier) + rest
 
 
 @dataclass(frozen=True)
@@ -158,7 +133,10 @@ class CopiedScales:
     def code(self, name: str, qualifier: str = "__device__ ") -> str:
         """CUDA: the host's offset, and the copy of the atoms of 4 blocks."""
         group = 2 if "cta_group::2" in self.operand.form.id else 1
-        rest = COPY.format(
+        return fill(
+            CODE,
+            copy=True,
+            qualifier=qualifier,
             operand=self.operand.id,
             name=name,
             lines=self.lines,
@@ -167,7 +145,6 @@ class CopiedScales:
             group=group,
             evidence=self.evidence,
         )
-        return HEAD.format(name=name, qualifier=qualifier) + rest
 
 
 def scales_in_registers(cell: Cell) -> LoadedScales:

@@ -64,11 +64,6 @@ class MemoryOperand(NamedTuple):
         """As that of a fragment."""
         return f"{self.form.id}.{self.name}"
 
-    @property
-    def is_copy(self) -> bool:
-        """Whether it is what tcgen05.cp writes."""
-        return self.form.id.startswith("tcgen05.cp.")
-
 
 @dataclass(frozen=True)
 class Placement:
@@ -301,7 +296,7 @@ def is_documented(sourced: Sourced) -> bool:
 
 def _copy_placement(in_memory: MemoryOperand, variant: OperandVariant) -> Placement:
     """What tcgen05.cp writes, of rows and words of the source."""
-    if not in_memory.is_copy:
+    if not in_memory.form.id.startswith("tcgen05.cp."):
         raise UsageError(f"{in_memory.form.id}: {SHIFTED}")
     multicasts = [str(name) for name in in_memory.form.stated.get("multicast", ("",))]
     multicast = variant.multicast or multicasts[0]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import metadata
@@ -29,6 +29,7 @@ from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, conventional, s
 from tcprobe.ask.diagnose import FIRST
 from tcprobe.audit.adapters import adapters
 from tcprobe.audit.statement import MOST_BYTES, MOST_STATEMENTS, Statement
+from tcprobe.code.templates import fill
 from tcprobe.errors import DataError, EnvironmentUnfitError, TcprobeError, UsageError
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
@@ -453,45 +454,19 @@ def known_report(package: str, ruling: Ruling) -> str:
 
 def report(audited: PackageAudit, ruling: Ruling) -> str:
     """A finding for the package's maintainers, as Markdown: what, evidence, and a reproduction without tcprobe."""
-    return "\n".join(_report(audited, ruling)) + "\n"
-
-
-def _report(audited: PackageAudit, ruling: Ruling) -> Iterator[str]:
-    statement = ruling.statement
-    form, _, operand = statement.fragment.rpartition(".")
-    since_words = [f"In the package: {audited.since(ruling)}."] if audited.earlier else []
-    yield f"## {audited.package} {audited.version}: {statement.name}"
-    yield ""
-    if ruling.refused:
-        yield f"It is the layout of `{form}`, and there is no such instruction in PTX."
-        yield f"Evidence: {ruling.refused}."
-        yield from since_words
-        source = example(form).rstrip("\n").split("\n")
-        yield from ("", "Reproduction: assemble this with ptxas.", "", "```", *source, "```")
-        return
-    yield f"It is not the layout of operand {operand.upper()} of `{form}`: {ruling.words}."
-    yield from (f"- {line}" for line in ruling.first)
-    yield ""
-    yield from _evidence(ruling)
-    yield from since_words
-    program = reproduction(ruling)
-    if program:
-        lines = program.rstrip("\n").split("\n")
-        yield from ("", "Reproduction, with the package alone:", "", "```python", *lines, "```")
-
-
-def _evidence(ruling: Ruling) -> Iterator[str]:
-    cell = ruling.cell
-    assert cell is not None
-    yield f"Evidence: on {cell.arch}, {cell.evidence}."
-    if cell.measured is None:
-        return
-    if cell.measured.structure:
-        count = cell.measured.structure.triples
-        yield f"The multiply formed {count} products of slots: those that the table predicts, and no other."
-    for verdict in verdicts(cell.fragment, cell.measured):
-        if verdict.verdict == CONFIRMED:
-            yield f"The same table: {verdict.reference}, {verdict.detail}."
+    form, _, operand = ruling.statement.fragment.rpartition(".")
+    measured = ruling.cell and ruling.cell.measured
+    claims = verdicts(ruling.cell.fragment, measured) if ruling.cell and measured else ()
+    return fill(
+        Path(__file__).with_name("report.md"),
+        audited=audited,
+        ruling=ruling,
+        form=form,
+        operand=operand,
+        structure=measured and measured.structure,
+        confirmed=[verdict for verdict in claims if verdict.verdict == CONFIRMED],
+        source=(example(form) if ruling.refused else reproduction(ruling)).rstrip("\n"),
+    )
 
 
 def reproduction(ruling: Ruling) -> str:

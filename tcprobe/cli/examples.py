@@ -22,6 +22,7 @@ EXAMPLES = {
         "banks m16n8k16 f16 f32 a --tile 64x64 --with ldmatrix.x4 --propose",
         "banks --address 'lane * 128' --with ld.shared.b32",
     ),
+    "check": ("check kernel.ptx", "check --rules"),
     "compare": ("compare m16n8k16 bf16 f32", "compare mine.csv m16n8k16 bf16 f32 a"),
     "compilers": ("compilers --cuda cuda-12.9 --cuda cuda-13.0 'wmma.m8n8k4.*'", "compilers 'wmma.m8n8k4.*'"),
     "contribute": ("contribute --minutes 10", "contribute -o mine.json.gz --json"),

@@ -47,7 +47,8 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, check:
 
     No file is trusted: each is checked, and structure tensors are compared with their tables. If one file is
     refused, nothing is written. Merging twice does no harm. Findings that contradict existing ones, or the model of
-    their kind, are kept beside them, named with their devices, and make the exit code 1.
+    their kind, are kept beside them, named with their devices, and make the exit code 1. What is of an arch or a kind
+    that this version does not know is kept in `aside`, for a later one.
     """
     from tcprobe.run import merge
     from tcprobe.store.results import Results
@@ -55,14 +56,21 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, check:
     into = Results(folder)
     union = merge.check(paths, into) if check else merge.merge(paths, into, contributor or "")
     conflicts = [*map(str, union.conflicts), *union.doubts]
+    would = "would be " if check else ""
     if as_json:
-        click.echo(
-            json.dumps({"added": union.added, "known": union.known, "conflicts": conflicts, "results": str(folder)})
-        )
+        counts = {"added": union.added, "known": union.known, "new": union.without_precedent}
+        agrees = {"agrees": sum(union.agreeing.values()), "devices": union.agreeing}
+        lists = {"contradicts": len(union.conflicts), "conflicts": conflicts, "aside": union.aside}
+        click.echo(json.dumps({**counts, **agrees, **lists, "results": str(folder)}))
     else:
         for run, count in union.added.items():
-            click.echo(f"{count} measurements {'would be ' if check else ''}added to {folder / 'runs' / run}")
-        click.echo(f"{union.known} were there already")
+            click.echo(f"{count} measurements {would}added to {folder / 'runs' / run}")
+        click.echo(f"{union.known} were there already, {union.without_precedent} are of what nobody had found")
+        for devices, count in union.agreeing.items():
+            kinds = f"{devices} kinds of GPU say" if devices != 1 else "1 kind of GPU says"
+            click.echo(f"{count} agree with what is known: {kinds} so")
+        for place in union.aside:
+            click.echo(escaped(f"{would}kept aside, this version does not know its arch or kind: {place}"))
         for conflict in conflicts:
             click.echo(escaped(f"conflict: {conflict}"))
     sys.exit(1 if conflicts else 0)

@@ -1,6 +1,7 @@
 """Texts in files of their own, C++, PTX or Markdown, with `${expressions}` and Jinja's statements: `$ if`, `$[ if ]$`.
 
-Blank lines after a line of `$ ` are swallowed, those after `$[ ]$` are not.
+Blank lines after a line of `$ ` are swallowed, those after `$[ ]$` are not. `${-x}` is x, since `-` at a brace takes
+blanks away: write `-${x}`.
 
 A file of PTX consists of macros; what follows // is for its readers.
 """
@@ -58,7 +59,9 @@ def _environment(folder: Path, suffix: str) -> Environment:
         keep_trailing_newline=True,
         trim_blocks=True,
         auto_reload=False,
-        finalize=lambda value: "\n".join(value) if isinstance(value, (list, tuple, Iterator)) else value,
+        finalize=lambda value: (
+            "\n".join(value) if type(value) is tuple or isinstance(value, list | Iterator) else value
+        ),
     )
     environment.globals |= {"hex": hex, "zip": zip}
     return environment

@@ -104,7 +104,12 @@ def _digits(cell: Cell) -> dict[str, list[Digit]]:
     digits = {
         owner: _join([_digit(cell, owner, b, base) for b, base in enumerate(own)]) for owner, own in bases.items()
     }
-    digits["i"] = _fit_count(cell, digits["i"])
+    # the digits of i, the last one only as long as there are elements: N = 24 has three blocks of 8 columns
+    rest = math.prod(digit.size for digit in digits["i"][:-1])
+    if cell.fragment.elements % rest:
+        raise _refusal(cell, f"{cell.fragment.elements} elements per lane are not a product of the digits of i.")
+    last = [digit._replace(size=cell.fragment.elements // rest) for digit in digits["i"][-1:]]
+    digits["i"] = [*digits["i"][:-1], *last]
     led = [(d.axis, d.stride) for own in digits.values() for d in own if d.axis != COPIES]
     if len(set(led)) < len(led):
         raise _refusal(cell, "a bit of row or col is the XOR of two bits of lane and i.")
@@ -133,15 +138,6 @@ def _join(digits: Sequence[Digit]) -> list[Digit]:
     return merged
 
 
-def _fit_count(cell: Cell, digits: list[Digit]) -> list[Digit]:
-    """The digits of i, the last one only as long as there are elements: N = 24 has three blocks of 8 columns."""
-    rest = math.prod(digit.size for digit in digits[:-1])
-    if cell.fragment.elements % rest:
-        raise _refusal(cell, f"{cell.fragment.elements} elements per lane are not a product of the digits of i.")
-    last = [digit._replace(size=cell.fragment.elements // rest) for digit in digits[-1:]]
-    return [*digits[:-1], *last]
-
-
 def _order(cell: Cell, digits: dict[str, list[Digit]], vector: Digit | None) -> list[Digit]:
     """All digits in the order of tiling: that of i without its vector, highest first."""
     every = [d for own in digits.values() for d in own if d.axis != COPIES]
@@ -163,7 +159,14 @@ def _tiles(extent: MosaicDims, ordered_digits: Sequence[Digit], vector: Digit | 
 
     As JAX requires, leading ones of a tile and tiles that split nothing go. Without a vector the last is one element.
     """
-    outside, *steps = _steps(ordered_digits, vector)
+    # the digits of i outside the base tile, then those of each step: at most one of each axis, axes in order
+    steps: list[list[Digit]] = [[]]
+    for digit in ordered_digits:
+        inside = len(steps) == 1 and (digit.owner != "i" or digit is vector)
+        if inside or (steps[-1] and steps[-1][-1].axis >= digit.axis):
+            steps.append([])
+        steps[-1].append(digit)
+    outside, *steps = steps
     rest = list(extent)
     tiles: list[MosaicDims] = []
     for step in (outside, *(steps if vector is None else steps[:-1])):
@@ -173,17 +176,6 @@ def _tiles(extent: MosaicDims, ordered_digits: Sequence[Digit], vector: Digit | 
         if not tiles or tiles[-1][-len(tile) :] != tile:
             tiles.append(tile)
     return tuple(tiles)
-
-
-def _steps(ordered_digits: Sequence[Digit], vector: Digit | None) -> list[list[Digit]]:
-    """The digits of i outside the base tile, then those of each step: at most one of each axis, axes in order."""
-    steps: list[list[Digit]] = [[]]
-    for digit in ordered_digits:
-        inside = len(steps) == 1 and (digit.owner != "i" or digit is vector)
-        if inside or (steps[-1] and steps[-1][-1].axis >= digit.axis):
-            steps.append([])
-        steps[-1].append(digit)
-    return steps
 
 
 def _trim(mosaic_dims: MosaicDims) -> MosaicDims:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from tcprobe.code.templates import fill
 from tcprobe.emit import common
 from tcprobe.emit.common import cell_identifier, formulas, heading
 from tcprobe.errors import UsageError
@@ -14,49 +16,6 @@ from tcprobe.store.cell import Cell
 WHAT = "NumPy arrays ROW[lane, i] and COL[lane, i], gather and scatter"
 ROLES = (Role.METADATA,)
 SELECTORS = "all"
-CLASS = '''
-
-class {name}:
-    """{rows} x {cols} of {type} on {arch}, layout {layout}."""
-
-    _lane, _i = np.indices(({threads}, {elements}))
-{arrays}
-
-    @classmethod
-    def gather(cls, matrix):
-        """What every slot holds of a matrix: shape ({threads}, {elements})."""
-        return matrix[{index}]
-
-    @classmethod
-    def scatter(cls, slots):
-        """The matrix that the slots hold."""
-        matrix = np.zeros({shape}, slots.dtype)
-        matrix[{index}] = slots
-        return matrix
-'''
-
-METADATA = '''
-
-class {name}:
-    """{rows} x {cols} of {type} on {arch}, layout {layout}, under selector {selector}."""
-
-    _lane, _i = np.indices(({threads}, {elements}))
-{arrays}
-    READ = (lambda lane: {read})(np.arange({threads}))
-    CODES = np.array({codes}, np.uint32)
-
-    @classmethod
-    def registers(cls, index):
-        """The register of every lane from the index of each stored element in its chunk, ({rows}, {cols})."""
-        fields = cls.CODES[np.asarray(index)[cls.ROW, cls.COL]] << ({bits} * cls._i).astype(np.uint32)
-        return np.where(cls.READ, np.bitwise_or.reduce(fields, axis=1), np.uint32(0))
-
-    @staticmethod
-    def k(index):
-        """The column of A that each stored element is, ({rows}, {cols})."""
-        col = np.arange({cols})
-        return {k}
-'''
 
 
 def emit(cells: Sequence[Cell]) -> str:
@@ -75,7 +34,8 @@ def _class(cell: Cell) -> str:
     ]
     products = (fragment.products,) if "product" in table.outputs else ()
     index = ", ".join(f"cls.{name}" for name in (*(("PRODUCT",) if products else ()), "ROW", "COL"))
-    return (METADATA if words else CLASS).format(
+    return fill(
+        Path(__file__).with_name("numpy_metadata.txt" if words else "numpy.txt"),
         name=cell_identifier(cell),
         rows=fragment.rows,
         cols=fragment.cols,
@@ -86,14 +46,14 @@ def _class(cell: Cell) -> str:
         elements=table.elements,
         arrays="\n".join(arrays),
         index=index,
-        shape=(*products, fragment.rows, fragment.cols),
+        shape=str((*products, fragment.rows, fragment.cols)),
         **words,
     )
 
 
 def _metadata(cell: Cell) -> dict[str, object]:
-    """What the template METADATA needs besides."""
+    """What numpy_metadata.txt needs besides."""
     rule = sparsity(cell.fragment)
     bodies = {name: body for name, _, _, body in common.metadata_functions(cell)}
     codes = SINGLE_FIELD if rule.fields == 1 else tuple(range(rule.positions))
-    return {"selector": cell.selector, "bits": rule.bits, "codes": codes, "read": bodies["read"], "k": bodies["k"]}
+    return {"selector": cell.selector, "bits": rule.bits, "codes": str(codes), "read": bodies["read"], "k": bodies["k"]}

@@ -163,7 +163,13 @@ def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
     height = size - crowded[:, ::-1].argmax(axis=1) - low
     outside = (row < low[:, None]) | (row >= (low + height)[:, None])
     for distance in (*range(1, size), *range(-1, -size, -1)):
-        plain = ~_two(matrices ^ _shift_rows(matrices, distance)) | outside
+        # each matrix with row z + distance in place of row z; zero where there is none
+        moved = np.zeros_like(matrices)
+        if distance > 0:
+            moved[:, :-distance] = matrices[:, distance:]
+        else:
+            moved[:, -distance:] = matrices[:, :distance]
+        plain = ~_two(matrices ^ moved) | outside
         able = np.flatnonzero(plain.all(axis=1) & crowded.any(axis=1) & (height <= abs(distance)))
         if len(able):
             number = int(able[0])
@@ -174,16 +180,6 @@ def _last(matrices: Matrices) -> tuple[int, RowStep] | None:
 def _two(matrices: Matrices) -> Bools:
     """Which rows have two or more ones."""
     return np.asarray((matrices & (matrices - np.uint64(1))) != 0)
-
-
-def _shift_rows(matrices: Matrices, distance: int) -> Matrices:
-    """Each matrix with row z + distance in place of row z; zero where there is none."""
-    moved = np.zeros_like(matrices)
-    if distance > 0:
-        moved[:, :-distance] = matrices[:, distance:]
-    else:
-        moved[:, -distance:] = matrices[:, :distance]
-    return moved
 
 
 def _eliminate(matrix_rows: list[int]) -> list[RowStep]:

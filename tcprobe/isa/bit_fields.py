@@ -218,7 +218,12 @@ def refusals(kind: str, fields: Json) -> Iterator[str]:
         yield f"sparsity_selector {fields['sparsity_selector']} is for sparse multiplies ({DESCRIPTOR_SOURCE})."
     if fields["sparse"] and fields.get("sparsity_selector") and kind in NO_SELECTOR:
         yield f"sparsity_selector {fields['sparsity_selector']} must be 0 for kind::{kind} ({SELECTORS})."
-    yield from _scale_ids(kind, fields)
+    # IDs of scales that start inside what a multiply takes at once: 1 and 3, where PTX ISA has 0 and 2 alone. For
+    # blocks of 32 with K = 96 it has 0 to 3 in one section and 0 or 2 in another (`contradictions`)
+    if kind in ("mxf4", "mxf4nvf4") and not (fields["k"] == 96 and fields["scale_type"] == "ue8m0"):
+        for name in ("a_scale_id", "b_scale_id"):
+            if fields[name] % 2:
+                yield f"{name} {fields[name]}: kind::{kind} has 0 or 2 ({DESCRIPTOR_SOURCE}, table 44)."
     if fields.get("d_type") == "f16" and "bf16" in (fields["a_type"], fields["b_type"]):
         yield f"D of f16 needs A and B of f16 ({SHAPES}, table of kinds and shapes)."
     for name in ("a", "b"):
@@ -227,17 +232,6 @@ def refusals(kind: str, fields: Json) -> Iterator[str]:
             yield f"{kind_of} is k-major only (CUTLASS, mma_sm100_desc.hpp, {name}_major_)."
     if not any(_has(form, fields) for form in _forms(kind, fields)):
         yield _no_shape(kind, fields)
-
-
-def _scale_ids(kind: str, fields: Json) -> Iterator[str]:
-    """IDs of scales that start inside what a multiply takes at once: 1 and 3, where PTX ISA has 0 and 2 alone.
-
-    For blocks of 32 with K = 96 it has 0 to 3 in one section and 0 or 2 in another (`contradictions`).
-    """
-    if kind in ("mxf4", "mxf4nvf4") and not (fields["k"] == 96 and fields["scale_type"] == "ue8m0"):
-        for name in ("a_scale_id", "b_scale_id"):
-            if fields[name] % 2:
-                yield f"{name} {fields[name]}: kind::{kind} has 0 or 2 ({DESCRIPTOR_SOURCE}, table 44)."
 
 
 def contradictions(kind: str, fields: Json) -> list[str]:

@@ -323,23 +323,17 @@ def tags_from_pairs(gaps: Sequence[int], together: Bools) -> SourceTags | None:
 
     Steps are single bits, and pairs of them.
     """
-    numbers = _number_bits(dict(zip(gaps, together.tolist(), strict=True)))
-    width = max(numbers.values(), default=0).bit_length()
-    tags = SourceTags(tuple(sum(bit for bit in numbers if numbers[bit] >> n & 1) for n in range(width)))
-    agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(tags.bank(np.array(gaps)) == 0, together)
-    return tags if agrees else None
-
-
-def _number_bits(same: dict[int, bool]) -> dict[int, int]:
-    """A number of each single bit, by whether steps stay in a bank.
-
-    Bits that cancel each other get the same number; the others get 1, 2, 3, ..., with as few banks as possible.
-    """
+    # a number of each single bit, by whether steps stay in a bank. Bits that cancel each other get the same number;
+    # the others get 1, 2, 3, ..., with as few banks as possible
+    same = dict(zip(gaps, together.tolist(), strict=True))
     numbers: dict[int, int] = {}
     for bit in (step for step in same if step.bit_count() == 1):
         alike = next((numbers[other] for other in numbers if same[bit | other]), None)
         numbers[bit] = 0 if same[bit] else alike or 1 + max(numbers.values(), default=0)
-    return numbers
+    width = max(numbers.values(), default=0).bit_length()
+    tags = SourceTags(tuple(sum(bit for bit in numbers if numbers[bit] >> n & 1) for n in range(width)))
+    agrees = together.any() and 0 < width <= MOST_MASKS and np.array_equal(tags.bank(np.array(gaps)) == 0, together)
+    return tags if agrees else None
 
 
 BANK_BITS, VECTOR_BITS = 8 * WORD, 128

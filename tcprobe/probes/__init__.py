@@ -2,13 +2,13 @@
 
     ptx, slots, experiment, timing                 common
     multiply, wmma, moves, sparse*, block_scale    of a warp
-    wgmma*, descriptors                            of warpgroups, and behind descriptors
+    wgmma, descriptors                             of warpgroups, and behind descriptors
     banks, tensor_*                                memory
     numerics*, cost_*                              arithmetic and cost
 
-Each family is a module with `experiments()`; to add a family, add a file. A module that also has KIND contains
-dialogues; their findings are of that kind (`store.kinds`), not tables. An experiment on tables decodes its outputs into
-a small dict of arrays:
+Each family is a module with `experiments()`; to add a family, add a file. FAMILY.ptx has its PTX, as macros. A module
+that also has KIND contains dialogues; their findings are of that kind (`store.kinds`), not tables. An experiment on
+tables decodes its outputs into a small dict of arrays:
 
 - a wmma fragment: "elements", the number row * cols + col that each slot holds, -1 where it holds none
 - a multiply: "a", "b", "d", the triples of the structure tensor, and "c", the D slot of each C slot

@@ -201,9 +201,9 @@ def set_to_one(scales: Iterable[Fragment]) -> list[str]:
 
 
 def point(pointer: str, image: str, fragment: Fragment) -> list[str]:
-    """PTX that moves `pointer` to this lane's registers in image number `image`."""
+    """PTX that moves `pointer` to this thread's registers in image number `image`."""
     return [
-        f"mad.lo.u32 %image, {image}, 32, %lane;",
+        f"mad.lo.u32 %image, {image}, {fragment.threads}, %lane;",
         f"mad.wide.u32 %{pointer}, %image, {thread_bytes(fragment)}, %{pointer};",
     ]
 

@@ -358,6 +358,7 @@ class TensorCopy(FormOp):
 ALIGNMENT, ALL_COLUMNS = 1024, 512
 SLOT, ARRIVED = ROOM_A + ROOM_B, ROOM_A + ROOM_B + 8  # offsets of the allocated address and of the mbarrier
 SHARED_BYTES = 120 << 10  # more than half of an SM's: one block allocates its tensor memory at a time
+MOST_NS = 1 << 29  # nanoseconds that a block waits for its instruction, which takes less than a thousand
 FEW_SCALES = 3  # most scales of a row with blocks of 32 elements; with more, blocks have 16
 POINTERS = ("plan", "a", "b", "t", "out")
 PTX = Macros(globals(), POISON=ptx.POISON, WARPGROUP=WARPGROUP, wgmma=WARPGROUP_PTX)

@@ -1,8 +1,9 @@
 """Forms and targets newer than the inventory's rows: what ptxas accepts, for which targets, from which PTX version on.
 
 >>> from tcprobe.references.newer_forms import FORMS, SM_107
->>> [form.name for form in FORMS if form.targets == (("sm_107a", "9.4"),)]
-['tcgen05.ld.spcompress', 'tcgen05.ld.red.spcompress']
+>>> sorted({form.name.partition(".sp")[0] for form in FORMS if form.targets == (("sm_107a", "9.4"),)})
+['spcompress.b16.b2', 'spcompress.b16.b4', 'spcompress.b8.b2', 'spcompress.b8.b4', 'spdecompress.b16.b4', \
+'spdecompress.b8.b2', 'spdecompress.b8.b4', 'tcgen05.ld', 'tcgen05.ld.red']
 >>> SM_107["sm_107"]
 ('wmma', 'mma', 'mma.sp', 'ldmatrix', 'stmatrix', 'movmatrix')
 

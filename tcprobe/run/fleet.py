@@ -238,7 +238,7 @@ def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.AnySaved]:
         path = Path(folder, "report.json")
         path.write_bytes(text.encode(errors="replace"))
         try:
-            findings = merge.accept(path, Results(Path(folder, "none")))
+            findings = merge.accept(path, Results(Path(folder, "none"))).findings
         except (DataError, UsageError) as error:
             raise DataError(str(error).replace(f"{path}", "its report")) from None
     arch_and_maker = (job.key.arch, tuple(device.maker.values()))

@@ -6,18 +6,22 @@ everything is accepted, and known findings are accepted again. Findings of all k
 A report is one file of findings for somebody else to merge, compressed as by gzip. It contains documents as `tcprobe
 run` saved them, each with its own checksum; `merge` unpacks them into a temporary folder and checks that like any other
 folder. It names the device, driver, CUDA version and compiler of each finding, and nothing else of the machine.
+
+Documents of archs and kinds that this version does not know are kept aside, whole: `aside/NAME` is a results folder
+that a later version can merge.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +32,7 @@ from tcprobe.probes import experiments
 from tcprobe.probes.experiment import kernels, ptx_hash
 from tcprobe.store import consistency, documents, findings, kinds
 from tcprobe.store.choose import alone
-from tcprobe.store.finding import FROM_CODE, MAKER, TABLE, Finding, Measurement, how, made_by, parts
+from tcprobe.store.finding import FROM_CODE, MAKER, TABLE, Finding, Key, Measurement, how, made_by, parts, witness
 from tcprobe.store.results import Results, published
 from tcprobe.system import files
 from tcprobe.system.children import Scratch
@@ -168,14 +172,31 @@ class Conflict(NamedTuple):
 class Merged:
     """The numbers of findings added, by run, and known before; the contradictions; the new findings.
 
-    `doubts` are those that, as they say themselves, contradict the model of their kind.
+    `agreeing` counts the findings that others of their subject say too, by how many kinds of GPU then say so.
+    `doubts` are those that, as they say themselves, contradict the model of their kind. `aside` are the places of
+    documents of archs and kinds that this version does not know.
     """
 
     added: dict[str, int]
     known: int
+    agreeing: dict[int, int]
     conflicts: list[Conflict]
     new: list[AnySaved]
     doubts: list[str]
+    aside: tuple[str, ...] = ()
+
+    @property
+    def without_precedent(self) -> int:
+        """Of the new findings those of whose subject nothing was found before."""
+        contradicting = {id(conflict.other) for conflict in self.conflicts}
+        return len(self.new) - sum(self.agreeing.values()) - sum(id(finding) in contradicting for finding in self.new)
+
+
+class Accepted(NamedTuple):
+    """What a source says: findings; documents of archs and kinds that this version does not know, by their places."""
+
+    findings: list[AnySaved]
+    aside: dict[str, bytes]
 
 
 def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged:
@@ -184,15 +205,28 @@ def merge(paths: Sequence[Path], into: Results, contributor: str = "") -> Merged
     DataError, and nothing is written, if a file cannot be trusted or its tables contradict each other; UsageError if
     a path has no findings, or is `into`.
     """
-    return take([finding for path in paths for finding in accept(path, into)], into, contributor)
+    accepted = _accept_all(paths, into)
+    merged = take(accepted.findings, into, contributor)
+    digest = hashlib.sha256(b"".join(place.encode() + text for place, text in sorted(accepted.aside.items())))
+    for place, text in accepted.aside.items():
+        files.write(into.root / "aside" / digest.hexdigest()[:8] / place, text, parents=True)
+    return replace(merged, aside=tuple(accepted.aside))
 
 
 def check(paths: Sequence[Path], into: Results) -> Merged:
     """What `merge` would do, beside what is published; nothing is written. Errors as `merge`."""
-    accepted_findings = [finding for path in paths for finding in accept(path, None)]
-    archs = {finding.arch for finding in accepted_findings}
+    accepted = _accept_all(paths, None)
+    archs = {finding.arch for finding in accepted.findings}
     folders = {folder.root.resolve(): folder for folder in (into, published())}.values()
-    return compare(accepted_findings, [f for folder in folders for f in measured_findings(folder, archs)])
+    merged = compare(accepted.findings, [f for folder in folders for f in measured_findings(folder, archs)])
+    return replace(merged, aside=tuple(accepted.aside))
+
+
+def _accept_all(paths: Sequence[Path], into: Results | None) -> Accepted:
+    """What all sources say; errors as `merge`."""
+    sources = [accept(path, into) for path in paths]
+    findings_of_all = [finding for source in sources for finding in source.findings]
+    return Accepted(findings_of_all, {place: text for source in sources for place, text in source.aside.items()})
 
 
 def take(accepted_findings: Sequence[AnySaved], into: Results, contributor: str = "") -> Merged:
@@ -212,7 +246,28 @@ def compare(accepted_findings: Sequence[AnySaved], before: Sequence[AnySaved], c
     added = Counter(run_id(finding, contributor) for finding in new.values())
     already_there = sum(_identity(finding) in identities for finding in accepted_findings)
     conflicts = list(conflicts_with(before, accepted_findings))
-    return Merged(dict(added), already_there, conflicts, list(new.values()), list(_doubts(accepted_findings)))
+    contradicting = {id(conflict.other) for conflict in conflicts}
+    agreeing = _agreeing(before, [finding for finding in new.values() if id(finding) not in contradicting])
+    return Merged(dict(added), already_there, agreeing, conflicts, list(new.values()), list(_doubts(accepted_findings)))
+
+
+def _agreeing(before: Iterable[AnySaved], merged_findings: Sequence[AnySaved]) -> dict[int, int]:
+    """The number of findings that earlier ones of their subject say too, by how many kinds of GPU then say it."""
+    gpus: dict[Key, set[str]] = {}
+    for finding in before:
+        gpus.setdefault(subject_of(finding), set()).update(_gpu(finding))
+    known = [finding for finding in merged_findings if subject_of(finding) in gpus]
+    return dict(sorted(Counter(len(gpus[subject_of(finding)] | _gpu(finding)) for finding in known).items()))
+
+
+def _gpu(finding: AnySaved) -> set[str]:
+    """The kind of GPU that shows a finding; none where machine code does."""
+    return set() if finding.method in FROM_CODE else {witness(finding)}
+
+
+def subject_of(finding: AnySaved) -> Key:
+    """What a finding is of, however it was found."""
+    return finding.key._replace(method="")
 
 
 def _doubts(accepted_findings: Iterable[AnySaved]) -> Iterator[str]:
@@ -229,18 +284,18 @@ def run_id(finding: AnySaved, contributor: str = "") -> str:
     return f"{re.sub(r'[^a-z0-9.]+', '-', words.lower()).strip('-.')[:60]}-{digest}"
 
 
-def accept(path: Path, into: Results | None) -> list[AnySaved]:
+def accept(path: Path, into: Results | None) -> Accepted:
     """All findings of a folder with its runs, or of a report; tables are checked against the others of the source.
 
     DataError if a file cannot be trusted; UsageError if there are no findings, or `path` is `into`.
     """
     if path.is_file():
         with open_report(path) as source:
-            accepted_findings = _accept_folder(path, source)
-            for finding in accepted_findings:
+            accepted = _accept_folder(path, source)
+            for finding in accepted.findings:
                 with documents.naming(path):
                     check_probe(finding)
-            return accepted_findings
+            return accepted
     if not files.is_folder(path):
         raise UsageError(f"{path}: neither a results folder nor a report.")
     if into and path.resolve() == into.root.resolve():
@@ -248,16 +303,53 @@ def accept(path: Path, into: Results | None) -> list[AnySaved]:
     return _accept_folder(path, Results(path))
 
 
-def _accept_folder(path: Path, merged_folder: Results) -> list[AnySaved]:
-    """The findings of a folder that was given as `path`; errors as `accept`."""
+def _accept_folder(path: Path, merged_folder: Results) -> Accepted:
+    """What a folder says that was given as `path`; errors as `accept`."""
     accepted_findings = [finding for finding in measured_findings(merged_folder) if finding.method in ACCEPTED_METHODS]
-    if not accepted_findings:
+    aside = _unknown(merged_folder.root)
+    if not accepted_findings and not aside:
         raise UsageError(f"{path}: no findings there.", "no findings", folder=str(path))
     for finding in accepted_findings:
         if isinstance(finding, Measurement):
             with documents.naming(path):
                 consistency.check(finding, merged_folder)
-    return accepted_findings
+    return Accepted(accepted_findings, aside)
+
+
+def _unknown(folder: Path) -> dict[str, bytes]:
+    """The documents of archs and kinds that this version does not know, and the layouts that they name, by place.
+
+    DataError if one of them is not whole.
+    """
+    found: dict[str, bytes] = {}
+    for root in (folder, *folder.glob("runs/*")):
+        archs = [place for place in root.glob("sm_*") if place.is_dir()]
+        unknown = [place for place in archs if place.name not in arch.BY_NAME]
+        methods = [folder for place in archs if place not in unknown for folder in place.iterdir() if folder.is_dir()]
+        unknown += [
+            Path(one) for each in methods for one in os.scandir(each) if one.is_dir() and one.name not in kinds.names()
+        ]
+        for path in sorted(path for place in unknown for path in place.rglob("*.json")):
+            found[path.relative_to(folder).as_posix()] = text = _whole(path)
+            layouts = documents.parse(text).get("fragments")
+            for name in layouts.values() if isinstance(layouts, dict) else ():
+                if (
+                    re.fullmatch("[0-9a-f]{12}", str(name))
+                    and (layout := folder / "layouts" / f"{name}.json").is_file()
+                ):
+                    found[f"layouts/{name}.json"] = _whole(layout)
+    if len(found) > MOST_FILES:
+        raise DataError(f"{folder}: more than {MOST_FILES} documents of archs and kinds that are not known.")
+    return found
+
+
+def _whole(path: Path) -> bytes:
+    """The text of a document; DataError unless it is as it was sealed."""
+    text = files.read(path) or b""
+    with documents.naming(path):
+        if not documents.has_checksum(text):
+            raise DataError("its bytes do not match its checksum; it was damaged or edited.")
+    return text
 
 
 def own(results: Results) -> list[AnySaved]:

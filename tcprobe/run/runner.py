@@ -312,9 +312,11 @@ def _with_later_ptxas(worker: Worker, device: Device) -> Worker | None:
 
     if device.method != "live" or device.compiler.startswith("ptxas"):
         return None
-    ptxas = toolchain.newer_than(device.cuda, arch.arch(device.arch))
-    limit = worker.limit or toolchain.LIMIT
-    return Worker(live_command(ptxas, limit), worker.limit, worker.until) if ptxas else None
+    with suppress(EnvironmentUnfitError):
+        if ptxas := toolchain.newer_than(device.cuda, arch.arch(device.arch)):
+            limit = worker.limit or toolchain.LIMIT
+            return Worker(live_command(ptxas, limit), worker.limit, worker.until)
+    return None
 
 
 def measure_by(

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import import_module
+from math import prod
 from types import ModuleType
 from typing import NamedTuple
 
@@ -192,6 +193,10 @@ SECTION, SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 FRAME_SIZE, REGISTERS = 0x11, 0x2F
 # attributes of .nv.info.<function>: where parameters are in constant bank 0; place and size of each
 PARAM_CBANK, KPARAM_INFO = 0x0A, 0x17
+MOST_THREADS, THREADS = 0x05, 0x10  # .maxntid and .reqntid: three sizes
+BRANCH_TARGETS = 0x34  # address of an indirect branch, 4 bytes, number of targets, their addresses; and the next branch
+RELOCATIONS = {4: 24, 9: 16}  # types of their sections, with and without addends: bytes of each
+MOST_BLOCK = 1024  # threads of a block
 HAS_SIZE = 0x04  # format of an attribute that is followed by its value
 SYMTAB, NOBITS = 2, 8
 VENDOR_TYPES = 0x70000000  # types of NVIDIA's own from here on; some, as 0x7000000a of shared memory, have no bytes
@@ -203,13 +208,14 @@ _ROUTINE = re.compile(r"\$__internal_\d+_\$(\w{1,200})")
 
 
 class Section(NamedTuple):
-    """A section's name, type and bytes, and the fields sh_link and sh_info."""
+    """A section's name, type and bytes, the fields sh_link and sh_info, and the size that it states."""
 
     name: str
     type: int
     data: bytes
     link: int
     info: int
+    size: int
 
 
 class Symbol(NamedTuple):
@@ -232,7 +238,10 @@ class FunctionCode:
     """A kernel or device function: `code` with 16 bytes per instruction, registers of a thread, bytes of stack.
 
     `registers` and `stack` are None if the file does not say. `routines` are the compiler's, linked into it.
-    `parameters` is None for device functions, and for kernels without any.
+    `parameters` is None for device functions, and for kernels without any. `branches`: the targets of each indirect
+    branch whose targets the file lists, by address; `relocated`: the addresses that a linker still fills. `threads`:
+    the shape of its block, and `most_threads`: their number at most, where the file states them. `shared`: bytes of
+    shared memory that it declares itself.
     """
 
     name: str
@@ -241,6 +250,11 @@ class FunctionCode:
     stack: int | None
     routines: tuple[str, ...] = ()
     parameters: Parameters | None = None
+    branches: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    relocated: frozenset[int] = frozenset()
+    threads: tuple[int, int, int] | None = None
+    most_threads: int | None = None
+    shared: int = 0
 
 
 @dataclass(frozen=True)
@@ -294,7 +308,7 @@ def _sections(raw: bytes) -> Iterator[Section]:
     for head in heads:
         name = _text(texts, head[0])
         needed = head[1] < VENDOR_TYPES or name.startswith((".text.", ".nv.info"))
-        yield Section(name, head[1], _data(raw, head, needed), head[6], head[7])
+        yield Section(name, head[1], _data(raw, head, needed), head[6], head[7], head[5])
 
 
 def _data(raw: bytes, head: tuple[int, ...], needed: bool = True) -> bytes:
@@ -337,18 +351,69 @@ def _functions(
         match = _ROUTINE.fullmatch(symbol.name) if symbol.function else None
         if match:
             routines.setdefault(symbol.section, []).append(match[1])
+    relocations = {s.name.removeprefix(".rela").removeprefix(".rel"): _relocations(s) for s in sections}
     infos = {s.name.removeprefix(".nv.info."): s.data for s in sections if s.name.startswith(".nv.info.")}
+    shared = {s.name.removeprefix(".nv.shared."): s.size for s in sections if s.name.startswith(".nv.shared.")}
     for number, section in enumerate(sections):
         if section.name.startswith(".text.") and section.data:
-            symbol_number = section.info & SYMBOL_NUMBER
+            symbol_number, name = section.info & SYMBOL_NUMBER, section.name.removeprefix(".text.")
             yield FunctionCode(
-                section.name.removeprefix(".text."),
+                name,
                 section.data[: len(section.data) // 16 * 16],
                 attributes.get((REGISTERS, symbol_number)),
                 attributes.get((FRAME_SIZE, symbol_number)),
                 tuple(routines.get(number, ())),
-                _parameters(infos.get(section.name.removeprefix(".text."))),
+                _parameters(infos.get(name)),
+                _branches(infos.get(name, b"")),
+                frozenset(place // 16 * 16 for place in relocations.get(section.name, ())),
+                _threads(infos.get(name, b""), THREADS),
+                prod(most) if (most := _threads(infos.get(name, b""), MOST_THREADS)) else None,
+                shared.get(name, 0),
             )
+
+
+def _threads(info: bytes, wanted: int) -> tuple[int, int, int] | None:
+    """The sizes of a block that an attribute states, if each is one that a block may have."""
+    for attribute, value in _values(info):
+        if attribute == wanted and len(value) == 12:
+            x, y, z = struct.unpack("<III", value)
+            return (x, y, z) if 0 < x * y * z <= MOST_BLOCK else None
+    return None
+
+
+def _relocations(section: Section) -> tuple[int, ...]:
+    """The places in its section that each entry of a section of relocations is about."""
+    size = RELOCATIONS.get(section.type)
+    if size is None:
+        return ()
+    whole = range(0, len(section.data) // size * size, size)
+    return tuple(int.from_bytes(section.data[at : at + 8], "little") for at in whole)
+
+
+def _branches(info: bytes) -> dict[int, tuple[int, ...]]:
+    """The targets of indirect branches by address, from a function's own attributes."""
+    found = {}
+    for attribute, value in _values(info):
+        place = 0
+        while attribute == BRANCH_TARGETS and place + 12 <= len(value):
+            address, _, count = struct.unpack_from("<III", value, place)
+            end = place + 12 + 4 * count
+            if end > len(value):
+                break
+            found[address] = struct.unpack_from(f"<{count}I", value, place + 12)
+            place = end
+    return found
+
+
+def _values(info: bytes) -> Iterator[tuple[int, bytes]]:
+    """(attribute, its bytes) of those that have a value."""
+    place = 0
+    while place + 4 <= len(info):
+        kind, attribute, size = struct.unpack_from("<BBH", info, place)
+        place += 4
+        if kind == HAS_SIZE:
+            yield attribute, info[place : place + size]
+            place += size
 
 
 def _parameters(info: bytes | None) -> Parameters | None:

@@ -348,20 +348,16 @@ def _places(matrix_block: MatrixBlock, tile: Tile, like: Cell) -> tuple[Ints, In
             continue
         line, byte = matrix_block.place(element[0], 0)
         for issue in range(issues):
-            down, right = _origin(issue, matrix_block, tile)
+            # (line, byte) where an issue's block starts in a warp's band; blocks cover it row by row of the fragment
+            if tile.contiguous == "row":
+                down, right = divmod(issue, tile.line_bytes // matrix_block.width)
+            else:
+                right, down = divmod(issue, tile.lines // matrix_block.lines)
+            down, right = down * matrix_block.lines, right * matrix_block.width
             beside = (warp * tile.lines, 0) if tile.contiguous == "row" else (0, warp * tile.line_bytes)
             lines[issue, thread] = beside[0] + down + line
             bytes_[issue, thread] = beside[1] + right + byte
     return lines, bytes_
-
-
-def _origin(issue: int, matrix_block: MatrixBlock, tile: Tile) -> tuple[int, int]:
-    """(line, byte) where an issue's block starts in a warp's band; blocks cover it row by row of the fragment."""
-    if tile.contiguous == "row":
-        down, right = divmod(issue, tile.line_bytes // matrix_block.width)
-    else:
-        right, down = divmod(issue, tile.lines // matrix_block.lines)
-    return down * matrix_block.lines, right * matrix_block.width
 
 
 def plan_store_code(cell: Cell, store_options: StoreOptions, name: str = NAME) -> StorePlan:

@@ -384,7 +384,13 @@ def repack(
     sums = sums_table(cell.fragment, cell.arch, layers) if group and way.target not in FLOATS else None
     weights = Repacking(cell, way, owner, depth[first][:, own], line[first][:, own], filled, group, sums)
     check_group(cell, weights.step_k, weights.k, group)
-    _prove(weights)
+    # InternalError unless every element of a block has a place of its own, and every bit is one element's bit
+    step = np.arange(weights.steps)[:, None]
+    depth = weights.depth[:, None, :] + step * weights.step_k
+    elements = np.unique(depth * weights.lines + weights.line[:, None, :])
+    whole = len(elements) == depth.size == weights.k * weights.lines and elements[-1] == weights.k * weights.lines - 1
+    if not whole or sorted(weights.bits.ravel().tolist()) != list(range(weights.words * WORD)):
+        raise InternalError(f"the order of {weights.cell.fragment.id} is not proven: it is not one to one.")
     return weights
 
 
@@ -411,16 +417,6 @@ def _places(k_of: Ints, line_of: Ints) -> tuple[Ints, list[int]]:
     contents = (k.tobytes() + line.tobytes() for k, line in zip(k_of, line_of, strict=True))
     owner = np.array([numbers.setdefault(content, len(numbers)) for content in contents])
     return owner, [int(np.flatnonzero(owner == place)[0]) for place in range(len(numbers))]
-
-
-def _prove(weights: Repacking) -> None:
-    """InternalError unless every element of a block has a place of its own, and every bit is one element's bit."""
-    step = np.arange(weights.steps)[:, None]
-    depth = weights.depth[:, None, :] + step * weights.step_k
-    elements = np.unique(depth * weights.lines + weights.line[:, None, :])
-    whole = len(elements) == depth.size == weights.k * weights.lines and elements[-1] == weights.k * weights.lines - 1
-    if not whole or sorted(weights.bits.ravel().tolist()) != list(range(weights.words * WORD)):
-        raise InternalError(f"the order of {weights.cell.fragment.id} is not proven: it is not one to one.")
 
 
 def lane_formula(values: Ints, what: str) -> str:

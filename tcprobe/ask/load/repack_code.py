@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from tcprobe.ask.load.repack import Repacking, lane_formula, sums_code, sums_lin
 from tcprobe.code.cuda import holder, of_holder, once, origin
 from tcprobe.code.dequantize import FUNCTIONS, scaling
 from tcprobe.code.names import identifier
+from tcprobe.code.templates import fill
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Ints
 from tcprobe.store.cell import Cell
@@ -244,67 +246,7 @@ def _row(weights: Repacking) -> str:
     return f"k_block / {blocks}" if blocks > 1 else f"k_block * {weights.groups} + g"
 
 
-MODULE = '''# made by tcprobe {version}: weights of {type} for {fragment}
-# {origin}; the order is proven to be one to one
-{imported}
-
-PLACES, STEPS, SLOTS, WORDS = {places}, {steps}, {slots}, {words}  # lanes with their own words; of a place
-K, LINES = {k}, {lines}  # of a block
-CODES, BITS, FLIP = {codes}, {bits}, {flip:#x}  # codes of a word; of a code, and those that are stored inverted
-# where the bits of a word's codes are in it, from the lowest on
-AT = {module}.{array}({at})
-
-_lane = {module}.arange(PLACES)[:, None, None]
-_step = {module}.arange(STEPS)[:, None]
-_slot = {module}.arange(SLOTS)
-_none = 0 * (_lane + _step + _slot)
-DEPTH = {depth} + _step * K // STEPS + _none  # k in a block, of (place, step, slot)
-LINE = {line} + _none  # {axis} in a block
-
-
-def repack(weights):
-    """The words of weights, ({shape}), {holds}: (k / K, {axis} / LINES, PLACES, WORDS), {word}.
-
-    ValueError if k is not a multiple of K, {axis} not one of LINES, or a weight is not of {type}.
-    """
-    given = {given}
-    if {fraction}:
-        raise ValueError("weights are whole numbers, not {{}}{viewed}".format(given.dtype))
-    codes = given{wide}{turned}
-    k, lines = _whole(codes.shape)
-    if 0 not in codes.shape and not {least} <= int(codes.min()) <= int(codes.max()) <= {most}:
-        raise ValueError("weights of {type} are from {least} to {most}")
-{refused}    blocks = ((codes & {mask:#x}) ^ FLIP).reshape(k // K, K, lines // LINES, LINES).swapaxes(1, 2)
-    held = blocks[:, :, DEPTH, LINE].reshape(k // K, lines // LINES, PLACES, WORDS, CODES)
-    words = sum(((held >> bit & 1) << AT[:, bit]).sum(-1) for bit in range(BITS))
-    return {returned}
-
-
-def unpack(words):
-    """The weights that `repack` made words of."""
-    words = {taken}
-    if words.ndim != 4 or words.shape[2:] != (PLACES, WORDS):
-        shape = f"(k / K, {axis} / LINES, {{PLACES}}, {{WORDS}})"
-        raise ValueError(f"words are of shape {{shape}}, not {{tuple(words.shape)}}")
-    down, across = words.shape[:2]
-    held = sum((words[..., None] >> AT[:, bit] & 1) << bit for bit in range(BITS))
-    blocks = {module}.zeros((down, across, K, LINES), dtype={module}.int64)
-    blocks[:, :, DEPTH, LINE] = held.reshape(down, across, PLACES, STEPS, SLOTS)
-    codes = (blocks ^ FLIP).swapaxes(1, 2).reshape(down * K, across * LINES)
-    return {signed}{turned_back}
-
-
-{zeros}def _whole(shape):
-    """(k, {axis}); ValueError with the nearest that works where it is not a whole number of blocks."""
-    if len(shape) != 2:
-        raise ValueError(f"weights are a matrix, not of shape {{tuple(shape)}}")
-    for name, size, block in (("k", shape[0], K), ("{axis}", shape[1], LINES)):
-        if size % block:
-            below = size // block * block
-            near = below if below and size - below <= block // 2 else below + block
-            raise ValueError(f"{{name}} is {{size}}, not a multiple of {{block}}; the nearest is {{near}}: pad or cut")
-    return shape
-'''
+FOLDER = Path(__file__).parent
 NUMPY = {
     "imported": "import numpy as np",
     "module": "np",
@@ -331,28 +273,6 @@ TORCH = {
     "from_bytes": "torch.as_tensor(packed).cpu().to(torch.int64) - {flip}",
     "taken": "torch.as_tensor(words).cpu().to(torch.int64) & 0xFFFFFFFF",
 }
-ZEROS = '''def pack_zeros(zeros):
-    """Zero points of {type}, (k / GROUP, {axis}), whole numbers from {least} to {most}: as bytes{added}.
-
-    A weight is (code - zero point) scale. ValueError where one is not a whole number or out of range.
-    """
-    given = {given}
-    if {fraction}:
-        raise ValueError("zero points are whole numbers, not {{}}".format(given.dtype))
-    given = given{wide}
-    if len(given.shape) != 2:
-        raise ValueError(f"zero points are a matrix, not of shape {{tuple(given.shape)}}")
-    if 0 not in given.shape and not {least} <= int(given.min()) <= int(given.max()) <= {most}:
-        raise ValueError("zero points of {type} are from {least} to {most}")
-    return {bytes}
-
-
-def unpack_zeros(packed):
-    """The zero points that `pack_zeros` made bytes of."""
-    return {from_bytes}
-
-
-'''
 NAN = """    if bool(((codes & 0x7F) == 0x7F).any()):
         raise ValueError("there is a NaN among the weights: codes 0x7f and 0xff")
 """
@@ -367,7 +287,8 @@ def packer_source(weights: Repacking, packer: str) -> str:
     turned = ".T" if fragment.operand == "a" else ""
     sign, viewed = 1 << kind.bits - 1, "" if counted else ": view them as uint8"
     spelled = NUMPY if packer == "numpy" else TORCH
-    return MODULE.format(
+    return fill(
+        FOLDER / "packer.txt",
         **spelled,
         zeros=_zero_arrays(weights, spelled, axis),
         version=__version__,
@@ -385,7 +306,7 @@ def packer_source(weights: Repacking, packer: str) -> str:
         codes=way.codes,
         bits=kind.bits,
         flip=way.flip,
-        at=[list(bits) for bits in way.places],
+        at=str([list(bits) for bits in way.places]),
         axis=axis,
         shape="m, k" if turned else "k, n",
         turned=turned,
@@ -405,7 +326,8 @@ def _zero_arrays(weights: Repacking, spelled: dict[str, str], axis: str) -> str:
     if not weights.zeros:
         return ""
     (least, most), flip = weights.zero_range, weights.conversion.flip
-    return ZEROS.format(
+    return fill(
+        FOLDER / "packer_zeros.txt",
         **{key: spelled[key] for key in ("fraction", "wide")},
         **{key: spelled[key].format(flip=flip) for key in ("bytes", "from_bytes")},
         given=spelled["given"].replace("weights", "zeros"),

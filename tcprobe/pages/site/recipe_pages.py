@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from itertools import product
 from typing import NamedTuple
 
+from tcprobe import facts as tables
 from tcprobe.ask.convert.code import header
 from tcprobe.ask.convert.conversion import plan_conversion, with_register_type
 from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store_code
@@ -60,12 +61,15 @@ class RecipeCommand(NamedTuple):
 
 
 class Recipe(NamedTuple):
-    """A page: its name, title and words, and its commands for each type and arch."""
+    """A page: its name, title and words; COMMANDS has its commands for each type and arch."""
 
     name: str
     title: str
     words: str
-    commands: tuple[RecipeCommand, ...]
+
+    @property
+    def commands(self) -> tuple[RecipeCommand, ...]:
+        return commands(self.name)
 
 
 def answers(recipe_commands: Iterable[RecipeCommand], layers: Layers) -> Iterator[tuple[RecipeCommand, RecipeAnswer]]:
@@ -238,58 +242,27 @@ def _ldmatrix(ways: Iterable[tuple[str, str, str, str]]) -> Iterator[RecipeComma
         )
 
 
+COMMANDS: dict[str, Callable[[], Iterator[RecipeCommand]]] = {
+    "p-as-a": _p_as_a,
+    "softmax": _softmax,
+    "causal-mask": _causal,
+    "epilogue": _epilogue,
+    "repacked-weights": _weights,
+    "ldmatrix": partial(_ldmatrix, HALVES),
+    "ldmatrix-8-and-32-bits": partial(_ldmatrix, OTHERS),
+}
+
+
+@cache
+def commands(recipe_name: str) -> tuple[RecipeCommand, ...]:
+    """The commands of a recipe, for each type and arch."""
+    return tuple(COMMANDS[recipe_name]())
+
+
+@cache
 def recipes() -> tuple[Recipe, ...]:
     """Every page of recipes but that of kernels."""
-    return (
-        Recipe(
-            "p-as-a",
-            "P as A: an accumulator as the next multiply's operand",
-            "Attention multiplies P = softmax(Q K) by V. P is in the registers of an accumulator; the next multiply "
-            "needs it as A. What has to move between lanes, if anything:",
-            tuple(_p_as_a()),
-        ),
-        Recipe(
-            "softmax",
-            "Softmax over rows of an accumulator",
-            "A row of the accumulator is spread over several lanes. A step of online softmax combines what a lane has, "
-            "then exchanges the fewest words between lanes:",
-            tuple(_softmax()),
-        ),
-        Recipe(
-            "causal-mask",
-            "Causal mask on registers",
-            "Keep D[row][col] where row + row0 >= col + col0, where the tile begins at (row0, col0), and fill the "
-            "others with -inf: comparisons of a lane's number, no memory.",
-            tuple(_causal()),
-        ),
-        Recipe(
-            "epilogue",
-            "Epilogue by stmatrix",
-            "The accumulator is converted and stored into shared memory by stmatrix, in matrices of 8 x 8, from where "
-            "TMA or wide stores take it:",
-            tuple(_epilogue()),
-        ),
-        Recipe(
-            "repacked-weights",
-            "Repacked weights: 4 and 8 bits",
-            "Quantised weights are stored in an order in which a lane's elements of several k steps are one 16-byte "
-            "load, and are converted in registers:",
-            tuple(_weights()),
-        ),
-        Recipe(
-            "ldmatrix",
-            "ldmatrix of A and B",
-            "A tile of 64 x 64 goes from global memory into swizzled shared memory, and by ldmatrix into the "
-            "fragments, without bank conflicts:",
-            tuple(_ldmatrix(HALVES)),
-        ),
-        Recipe(
-            "ldmatrix-8-and-32-bits",
-            "ldmatrix of A and B: 8 and 32 bits",
-            "The same for elements of 8 and 32 bits: a matrix row of ldmatrix holds 16 or 4 of them:",
-            tuple(_ldmatrix(OTHERS)),
-        ),
-    )
+    return tables.read(__file__, "recipes.csv", Recipe, name=tables.one_of(*COMMANDS))
 
 
 RECIPES_PAGE = "recipes/index.html"

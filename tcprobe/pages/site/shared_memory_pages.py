@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
 from typing import NamedTuple
 
 from markupsafe import Markup
 
+from tcprobe import facts as tables
 from tcprobe.ask.banks.accesses import (
     TMA,
     UNTYPED,
@@ -37,53 +39,26 @@ class Access(NamedTuple):
 
     name: str
     words: str
-    tile: tuple[str, str, str]
+    size: str
+    type: str
+    contiguous: str
     access: str
     shared: tuple[str, ...]
-    fragment: str | None = None
+    fragment: str | None
 
 
-A = "mma.m16n8k16.row.col.f32.f16.f16.f32.a"
-D = "mma.m16n8k16.row.col.f32.f16.f16.f32.d"
-ACCESSES = (
-    Access(
-        "ldmatrix of A",
-        "ldmatrix.x4 brings A of m16n8k16 from a tile of 64 x 64 halves, its rows contiguous.",
-        ("64x64", "f16", "row"),
-        "ldmatrix.x4",
-        ("plain", "pad:16", "SWIZZLE_128B"),
-        A,
-    ),
-    Access(
-        "columns of floats",
-        "A warp reads columns of a 32 x 32 tile of floats: transposed through shared memory.",
-        ("32x32", "f32", "row"),
-        "ld.shared.b32@cols",
-        ("plain", "pad:4", "sw:5,2,5"),
-    ),
-    Access(
-        "accumulator in pairs",
-        "The accumulator of m16n8k16 is written in pairs of floats into a tile of 64 x 32.",
-        ("64x32", "f32", "row"),
-        "st.shared.v2",
-        ("plain", "pad:32", "sw:2,5,2"),
-        D,
-    ),
-    Access(
-        "rows in vectors",
-        "A warp reads rows in pieces of 16 bytes: every octet of lanes covers all banks once.",
-        ("64x32", "f32", "row"),
-        "ld.shared.v4@rows",
-        ("plain", "pad:32"),
-    ),
-)
+@cache
+def shown_accesses() -> tuple[Access, ...]:
+    """The accesses that have a page."""
+    optional = tables.optional(str)
+    return tables.read(__file__, "accesses.csv", Access, shared=tables.words, fragment=optional)
 
 
 def shared_memory_pages(facts: Facts) -> list[View]:
     """All pages, their list first."""
     rules = rules_for(None, facts.layers)
     swizzles = [_swizzle(mode) for mode in TMA]
-    there = [access for access in ACCESSES if access.fragment is None or access.fragment in facts.facts]
+    there = [access for access in shown_accesses() if access.fragment is None or access.fragment in facts.facts]
     accesses = [_access(facts, access, rules) for access in there]
     parts = [
         ListPart("Swizzles", "swizzles", links=[(view.title, view.page) for view in swizzles]),
@@ -118,11 +93,11 @@ def _swizzle(mode_name: str) -> View:
 
 
 def _access(facts: Facts, shown_access: Access, rules: BankRules) -> View:
-    tile, parsed = parse_tile(*shown_access.tile), parse_access(shown_access.access)
+    size, type_, lines = shown_access.size, shown_access.type, shown_access.contiguous
+    tile, parsed = parse_tile(size, type_, lines), parse_access(shown_access.access)
     slots = slots_of(facts.facts[shown_access.fragment].main) if shown_access.fragment else None
     walked = walk(parsed, tile, slots)
     cases = [_case(cost(walked, tile, parse_shared(how), rules), how) for how in shown_access.shared]
-    size, type_, lines = shown_access.tile
     named = f"{shown_access.fragment} " if shown_access.fragment else ""
     of_type = f"--type {type_} " if not shown_access.fragment else ""
     command = f"tcprobe banks {named}--tile {size} {of_type}--global {lines} --shared {shown_access.shared[0]}"

@@ -1,0 +1,31 @@
+"""What is wrong or slow in a kernel: rules over machine code.
+
+    registers       which registers an instruction reads and writes, from its text
+    program         a function's code as a graph: instructions, blocks, calls, what cannot be followed
+    flow            facts that hold at every instruction, to a fixed point
+    rule            what a rule is, what it finds, and all rules there are
+    rules           a file a rule
+    code_check      files in, findings out
+    report, sarif   findings as JSON objects, SARIF and baselines
+    question        the command `check`
+
+A rule follows the control flow and decides on what every path, or some path, does. What it cannot decide it says by a
+note with the reason.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+class _Called(ModuleType):
+    """`tcprobe.check(path)` is that of `tcprobe.api`, also where something imported this package first."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return import_module("tcprobe.api.functions").check(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Called

@@ -1,0 +1,489 @@
+"""Where the lanes of a warp reach: the addresses of a kernel's loads and stores, from its machine code.
+
+Integer instructions are followed from the kernel's begin to a fixed point (`integers`), as far as an address, a guard
+or a branch depends on them. Where lanes part by a branch, what they bring to the place where they meet again differs
+by lane, and so does what they leave a loop with one by one. A loop may add what is alike in all lanes, however often.
+
+Of addresses of 64 bits the low half is followed: lanes whose addresses are 4 GB apart would count as near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.check import lanes
+from tcprobe.check.flow import backward
+from tcprobe.check.integers import FIRST, NEVER, NEVER_BIT, PLACES, Held, Reader, alike, bits_of, reads, unset, writes
+from tcprobe.check.lanes import Lanes, constant
+from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM
+from tcprobe.layout.arrays import Bools
+
+SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
+GLOBAL = frozenset(("LDG", "STG", "LDGSTS"))
+ACCESSES = SHARED | GLOBAL
+# what PTX has as .sync.aligned, with an opcode that is nothing else
+WHOLE_WARP = frozenset(
+    ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "LDSM", "STSM", "MOVM")
+)
+DESCRIBED = ("gdesc[", "idesc[")
+UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp
+SETTLED = 3  # visits of a block after which what still changes is taken for all that it may become
+MOST_VISITS = 40
+
+
+class Reach(NamedTuple):
+    """An instruction's address and the lanes that may take part, of each warp that is looked at: (warps, 32).
+
+    `source`: of a copy from global to shared memory, the address that it reads. `shapes`: the number of the shape of
+    the block that each warp is of.
+    """
+
+    instruction: Instruction
+    address: Lanes
+    active: Bools
+    shapes: tuple[int, ...]
+    source: Lanes | None = None
+    sure: bool = True  # whether it is known which lanes take part
+
+
+class Parting(NamedTuple):
+    """A branch on which lanes of a warp part: `region` are the blocks up to the one where they meet again. `known`:
+    which lanes take it, (warps, 32), None where that depends on what is not known.
+    """
+
+    branch: Instruction
+    region: frozenset[int]
+    known: Bools | None
+
+
+class Present(NamedTuple):
+    """The lanes that may be at an instruction, (warps, 32), and whether that is known; of those that there are."""
+
+    active: Bools
+    there: Bools
+    sure: bool
+
+
+@lru_cache(maxsize=4)
+def _walked(kernel: Kernel) -> _Walk:
+    walk = _Walk(kernel)
+    walk.settle()
+    return walk
+
+
+def partings(kernel: Kernel) -> tuple[Parting, ...]:
+    """The branches on which lanes of a warp part, or may part, in order of addresses."""
+    return tuple(_walked(kernel).partings()) if kernel.blocks else ()
+
+
+def present(kernel: Kernel) -> dict[int, Present]:
+    """By number of an instruction that a whole warp executes, the lanes that do."""
+    found: dict[int, Present] = {}
+    walk = _walked(kernel)
+
+    def note(instruction: Instruction, state: State) -> None:
+        if instruction.stem in WHOLE_WARP:
+            found[instruction.number] = walk.present(instruction, state)
+
+    walk.visit(note)
+    return found
+
+
+def descriptors(kernel: Kernel) -> dict[int, dict[str, tuple[Lanes, ...]]]:
+    """By number of a multiply, what its descriptors hold, in order of registers: by gdesc[UR8], idesc[UR4]."""
+    found: dict[int, dict[str, tuple[Lanes, ...]]] = {}
+    walk = _walked(kernel)
+
+    def note(instruction: Instruction, state: State) -> None:
+        operands = [operand for operand in instruction.operands if operand.text.startswith(DESCRIBED)]
+        if instruction.stem.endswith("MMA") and operands:
+            found[instruction.number] = {
+                operand.text: tuple(walk.reader.inputs(operand.mask, state.held)) for operand in operands
+            }
+
+    walk.visit(note)
+    return found
+
+
+@lru_cache(maxsize=4)
+def reaches(kernel: Kernel) -> tuple[Reach, ...]:
+    """All loads, stores, matrix moves, atomics and copies of shared memory, and loads and stores of global memory.
+
+    In order of addresses; what is not reached from the kernel's begin is not among them.
+    """
+    if not ACCESSES & kernel.stems or not kernel.blocks:
+        return ()
+    return tuple(sorted(_walked(kernel).reaches(), key=lambda reach: reach.instruction.number))
+
+
+class State(NamedTuple):
+    """What holds at a place; the lanes that may be there; `sure`: whether it is known which of them are."""
+
+    held: Held
+    active: Bools
+    sure: bool = True
+
+
+Visit = Callable[[Instruction, State], None]
+
+
+class _Walk:
+    """One kernel, followed to a fixed point."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.reader = Reader(kernel)
+        self.live = backward(kernel, 0, _needed_before, int.__or__)
+        self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
+        self.entries: dict[int, State] = {}
+        self.edges: dict[tuple[int, int], State] = {}
+        # by block that ends with a branch on which lanes differ, the blocks up to the one where they meet again
+        self.parted: dict[int, frozenset[int]] = {}
+        self._behind: dict[int, list[tuple[int, frozenset[int]]]] = {}
+        self._written: dict[frozenset[int], int] = {}
+
+    def _steps(self, number: int) -> list[Instruction]:
+        """The instructions of a block on which an address, a guard or a branch depends, and the accesses."""
+        found, live, block = [], self.live.get(number, 0), self.kernel.blocks[number]
+        for index in reversed(range(block.first, block.end)):
+            instruction = self.kernel.instructions[index]
+            if writes(instruction.form) & live or _is_root(instruction):
+                found.append(instruction)
+            live = _needed_before(live, instruction)
+        return found[::-1]
+
+    def settle(self) -> None:
+        """Visit blocks until nothing changes."""
+        pending, visits = {0}, dict[int, int]()
+        while pending:
+            number = min(pending)
+            pending.discard(number)
+            visits[number] = visits.get(number, 0) + 1
+            entry, old = self._entry(number), self.entries.get(number)
+            if old is not None:
+                entry = _grown(number, old, entry, visits[number])
+            self.entries[number] = entry
+            parted = len(self.parted)
+            for after, leaving in self._leave(number, self._run(number, entry)):
+                known = self.edges.get((number, after))
+                if known is None or not _same_state(known, leaving):
+                    self.edges[number, after] = leaving
+                    pending.add(after)
+            if len(self.parted) > parted:
+                region = self.parted[number] | {number}
+                pending |= {after for place, after in self.edges if place in region}
+
+    def reaches(self) -> list[Reach]:
+        """Every access that is reached, by what holds there at last."""
+        found: list[Reach] = []
+
+        def note(instruction: Instruction, state: State) -> None:
+            if instruction.stem in ACCESSES:
+                found.append(self._reach(instruction, state))
+
+        self.visit(note)
+        return found
+
+    def visit(self, note: Visit) -> None:
+        """Show the instructions that addresses, guards and branches depend on, with what holds before each at last."""
+        for number, entry in self.entries.items():
+            self._run(number, entry, note)
+
+    def partings(self) -> Iterator[Parting]:
+        """The branches on which lanes part."""
+        for number, region in sorted(self.parted.items()):
+            branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
+            taken = self._taken(branch, self._run(number, self.entries[number]))
+            yield Parting(branch, region, taken.known != 0 if taken.exact else None)
+
+    def present(self, instruction: Instruction, state: State) -> Present:
+        """The lanes that execute an instruction."""
+        condition = self.reader.condition(instruction.guard, state.held)
+        active, sure = state.active, state.sure and (condition.exact or condition.uniform)
+        if condition.exact:
+            active = np.asarray(active & (condition.known != 0))
+        return Present(active, self.reader.threads.there, sure)
+
+    def _run(self, number: int, entry: State, note: Visit | None = None) -> State:
+        """What holds at the end of a block."""
+        held, active, sure = dict(entry.held), entry.active, entry.sure
+        self.reader.begin()
+        for instruction in self.steps[number]:
+            form = instruction.form
+            if note is not None:
+                note(instruction, State(held, active, sure))
+            if form.stem == "EXIT":
+                condition = self.reader.condition(form.guard, held)
+                active = active & (condition.known == 0) if condition.exact else active
+                sure = sure and (condition.exact or condition.uniform)
+            elif form.writes or form.stem == "STL":
+                self.reader.write(instruction, held)
+        return State(held, np.asarray(active), sure)
+
+    def _reach(self, instruction: Instruction, state: State) -> Reach:
+        """An access by what holds before it."""
+        places = [operand for operand in instruction.operands if operand.kind == "address"]
+        seen = self.reader.seen(instruction.form, state.held)
+        addresses = [self.reader.address(operand, seen) for operand in places]
+        active, _, sure = self.present(instruction, state)
+        first = addresses[0] if addresses else lanes.lost("no address is printed")
+        source = addresses[1] if instruction.stem == "LDGSTS" and len(addresses) > 1 else None
+        return Reach(instruction, first, active, self.reader.threads.shapes, source, sure)
+
+    def _entry(self, number: int) -> State:
+        """What holds where a block begins: lanes that parted bring each their own, others agree on a way."""
+        coming = [(b, self.edges[b, number]) for b in self.kernel.before[number] if (b, number) in self.edges]
+        groups: list[tuple[set[int], State]] = []
+        for block, state in coming:
+            for group, (members, others) in enumerate(groups):
+                if self._apart(number, block, members):
+                    groups[group] = members | {block}, _met(number, others, state)
+                    break
+            else:
+                groups.append(({block}, state))
+        states = [state for _, state in groups]
+        if number == 0:
+            states.insert(0, State({}, self.reader.threads.there))
+        joined = states[0]
+        for state in states[1:]:
+            held = _merged(number, joined.held, state.held, lanes.join)
+            joined = State(held, joined.active | state.active, joined.sure and state.sure)
+        return joined
+
+    def _apart(self, number: int, block: int, members: set[int]) -> bool:
+        """Whether lanes of one warp may come by a block and by one of others at the same time."""
+        return any(self._by_other_sides(number, branch, block, members) for branch in self.parted)
+
+    def _by_other_sides(self, number: int, branch: int, block: int, members: set[int]) -> bool:
+        """Whether a block is behind one side of a branch, and one of others behind another."""
+        sides = [side | {branch} if after == number else side for after, side in self._sides(branch)]
+        return any(block in sides[j] and not members.isdisjoint(sides[1 - j]) for j in range(len(sides)))
+
+    def _sides(self, branch: int) -> list[tuple[int, frozenset[int]]]:
+        """What may come behind each way of a branch until they meet again; for each where it begins."""
+        if branch not in self._behind:
+            after = self.kernel.blocks[branch].after
+            self._behind[branch] = [(first, self._until_met(branch, first)) for first in after]
+        return self._behind[branch]
+
+    def _leave(self, number: int, state: State) -> Iterator[tuple[int, State]]:
+        """The blocks that follow, and what holds on the way there."""
+        block = self.kernel.blocks[number]
+        instruction = self.kernel.instructions[block.end - 1]
+        ways = [(after, state) for after in block.after]
+        if len(ways) == 2 and instruction.stem == "BRA":
+            # BRA.DIV is taken where a warp has not converged, to do the same lane by lane
+            diverged = instruction.opcode.startswith("BRA.DIV")
+            ways = ways[:1] if diverged else self._ways(number, instruction, state)
+        live = self.live.get(number, 0)
+        for after, leaving in ways:
+            kept = {bit: value for bit, value in leaving.held.items() if live >> bit & 1}
+            yield after, self._left(number, after, leaving._replace(held=kept))
+
+    def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
+        """A conditional branch: through, and to its target; noted where lanes differ on it."""
+        taken = self._taken(branch, state)
+        through, to = self.kernel.blocks[number].after
+        if "ANY" in branch.opcode and not taken.uniform:  # all lanes go where one of them does
+            return [(through, state), (to, state)]
+        if taken.exact:
+            where = np.broadcast_to(taken.known != 0, state.active.shape)
+            if not taken.uniform:
+                self._part(number)
+            sides = (through, state.active & ~where), (to, state.active & where)
+            return [(after, state._replace(active=active)) for after, active in sides if active.any()]
+        if not taken.uniform:
+            self._part(number)
+            state = state._replace(sure=False)
+        return [(through, state), (to, state)]
+
+    def _taken(self, branch: Instruction, state: State) -> Lanes:
+        """The condition of a branch."""
+        taken = self.reader.condition(branch.guard, state.held)
+        for operand in branch.operands[:-1]:
+            if operand.kind in ("P", "UP"):
+                taken = lanes.bitwise(lanes.AND_AB, taken, self.reader.read(operand, state.held), constant(0))
+        return taken
+
+    def _part(self, number: int) -> None:
+        if number not in self.parted:
+            self.parted[number] = frozenset().union(*(side for _, side in self._sides(number)))
+
+    def _until_met(self, branch: int, first: int) -> frozenset[int]:
+        """The blocks from one on, up to the one where the ways of a branch meet again."""
+        meeting = self.meets.get(branch)
+        seen, pending = set[int](), [first]
+        while pending:
+            block = pending.pop()
+            if block not in seen and block != meeting:
+                seen.add(block)
+                pending += self.kernel.blocks[block].after
+        return frozenset(seen)
+
+    @cached_property
+    def meets(self) -> dict[int, int | None]:
+        """By block, the first one that every way from it to the kernel's end comes through."""
+        return _meeting_points(self.kernel)
+
+    def _left(self, number: int, after: int, state: State) -> State:
+        """On a way out of a loop that lanes leave one by one, what the loop writes differs by lane."""
+        for loop in self.kernel.loops:
+            if number in loop and after not in loop and self._uneven(number, loop):
+                written = self._writes(loop)
+                written &= ~UNIFORM_REGISTERS
+                held = {bit: lanes.uneven(value) if written >> bit & 1 else value for bit, value in state.held.items()}
+                state = state._replace(held=held)
+        return state
+
+    def _uneven(self, number: int, loop: frozenset[int]) -> bool:
+        return any(branch in loop and (number == branch or number in region) for branch, region in self.parted.items())
+
+    def _writes(self, loop: frozenset[int]) -> int:
+        if loop not in self._written:
+            blocks = (self.kernel.blocks[number] for number in loop)
+            mask = 0
+            for block in blocks:
+                for index in range(block.first, block.end):
+                    mask |= writes(self.kernel.instructions[index].form)
+            self._written[loop] = mask
+        return self._written[loop]
+
+
+def _needed_before(live: int, instruction: Instruction) -> int:
+    """The registers that count before an instruction, from those that count after it."""
+    form = instruction.form
+    written = writes(form)
+    if written & live:
+        live = (live if form.guard else live & ~written) | reads(form)
+    return live | _roots(instruction)
+
+
+def _roots(instruction: Instruction) -> int:
+    """The registers that an access, a branch or an exit itself depends on."""
+    form = instruction.form
+    if form.stem in ACCESSES:
+        mask = 0
+        for operand in form.operands:
+            if operand.kind == "address" or operand.kind in ("P", "UP"):
+                mask |= operand.mask
+        return mask | _guard_mask(form.guard)
+    if form.stem in WHOLE_WARP or _described(instruction):
+        return _described(instruction) | _guard_mask(form.guard)
+    return form.reads if form.stem in ("BRA", "EXIT") else 0
+
+
+def _is_root(instruction: Instruction) -> bool:
+    if instruction.guard == "never":
+        return False
+    if instruction.stem == "EXIT":
+        return bool(instruction.guard)
+    return instruction.stem in ACCESSES or instruction.stem in WHOLE_WARP or bool(_described(instruction))
+
+
+def _described(instruction: Instruction) -> int:
+    """The registers of a multiply's descriptors of shared memory, and of its instruction descriptor."""
+    if not instruction.stem.endswith("MMA"):
+        return 0
+    mask = 0
+    for operand in instruction.operands:
+        mask |= operand.mask if operand.text.startswith(DESCRIBED) else 0
+    return mask
+
+
+def _guard_mask(guard: str) -> int:
+    if not guard or guard == "never":
+        return 0
+    kind = "UP" if "UP" in guard else "P"
+    return 1 << FIRST[kind] + int(guard.lstrip("!UP"))
+
+
+def _met(number: int, one: State, other: State) -> State:
+    """What lanes hold that come by two ways at once: chosen by lane where it is known which lanes come by which."""
+    where = one.active
+    if one.sure and other.sure and not (where & other.active).any():
+        held = _merged(number, one.held, other.held, lambda a, b: lanes.select(where, a, b))
+    else:
+        held = _merged(number, one.held, other.held, lanes.mixed)
+    return State(held, np.asarray(where | other.active), one.sure and other.sure)
+
+
+def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], Lanes]) -> Held:
+    """What registers hold where two ways meet in a block; what comes unchanged by both is what it was."""
+    if one is other:
+        return one
+    held = {}
+    for bit in one.keys() | other.keys():
+        a, b = one.get(bit) or unset(bit), other.get(bit) or unset(bit)
+        own = _own(number, bit)
+        if a is b or b.origin == own:
+            held[bit] = a
+        elif a.origin == own or a is NEVER or a is NEVER_BIT:
+            held[bit] = b
+        elif b is NEVER or b is NEVER_BIT:
+            held[bit] = a
+        elif a.origin == b.origin != -1:
+            held[bit] = lanes.join(a, b)._replace(origin=a.origin)
+        else:
+            met = alike(bit, lanes.join(a, b)) if UNIFORM_REGISTERS >> bit & 1 else how(a, b)
+            held[bit] = met._replace(origin=own)
+    return held
+
+
+def _own(number: int, bit: int) -> int:
+    """The origin of what a block itself brings together."""
+    return -2 - (number << PLACES | bit)
+
+
+def _grown(number: int, old: State, new: State, visits: int) -> State:
+    """A block's entry on another visit: it only grows, and from some visit on at once as far as it may."""
+    held = {}
+    for bit in old.held.keys() | new.held.keys():
+        before, value = old.held.get(bit) or unset(bit), new.held.get(bit) or unset(bit)
+        if not lanes.same(before, value):
+            origin = value.origin
+            if visits > SETTLED and origin != before.origin:
+                origin = _own(number, bit)
+            value = lanes.join(before, value)
+            if visits > SETTLED and not lanes.same(before._replace(origin=value.origin), value):
+                value = lanes.widened(value) if visits < MOST_VISITS else lanes.lost(value.why or "it does not settle")
+            value = value._replace(origin=origin)
+        held[bit] = before if lanes.same(before, value) else value
+    return State(held, old.active | new.active, old.sure and new.sure)
+
+
+def _same_state(one: State, other: State) -> bool:
+    return (
+        one.sure == other.sure
+        and one.held.keys() == other.held.keys()
+        and bool((one.active == other.active).all())
+        and all(lanes.same(value, other.held[bit]) for bit, value in one.held.items())
+    )
+
+
+def _meeting_points(kernel: Kernel) -> dict[int, int | None]:
+    """By block, the first one that every way from it to the kernel's end comes through; None where there is none."""
+    blocks = kernel.blocks
+    every = (1 << len(blocks)) - 1
+    through = {n: 1 << n if not block.after else every for n, block in enumerate(blocks)}
+    changed = True
+    while changed:
+        changed = False
+        for number in reversed(range(len(blocks))):
+            if blocks[number].after:
+                common = every
+                for after in blocks[number].after:
+                    common &= through[after]
+                common |= 1 << number
+                if common != through[number]:
+                    through[number], changed = common, True
+    found: dict[int, int | None] = {}
+    for number in range(len(blocks)):
+        others = through[number] & ~(1 << number)
+        # the nearest is the one through which the most others are left to come
+        found[number] = max(bits_of(others), key=lambda other: through[other].bit_count(), default=None)
+    return found

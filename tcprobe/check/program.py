@@ -1,0 +1,377 @@
+"""A function's machine code as a graph.
+
+A batch of functions goes through one `nvdisasm --binary`, which takes less time than a run for each cubin and also
+prints code of archs whose cubins nvdisasm refuses; the text of an instruction is decoded once, wherever it stands.
+Branches whose targets the file lists are followed, and calls inside the function's section: each return leads behind
+every call of its routine. What is not followed is in `Kernel.unfollowed`, in words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from tcprobe.check.registers import Form, Operand, decode
+from tcprobe.errors import DataError, EnvironmentUnfitError
+from tcprobe.sass.decode import LINE
+from tcprobe.sass.image import FunctionCode
+from tcprobe.sass.toolchain import Toolchain, attempt
+from tcprobe.system.children import Scratch, one_line
+
+AT_ONCE = 1 << 20  # bytes of code in a batch: 65,536 instructions, about 40 MB while they are looked at
+BYTES = 16  # of an instruction
+# what nvdisasm prints the address of, in the whole batch
+_RELATIVE = re.compile(r"((?:@!?U?P[0-9T] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
+_ENDS = frozenset(("EXIT", "RET", "BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"))
+_INDIRECT = frozenset(("BRX", "BRXU", "JMX", "JMXU"))
+UNREAD = Form("", "UNREAD", (), 0, 0, 0)
+
+
+class Control(NamedTuple):
+    """Scheduling bits of an instruction: stall cycles, yield, barriers set at its write and after its reads (None: no
+    barrier), the barriers that it waits for as bits, and the operands whose registers are cached.
+    """
+
+    stall: int
+    yields: bool
+    write_barrier: int | None
+    read_barrier: int | None
+    waits: int
+    reuse: int
+
+
+class Instruction(NamedTuple):
+    """An instruction at its place: `number` counts from the function's begin, `address` is 16 times that.
+
+    `form` says what the text says and is shared by all that have the same text.
+    """
+
+    number: int
+    form: Form
+
+    @property
+    def address(self) -> int:
+        """The offset in the function, as nvdisasm prints it."""
+        return BYTES * self.number
+
+    @property
+    def opcode(self) -> str:
+        """With all modifiers."""
+        return self.form.opcode
+
+    @property
+    def stem(self) -> str:
+        """The opcode without modifiers."""
+        return self.form.opcode.partition(".")[0]
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """As they stand there."""
+        return self.form.operands
+
+    @property
+    def reads(self) -> int:
+        """The set of registers that it reads, see `registers`."""
+        return self.form.reads
+
+    @property
+    def writes(self) -> int:
+        """The set of registers that it writes."""
+        return self.form.writes
+
+    @property
+    def guard(self) -> str:
+        """As "!P0"; "" where it is always executed, "never" where it never is."""
+        return self.form.guard
+
+    def __str__(self) -> str:
+        operands = ", ".join(operand.text for operand in self.form.operands)
+        return " ".join(
+            part for part in (self.form.guard and f"@{self.form.guard}", self.form.opcode, operands) if part
+        )
+
+
+class Block(NamedTuple):
+    """Instructions `first` to `end` - 1, always executed one after the other; blocks that may follow."""
+
+    first: int
+    end: int
+    after: tuple[int, ...]
+
+
+@dataclass(eq=False)
+class Kernel:
+    """A function of a file. `instructions[i]` is at address 16 i; `unread` counts words that are not code.
+
+    `file`: where it is from; `ptx`: the text that was assembled, where it was. `blocks` are in the order of addresses,
+    the first is where it begins; what is not reached is in no block.
+    """
+
+    file: str
+    arch: str
+    code: FunctionCode
+    instructions: Sequence[Instruction]
+    unread: int = 0
+    ptx: str | None = None
+    unfollowed: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The function's, as the file spells it."""
+        return self.code.name
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """All opcodes in it, without modifiers: what a rule looks at before anything else."""
+        return frozenset(instruction.stem for instruction in self.instructions)
+
+    @cached_property
+    def successors(self) -> dict[int, tuple[int, ...]]:
+        """By number of every instruction that may be reached, those that may be executed next."""
+        return _successors(self)
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The basic blocks."""
+        return _blocks(self.successors)
+
+    @cached_property
+    def block_of(self) -> dict[int, int]:
+        """The number of the block of each instruction that may be reached."""
+        return {j: n for n, block in enumerate(self.blocks) for j in range(block.first, block.end)}
+
+    @cached_property
+    def before(self) -> dict[int, tuple[int, ...]]:
+        """By number of a block, those from which it may be reached at once."""
+        found: dict[int, list[int]] = {number: [] for number in range(len(self.blocks))}
+        for number, block in enumerate(self.blocks):
+            for after in block.after:
+                found[after].append(number)
+        return {number: tuple(others) for number, others in found.items()}
+
+    @cached_property
+    def loops(self) -> tuple[frozenset[int], ...]:
+        """The loops, as sets of blocks: what may come between a block and itself; the innermost ones first."""
+        return _loops(self.blocks, self.before)
+
+    def control(self, number: int) -> Control:
+        """The scheduling bits of an instruction."""
+        bits = int.from_bytes(self.code.code[BYTES * number :][:BYTES], "little") >> 105
+        write, read = bits >> 5 & 7, bits >> 8 & 7
+        return Control(
+            bits & 15,
+            not bits >> 4 & 1,
+            None if write == 7 else write,
+            None if read == 7 else read,
+            bits >> 11 & 0x3F,
+            bits >> 17 & 0xF,
+        )
+
+
+def not_followed(kernel: Kernel) -> list[tuple[int, str]]:
+    """(address, why) of the calls and branches that are not followed."""
+    if kernel.stems.isdisjoint(_INDIRECT) and "CALL" not in kernel.stems and not kernel.code.relocated:
+        return []
+    _ = kernel.successors
+    return kernel.unfollowed
+
+
+def target(instruction: Instruction) -> int | None:
+    """The number of the instruction that a branch, call or BSSY names, None where it names none."""
+    for operand in reversed(instruction.operands):
+        if operand.kind == "number":
+            return operand.value // BYTES
+    return None
+
+
+def batches(functions: Iterable[tuple[str, FunctionCode]]) -> Iterator[list[tuple[str, FunctionCode]]]:
+    """(key, function) in lists of one key and about AT_ONCE bytes of code."""
+    part: list[tuple[str, FunctionCode]] = []
+    size = 0
+    for key, function in functions:
+        if part and (part[0][0] != key or size + len(function.code) > AT_ONCE):
+            yield part
+            part, size = [], 0
+        part.append((key, function))
+        size += len(function.code)
+    if part:
+        yield part
+
+
+def programs(
+    tools: Toolchain, arch: str, functions: Sequence[FunctionCode], file: str = ""
+) -> list[Kernel | DataError]:
+    """The functions of an arch (as "sm_90") as graphs, all of them disassembled at once; what cannot be is an error."""
+    texts = _listing(tools, arch, [function.code for function in functions])
+    return [
+        text
+        if isinstance(text, DataError)
+        else Kernel(file, arch, function, _instructions(text, len(function.code) // BYTES), text.count(None))
+        for function, text in zip(functions, texts, strict=True)
+    ]
+
+
+def _listing(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[list[str | None] | DataError]:
+    """The text of each instruction of each code; None where nvdisasm prints none.
+
+    If it does not take the whole, each half; a code that it does not take alone is an error.
+    """
+    if not codes:
+        return []
+    words, lines = _disassemble(tools, arch, b"".join(codes))
+    if not words:
+        texts, start = list[list[str | None] | DataError](), 0
+        for code in codes:
+            places = range(start, start + len(code), BYTES)
+            texts.append([_moved(lines.get(place), start) for place in places])
+            start += len(code)
+        return texts
+    if len(codes) == 1:
+        return [DataError(f"nvdisasm does not take its code: {words}.")]
+    half = len(codes) // 2
+    return _listing(tools, arch, codes[:half]) + _listing(tools, arch, codes[half:])
+
+
+def _moved(text: str | None, start: int) -> str | None:
+    """The text of an instruction with the address in its function, of a branch that names one in the batch."""
+    match = _RELATIVE.match(text) if text and start else None
+    return f"{match[1]}{int(match[2], 16) - start:#x}" if match else text
+
+
+def _disassemble(tools: Toolchain, arch: str, raw: bytes) -> tuple[str, dict[int, str]]:
+    """("", text by address), or why there is none."""
+    number = max(75, int(arch.removeprefix("sm_")))  # Volta is encoded as Turing
+    with Scratch() as scratch:
+        image = scratch.folder / "code.bin"
+        image.write_bytes(raw)
+        completed = attempt(scratch, [tools.nvdisasm, "--binary", f"SM{number}", str(image)], tools.limit)
+    if "is not defined for option" in completed.stderr:
+        raise EnvironmentUnfitError(f"{tools.nvdisasm} ({tools.nvdisasm_version}) knows no SM{number}.")
+    if completed.returncode:
+        return one_line(completed.stderr.replace(str(image), "code")) or f"it ended with {completed.returncode}", {}
+    return "", {int(match[1], 16): match[2] for match in LINE.finditer(completed.stdout)}
+
+
+def _instructions(texts: Sequence[str | None], count: int) -> list[Instruction]:
+    return [Instruction(j, decode(text) if text else UNREAD) for j, text in enumerate(texts[:count])]
+
+
+def _successors(kernel: Kernel) -> dict[int, tuple[int, ...]]:
+    """Follows from the function's begin; fills `kernel.unfollowed`."""
+    after: dict[int, tuple[int, ...]] = {}
+    calls: dict[int, list[int]] = {}  # by number of a routine's first instruction, what follows its calls
+    pending = [0] if kernel.instructions else []
+    while pending:
+        _follow(kernel, pending, after, calls)
+        pending = []
+        for routine, places in calls.items():
+            for number in _returns(kernel, after, routine):
+                after[number] += tuple(place for place in dict.fromkeys(places) if place not in after[number])
+                pending += [place for place in places if place not in after]
+    return after
+
+
+def _follow(kernel: Kernel, pending: list[int], after: dict[int, tuple[int, ...]], calls: dict[int, list[int]]) -> None:
+    """Add what is reached from `pending`; what leads behind the function's end is not followed."""
+    while pending:
+        number = pending.pop()
+        if number in after:
+            continue
+        found = _next(kernel, kernel.instructions[number], calls)
+        after[number] = tuple(place for place in dict.fromkeys(found) if 0 <= place < len(kernel.instructions))
+        pending += after[number]
+
+
+def _next(kernel: Kernel, instruction: Instruction, calls: dict[int, list[int]]) -> tuple[int, ...]:
+    """What may be executed after an instruction; that behind a call comes by the routine's return."""
+    stem, through = instruction.stem, (instruction.number + 1,)
+    if instruction.guard == "never" or (stem not in _ENDS and stem != "CALL"):
+        return through
+    stays = through if instruction.guard or _conditional(instruction) else ()
+    if stem in _INDIRECT:
+        listed = kernel.code.branches.get(instruction.address)
+        if listed is None:
+            kernel.unfollowed.append((instruction.address, f"no list of the targets of {instruction}"))
+        return (*stays, *(place // BYTES for place in listed or ()))
+    if stem not in ("BRA", "JMP", "CALL"):
+        return stays
+    to = target(instruction)
+    if to is None or instruction.address in kernel.code.relocated or not 0 <= to < len(kernel.instructions):
+        kernel.unfollowed.append((instruction.address, f"{instruction} leads out of the function"))
+        return through if stem == "CALL" else stays
+    if stem == "CALL":
+        calls.setdefault(to, []).append(instruction.number + 1)
+    return (*stays, to)
+
+
+def _conditional(instruction: Instruction) -> bool:
+    """Whether a branch has a condition beside its guard: BRA P1, 0x480; BRA.DIV UR4, 0x480."""
+    return any(operand.kind in ("P", "UP", "UR", "R") and operand.mask for operand in instruction.operands[:-1])
+
+
+def _returns(kernel: Kernel, after: dict[int, tuple[int, ...]], routine: int) -> list[int]:
+    """The returns of a routine: those that it reaches, past calls of other routines."""
+    seen, pending, found = set[int](), [routine], list[int]()
+    while pending:
+        number = pending.pop()
+        if number in seen or number not in after:
+            continue
+        seen.add(number)
+        instruction = kernel.instructions[number]
+        if instruction.stem == "RET" and instruction.guard != "never":
+            found.append(number)
+            pending += [number + 1] if instruction.guard else []
+        else:
+            pending += (number + 1,) if instruction.stem == "CALL" else after[number]
+    return found
+
+
+def _blocks(successors: dict[int, tuple[int, ...]]) -> tuple[Block, ...]:
+    if not successors:
+        return ()
+    leaders = {0} | {j for index, others in successors.items() if others != (index + 1,) for j in others}
+    leaders |= {index for index in successors if index - 1 not in successors}
+    leaders |= {index + 1 for index, others in successors.items() if others != (index + 1,) and index + 1 in successors}
+    order = sorted(leaders)
+    number = {first: n for n, first in enumerate(order)}
+    blocks = []
+    for n, first in enumerate(order):
+        end, most = first + 1, order[n + 1] if n + 1 < len(order) else max(successors) + 1
+        while end < most and end in successors:
+            end += 1
+        blocks.append(Block(first, end, tuple(number[j] for j in successors[end - 1])))
+    return tuple(blocks)
+
+
+def _loops(blocks: Sequence[Block], before: dict[int, tuple[int, ...]]) -> tuple[frozenset[int], ...]:
+    """Natural loops by their heads, smallest first: a head is a block that one reached through it leads back to."""
+    order, state = list[int](), dict[int, int]()
+    backward: dict[int, list[int]] = {}
+    stack = [(0, iter(blocks[0].after))] if blocks else []
+    state[0] = 1
+    while stack:
+        number, others = stack[-1]
+        for after in others:
+            if after not in state:
+                state[after] = 1
+                stack.append((after, iter(blocks[after].after)))
+                break
+            if state[after] == 1:
+                backward.setdefault(after, []).append(number)
+        else:
+            state[number] = 2
+            order.append(number)
+            stack.pop()
+    loops = []
+    for head, tails in backward.items():
+        inside, pending = {head}, list(tails)
+        while pending:
+            number = pending.pop()
+            if number not in inside:
+                inside.add(number)
+                pending += before[number]
+        loops.append(frozenset(inside))
+    return tuple(sorted(loops, key=lambda loop: (len(loop), min(loop))))

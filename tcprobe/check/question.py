@@ -1,0 +1,192 @@
+"""The question `check`: what is wrong or slow in a kernel."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+import click
+
+from tcprobe.errors import DataError, UsageError
+from tcprobe.isa import arch as archs
+from tcprobe.question import terminal
+from tcprobe.question.arguments import arch_name
+from tcprobe.question.declare import Option, PlainArgument, command, note
+from tcprobe.question.options import Named, NonEmptyText, Output
+from tcprobe.question.shared import ArchOption, CudaOption, JsonOption
+from tcprobe.text import message, one_line
+
+if TYPE_CHECKING:
+    from tcprobe.check.code_check import KernelCheck, Placed
+    from tcprobe.check.rule import Rule
+
+
+MOST_CHECKED = 2 << 20  # bytes of code that `read` has checked, too: seconds
+
+
+class Checked(NamedTuple):
+    """The kernels of files with findings, what could not be read, and the rules that were asked."""
+
+    kernels: "list[KernelCheck]"
+    complaints: list[str]
+    rules: "dict[str, Rule]"
+
+
+def checks(
+    paths: Annotated[
+        Sequence[Path], PlainArgument("[FILE]...", Named(path_type=Path, exists=True), multiple=True)
+    ] = (),
+    *,
+    rule: Annotated[
+        Sequence[str],
+        Option(
+            "--rule", "Only this rule; can be given several times. --rules lists them.", "RULE", NonEmptyText(), True
+        ),
+    ] = (),
+    kernel: Annotated[
+        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", NonEmptyText())
+    ] = None,
+    min: Annotated[  # noqa: A002
+        Literal["error", "warning", "note"],
+        Option("--min", "The least severity that is printed.", default="note"),
+    ] = "note",
+    baseline: Annotated[
+        Path | None,
+        Option(
+            "--baseline",
+            "Only what is new: not in this file, which --json or --sarif wrote.",
+            "FILE",
+            Named(path_type=Path, exists=True, dir_okay=False),
+        ),
+    ] = None,
+    arch: ArchOption = None,
+    cuda: CudaOption = None,
+) -> Checked:
+    """Find what is wrong or slow in kernels, in their machine code.
+
+    FILE is a cubin, PTX, a file with fatbins (object, library, executable), or a folder of such files, for example a
+    compiler's cache. One line for each finding: severity, rule, kernel, address, source line where the file has it,
+    what is wrong and what to do. An error makes results wrong, a warning makes a kernel slow, a note is what a rule
+    cannot decide, with the reason. Exit code 1 with an error, 4 if part of a file cannot be read. --json prints one
+    object a kernel, also of a clean one.
+    """
+    from tcprobe.check.code_check import Checker
+    from tcprobe.check.report import baseline as findings_of
+    from tcprobe.check.report import without
+    from tcprobe.check.rule import SEVERITIES
+    from tcprobe.sass import toolchain
+
+    chosen = _chosen(rule)
+    if not paths:
+        return Checked([], [], chosen)
+    known = findings_of(baseline) if baseline else frozenset()
+    wanted = [archs.arch(name).name for name in (arch_name(arch) or "").split(",") if name]
+    checker = Checker(toolchain.find(cuda), list(chosen.values()), wanted, kernel, not cuda)
+    found = checker.check(paths)
+    note(*dict.fromkeys(checker.notes))
+    if kernel and not found and not checker.complaints:
+        raise UsageError(f"no function is named {kernel}.")
+    shown = SEVERITIES[: SEVERITIES.index(min) + 1]
+    kernels = [_least(each, shown) for each in without(found, known)]
+    return Checked(kernels, checker.complaints, chosen)
+
+
+def _chosen(names: Sequence[str]) -> "dict[str, Rule]":
+    """The rules of these names, or all."""
+    from tcprobe.check.rule import rules
+
+    every = rules()
+    if unknown := next((name for name in names if name not in every), None):
+        raise UsageError(f"`rule` {unknown[:60]!r}: one of {', '.join(every)} is needed.")
+    return {name: rule for name, rule in every.items() if not names or name in names}
+
+
+def _least(check: "KernelCheck", severities: Sequence[str]) -> "KernelCheck":
+    return replace(check, findings=tuple(each for each in check.findings if each.finding.severity in severities))
+
+
+@command(checks, short="What is wrong or slow in the kernels of a file.", name="check")
+def print_checks(
+    checked: Checked,
+    *,
+    paths: Sequence[Path] = (),
+    rules: Annotated[
+        bool, Option("--rules", "Explain each rule: why it is true, an example that fails, one that passes.")
+    ] = False,
+    sarif: Annotated[
+        Path | None,
+        Option("--sarif", "Also write SARIF 2.1.0 into this file.", "FILE", Output(path_type=Path, dir_okay=False)),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Findings, then counts; the exit code says whether there is an error, or something was not read."""
+    if rules:
+        _explain(checked, as_json)
+        return
+    if not paths:
+        raise UsageError("a FILE is needed, or --rules.")
+    if sarif:
+        from tcprobe.check.report import sarif as log_of
+        from tcprobe.system import files
+
+        files.write(sarif, (json.dumps(log_of(checked.kernels, checked.rules), indent=1) + "\n").encode())
+    if as_json:
+        for kernel in checked.kernels:
+            click.echo(json.dumps(kernel.to_json()))
+    else:
+        for kernel in checked.kernels:
+            for placed in kernel.findings:
+                click.echo(_line(kernel, placed))
+        click.echo(f"{_many(len(checked.kernels), 'kernel')}: {counts_in_words(checked.kernels)}")
+    for complaint in checked.complaints:
+        click.echo(message(complaint), err=True)
+    errors = severities(checked.kernels)["error"]
+    sys.exit(DataError.exit_code if checked.complaints else 1 if errors else 0)
+
+
+def _line(kernel: "KernelCheck", placed: "Placed") -> str:
+    found, line = placed.finding, placed.line
+    where = f", {line.file}:{line.line}" if line else ""
+    place = f"{kernel.kernel} ({kernel.arch}, {kernel.file}) at {found.address:#06x}{where}"
+    return one_line(f"{found.severity}: {found.rule}: {place}: {found.text}")
+
+
+def severities(kernels: "Sequence[KernelCheck]") -> Counter[str]:
+    """How many findings there are of each severity."""
+    return Counter(placed.finding.severity for kernel in kernels for placed in kernel.findings)
+
+
+def counts_in_words(kernels: "Sequence[KernelCheck]") -> str:
+    """As "2 errors, 3 warnings, 1 note"."""
+    counts = severities(kernels)
+    return ", ".join(_many(counts[severity], severity) for severity in ("error", "warning", "note"))
+
+
+def of_what_was_read(paths: Sequence[Path], size: int, **given: Any) -> str:
+    """The line with which `read` ends: what `check` finds in files with `size` bytes of code."""
+    if size > MOST_CHECKED:
+        return f"tcprobe check looks for what is wrong in it ({size >> 20} MB of code)."
+    return f"tcprobe check finds {counts_in_words(checks(paths, **given).kernels)}."
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _explain(checked: Checked, as_json: bool) -> None:
+    for rule in checked.rules.values():
+        if as_json:
+            names = ("NAME", "SEVERITY", "SAYS", "MEND", "EVIDENCE", "FAILS", "PASSES")
+            click.echo(json.dumps({name.lower(): getattr(rule, name) for name in names}))
+            continue
+        terminal.line(f"{rule.NAME} ({rule.SEVERITY}): {rule.SAYS}")
+        terminal.line(f"  do: {rule.MEND}")
+        for evidence in rule.EVIDENCE:
+            terminal.line(f"  why: {evidence}")
+        for heading, example in (("fails", rule.FAILS), ("passes", rule.PASSES)):
+            click.echo(f"  {heading}:")
+            for text in example.strip("\n").split("\n"):
+                click.echo(f"    {text}".rstrip())

@@ -1,0 +1,338 @@
+"""Which registers an instruction reads and writes, from the text that nvdisasm prints.
+
+A set of registers is an integer, bit by bit: R0 to R254 from bit 0, UR0 to UR254 from UNIFORM, P0 to P6 from PREDICATE,
+UP0 to UP6 from UNIFORM_PREDICATE. RZ, PT and their like are in none.
+
+>>> from tcprobe.check.registers import decode, names
+>>> form = decode("@!P0 LDS.128 R28, [R3+UR4+0x10]")
+>>> names(form.writes), names(form.reads)
+(['R28', 'R29', 'R30', 'R31'], ['R3', 'UR4', 'P0'])
+
+The widths agree with the life ranges that nvdisasm prints (`tests/test_check_registers.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
+ALL_PREDICATES = 0x7F << PREDICATE
+ALL_UNIFORM_PREDICATES = 0x7F << UNIFORM_PREDICATE
+_BASE = {"R": 0, "UR": UNIFORM, "P": PREDICATE, "UP": UNIFORM_PREDICATE}
+_GUARD = re.compile(r"@(!?)(U?P)([0-9T])\s+")
+_REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)([0-9]{1,3}|Z|T)(?!\w)((?:\.\w+)*)")
+_NUMBER = re.compile(r"-?0x[0-9a-f]+$")
+_VECTOR = re.compile(r"(?:BF|F)(16|32)x([248])")
+_GROUP = re.compile(r"[A-Z]GMMA\.(?:SP\.)?([0-9]{1,3})x([0-9]{1,3})x([0-9]{1,4})\.(\w+)")
+
+# opcodes whose first operand is no destination
+STORES = ("ST", "STG", "STS", "STL", "STSM", "STAS", "STTM", "SUST", "RED", "REDG", "REDAS", "SURED")
+_GRANTED = ("USETMAXREG", "UTCATOMSWS")  # may say by a predicate that comes first whether they did
+_NOTHING_WRITTEN = """
+    BAR MEMBAR FENCE DEPBAR BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK WARPSYNC NANOSLEEP LDGSTS LDGDEPBAR
+    UTMALDG UTMASTG UTMAREDG UTMAPF UBLKCP UBLKRED UBLKPF UTMACCTL UTMACMDFLUSH WARPGROUP WARPGROUPSET ERRBAR CCTL CCTLL
+    CCTLT BPT KILL YIELD NOP UCGABAR_ARV UCGABAR_WAIT ARRIVES UTCBAR UTCHMMA UTCQMMA UTCIMMA UTCOMMA UTCMXQMMA UTCCP
+    UTCSHIFT RPCMOV PREEXIT ACQBULK PMTRIG ENDCOLLECTIVE SETLMEMBASE
+"""
+_WITHOUT = frozenset((*_NOTHING_WRITTEN.split(), *STORES, *_GRANTED))
+# registers of A, B and C, D of a warp's multiply, by opcode and shape
+_WARP_MULTIPLIES = {
+    ("HMMA", "884"): (2, 2, 4),
+    ("HMMA", "1684"): (2, 1, 4),
+    ("HMMA", "1688"): (2, 1, 4),
+    ("HMMA", "16816"): (4, 2, 4),
+    ("HMMA", "16832"): (4, 4, 4),  # sparse
+    ("IMMA", "8816"): (1, 1, 2),
+    ("IMMA", "8832"): (1, 1, 2),
+    ("IMMA", "16816"): (2, 1, 4),
+    ("IMMA", "16832"): (4, 2, 4),
+    ("IMMA", "16864"): (4, 2, 4),
+    ("IMMA", "168128"): (4, 4, 4),
+    ("BMMA", "88128"): (1, 1, 2),
+    ("BMMA", "168128"): (2, 1, 4),
+    ("BMMA", "168256"): (4, 2, 4),
+    ("DMMA", "884"): (2, 2, 4),
+    ("DMMA", "8x8x4"): (2, 2, 4),
+    ("DMMA", "16x8x4"): (4, 2, 8),
+    ("DMMA", "16x8x8"): (8, 4, 8),
+    ("DMMA", "16x8x16"): (16, 8, 8),
+    ("QMMA", "16816"): (2, 1, 4),
+    ("QMMA", "16832"): (4, 2, 4),
+    ("QMMA", "16864"): (4, 4, 4),
+    ("OMMA", "16864"): (4, 2, 4),
+    ("OMMA", "168128"): (4, 4, 4),
+}
+_MULTIPLIES = frozenset(stem for stem, _ in _WARP_MULTIPLIES)
+_DOUBLE = frozenset(("DADD", "DMUL", "DFMA", "DMNMX", "DSETP", "FFMA2", "FADD2", "FMUL2"))
+_MEMORY = re.compile(r"(?:LD|ST|ATOM|RED|SU|LDC|ULDC|LDCU|SYNCS|ARRIVES|UATOM|UREDG|USTG|MATCH|QSPC|UBLK|UTMA)")
+
+
+class Operand(NamedTuple):
+    """One operand of an instruction.
+
+    `kind`: R, UR, P, UP (the register `first`, and `width` in a row from it; -1 for RZ, PT), address (in square
+    brackets), descriptor (gdesc, idesc, tmem: from UR `first` on), constant, number (`value`) or other. `mask`: the
+    registers it names.
+    """
+
+    text: str
+    kind: str
+    first: int = -1
+    width: int = 0
+    mask: int = 0
+    value: int = 0
+    negated: bool = False
+
+
+class Form(NamedTuple):
+    """What the text of an instruction says: `guard` as in "!P0", "" where it is always executed, "never" where it
+    never is; the registers that it reads and writes, its guard's among those read; `outputs`: how many operands come
+    first that are written.
+    """
+
+    guard: str
+    opcode: str
+    operands: tuple[Operand, ...]
+    reads: int
+    writes: int
+    outputs: int
+
+    @property
+    def stem(self) -> str:
+        """The opcode without modifiers."""
+        return self.opcode.partition(".")[0]
+
+    def has(self, modifier: str) -> bool:
+        """Whether the opcode has a modifier, as in "128"."""
+        return modifier in self.opcode.split(".")[1:]
+
+
+def names(mask: int) -> list[str]:
+    """The registers of a set by name."""
+    found = []
+    for prefix, base in _BASE.items():
+        bits = mask >> base & ((1 << 255) - 1 if base < PREDICATE else 0x7F)
+        while bits:
+            low = bits & -bits
+            found.append(f"{prefix}{low.bit_length() - 1}")
+            bits ^= low
+    return found
+
+
+def run(kind: str, index: int, count: int) -> int:
+    """`count` registers in a row; none from RZ, PT."""
+    return 0 if index < 0 else ((1 << count) - 1) << _BASE[kind] + index
+
+
+@lru_cache(maxsize=1 << 16)
+def decode(text: str) -> Form:
+    """What an instruction reads and writes."""
+    body, guard, guard_mask = text.partition(" (*")[0].strip().rstrip(" ;"), "", 0
+    match = _GUARD.match(body)
+    if match:
+        body = body[match.end() :]
+        if match[3] != "T":
+            guard, guard_mask = match[1] + match[2] + match[3], run(match[2], int(match[3]), 1)
+        elif match[1]:
+            guard = "never"
+    opcode, _, rest = body.partition(" ")
+    stem, *modifiers = opcode.split(".")
+    operands = [_operand(part.strip()) for part in rest.split(",")] if rest.strip() else []
+    outputs = _outputs(stem, operands)
+    widths = _widths(stem, modifiers, operands, outputs)
+    operands = _with_widths(stem, operands, widths)
+    writes = _union(operands[:outputs]) | _WRITTEN_BESIDE.get(stem, 0)
+    reads = _union(operands[outputs:]) | _READ_BESIDE.get(stem, 0) | _bulk(stem, modifiers, operands)
+    if guard == "never":
+        reads = writes = 0
+    return Form(guard, opcode, tuple(operands), reads | guard_mask, writes, outputs)
+
+
+_WRITTEN_BESIDE = {"R2P": ALL_PREDICATES, "R2UP": ALL_UNIFORM_PREDICATES}
+_READ_BESIDE = {"P2R": ALL_PREDICATES, "UP2UR": ALL_UNIFORM_PREDICATES}
+
+
+def _union(operands: Sequence[Operand]) -> int:
+    mask = 0
+    for operand in operands:
+        mask |= operand.mask
+    return mask
+
+
+def _operand(text: str) -> Operand:
+    """An operand as it stands there; registers outside brackets count one until their width is known."""
+    bare = text.lstrip("-!~+|")
+    negated = text[:1] == "!"
+    match = _REGISTER.match(bare)
+    if match and "[" not in bare and " " not in bare:
+        index = int(match[2]) if match[2].isdigit() else -1
+        return Operand(text, match[1], index, 1, run(match[1], index, 1), negated=negated)
+    if _NUMBER.match(bare):
+        return Operand(text, "number", value=-int(bare, 16) if text[:1] == "-" else int(bare, 16))
+    if "[" in text:
+        return _bracketed(text)
+    mask = 0
+    for kind, index, _ in _registers(text):  # as of BRX R8 -0x500, RET.REL R20 0x0: a pair
+        mask |= run(kind, index, 2)
+    return Operand(text, "other", mask=mask)
+
+
+def _registers(text: str) -> Iterator[tuple[str, int, str]]:
+    for match in _REGISTER.finditer(text):
+        if match[2].isdigit():
+            yield match[1], int(match[2]), match[3]
+
+
+def _bracketed(text: str) -> Operand:
+    """An address, a constant, or a descriptor: the uniform registers of a descriptor are a pair."""
+    mask, first = 0, -1
+    for part in re.finditer(r"(\w*)\[([^\]]*)\]", text):
+        for kind, index, suffix in _registers(part[2]):
+            wide = part[1] in ("desc", "cx", "gdesc") or ".64" in suffix
+            mask |= run(kind, index, 2 if wide else 1)
+            if first < 0:
+                first = index
+    prefix = text.lstrip("-|!~").partition("[")[0]
+    kind = {"c": "constant", "cx": "constant", "": "address", "desc": "address"}.get(prefix, "descriptor")
+    return Operand(text, kind, first, mask=mask)
+
+
+def _outputs(stem: str, operands: Sequence[Operand]) -> int:
+    """How many of the first operands are written: predicates beside a register too."""
+    kinds = [operand.kind for operand in operands]
+    if not kinds or (stem in _WITHOUT and (stem not in _GRANTED or kinds[0] != "UP")):
+        return 0
+    if stem in ("VOTE", "VOTEU"):
+        return len(operands) - 1
+    if kinds[0] in ("P", "UP"):
+        second = len(kinds) > 1 and kinds[1] in _BASE and not operands[1].negated
+        return 2 if second and stem != "FCHK" else 1
+    count = 1 if kinds[0] in ("R", "UR", "other") else 0
+    while count and count < len(kinds) and kinds[count] in ("P", "UP") and not operands[count].negated:
+        count += 1
+    return count if count < len(kinds) else min(count, 1)
+
+
+def _widths(stem: str, modifiers: Sequence[str], operands: Sequence[Operand], outputs: int) -> list[int]:
+    """How many registers in a row each operand takes, where it is one."""
+    count = len(operands)
+    if stem.endswith("GMMA"):
+        return _warpgroup_widths(".".join([stem, *modifiers]), operands)
+    if stem in _MULTIPLIES:
+        return [*_warp_widths(stem, modifiers), *[1] * count][:count]
+    if stem in ("IMAD", "UIMAD") and "WIDE" in modifiers:
+        return [2 if j in (0, _addend(operands)) else 1 for j in range(count)]
+    if stem == "CS2R":
+        return [1 if "32" in modifiers else 2] * count
+    if stem in ("F2F", "F2I", "I2F", "FRND"):
+        return _converted(stem, modifiers, count)
+    width = _width(stem, modifiers)
+    return [1 if j < outputs else width for j in range(count)] if stem == "MATCH" else [width] * count
+
+
+def _width(stem: str, modifiers: Sequence[str]) -> int:
+    """The width that all operands of an instruction have."""
+    if stem in ("LDSM", "STSM", "MOVM"):
+        return next((int(m) for m in modifiers if m in ("2", "4")), 1)
+    if stem in ("LDTM", "STTM"):
+        return _tensor_memory(modifiers)
+    if _MEMORY.match(stem):
+        return _memory_width(modifiers)
+    return 2 if stem in _DOUBLE or "64" in modifiers else 1
+
+
+def _memory_width(modifiers: Sequence[str]) -> int:
+    """Registers of what a load, store or atomic moves; 256 bits are two operands of four."""
+    bits = next((int(m) for m in modifiers if m in ("64", "128", "256")), 32)
+    vector = next((match for m in modifiers if (match := _VECTOR.fullmatch(m))), None)
+    if vector:
+        bits = int(vector[1]) * int(vector[2])
+    elif {"U64", "S64", "F64"} & set(modifiers):
+        bits = max(bits, 64)
+    return 4 if "ENL2" in modifiers else max(1, bits // 32)
+
+
+def _warp_widths(stem: str, modifiers: Sequence[str]) -> tuple[int, ...]:
+    """D, A, B, C of a warp's multiply."""
+    shape = next((m for m in modifiers if m[:1].isdigit()), "")
+    a, b, d = _WARP_MULTIPLIES.get((stem, shape), (4, 2, 4))
+    if stem == "HMMA" and "F16" in modifiers and "F32" not in modifiers and shape != "884":
+        d = 2
+    if "TF32" in modifiers and shape == "1688":
+        a, b = 4, 2
+    return d, a, b, d
+
+
+def _addend(operands: Sequence[Operand]) -> int:
+    """The place of C of D = A B + C: the third of those that are no output."""
+    first = next((j for j in range(1, len(operands)) if operands[j].kind not in ("P", "UP")), 1)
+    return first + 2
+
+
+def _converted(stem: str, modifiers: Sequence[str], count: int) -> list[int]:
+    """Registers of a conversion's result and source: the types stand in this order where both are named."""
+    types = [m for m in modifiers if re.fullmatch(r"(?:B?F|[USB])[0-9]+", m)]
+    wide = [t.endswith("64") for t in types]
+    if len(types) == 1:  # the float of I2F and F2I has 32 bits where it is not named, so has the integer
+        integer = types[0][0] in "US"
+        to = wide[0] if stem == "FRND" else wide[0] and integer == (stem == "F2I")
+        source = wide[0] if stem == "FRND" else wide[0] and integer == (stem == "I2F")
+    else:
+        to, source = (*wide, False, False)[:2]
+    return [2 if to else 1, *[2 if source else 1] * (count - 1)][:count]
+
+
+def _tensor_memory(modifiers: Sequence[str]) -> int:
+    """Registers of a load or store of tensor memory, by lanes x bits x repetitions."""
+    times = next((int(m[1:]) for m in modifiers if re.fullmatch(r"x[0-9]+", m)), 1)
+    shape = next((match for m in modifiers if (match := re.fullmatch(r"([0-9]+)dp([0-9]+)b?(?:it)?(?:x2)?", m))), None)
+    each = max(1, int(shape[1]) * int(shape[2]) // 1024) if shape else 1
+    return times * each
+
+
+def _warpgroup_widths(opcode: str, operands: Sequence[Operand]) -> list[int]:
+    """D, A in registers if it is, C as D; the index of sparse factors one."""
+    match = _GROUP.match(opcode)
+    d = int(match[2]) // (4 if match[4] == "F16" else 2) if match else 1
+    in_registers = len(operands) > 1 and operands[1].kind == "R"
+    return [*([d, 4, 1, d] if in_registers else [d, 1, d]), *[1] * len(operands)][: len(operands)]
+
+
+def _with_widths(stem: str, operands: Sequence[Operand], widths: Sequence[int]) -> list[Operand]:
+    """gdesc[UR4] of a warpgroup's multiply stands for the descriptors of A, UR4 and UR5, and of B, UR6 and UR7."""
+    found = []
+    for operand, width in zip(operands, widths, strict=True):
+        if operand.kind in ("R", "UR"):
+            found.append(operand._replace(width=width, mask=run(operand.kind, operand.first, width)))
+        elif operand.kind == "descriptor" and stem.endswith("GMMA"):
+            found.append(operand._replace(width=4, mask=run("UR", operand.first, 4)))
+        else:
+            found.append(operand)
+    return found
+
+
+def _bulk(stem: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> int:
+    """Uniform registers behind the brackets of a bulk or tensor copy: coordinates and barrier follow the address."""
+    if not stem.startswith(("UTMA", "UBLK")) or not operands:
+        return 0
+    dims = next((int(m[0]) for m in modifiers if re.fullmatch(r"[0-9]D", m)), 0)
+    width = {"UTMALDG": 2 + dims, "UTMASTG": 1 + dims, "UTMAREDG": 1 + dims, "UTMAPF": 1 + dims}.get(stem, 2)
+    mask = run("UR", operands[0].first, width)
+    for operand in operands[1:]:
+        mask |= run("UR", operand.first, 2) if operand.kind == "address" else 0
+    return mask
+
+
+def group_sizes(opcode: str) -> tuple[int, int, int]:
+    """m, n, k of a warpgroup's multiply; zeros of another opcode."""
+    match = _GROUP.match(opcode)
+    return (int(match[1]), int(match[2]), int(match[3])) if match else (0, 0, 0)
+
+
+def group_shape(opcode: str) -> str:
+    """The shape and types of a warpgroup's multiply, as accumulators of the same one agree: "64x128x16.F32"."""
+    match = _GROUP.match(opcode)
+    return f"{match[1]}x{match[2]}.{match[4]}" if match else ""

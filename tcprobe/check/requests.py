@@ -1,0 +1,170 @@
+"""What a warp's request costs by the addresses of its lanes: wavefronts of shared memory, sectors of global memory.
+
+A common base that is not known turns the banks, and what it is exclusive-ored with exchanges them, so neither changes
+how many lanes meet in one. Each address is a multiple of its width, or the access would fault; that much is known of
+any base. Where that is not enough (bytes and halves of words from a base that may be anywhere in a word) all places are
+tried, and an answer is one only where they agree.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.check.addresses import Reach
+from tcprobe.check.lanes import Lanes
+from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.registers import Form
+from tcprobe.isa.arch import WARP
+from tcprobe.isa.shared_memory import SharedAccess, accesses
+from tcprobe.layout.arrays import Bools, Ints
+from tcprobe.layout.banks import IDLE, WORD, Judge, designed_rules
+
+SECTOR = 32  # bytes
+_BYTES = {"U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2, "64": 8, "128": 16, "256": 32}
+_ATOMICS = {"ADD": "atom.shared.add.u32", "EXCH": "atom.shared.exch.b32"}
+
+
+class UndecidedError(Exception):
+    """Why the cost of a request does not follow."""
+
+
+class Request(NamedTuple):
+    """The cost of the worst warp and of most of them, and the least that this width takes with these lanes."""
+
+    worst: int
+    typical: int
+    least: int
+    lanes: int  # of the worst warp
+
+
+def width(form: Form) -> int:
+    """Bytes of a load or store at each lane's address."""
+    return next((_BYTES[m] for m in form.opcode.split(".")[1:] if m in _BYTES), 4)
+
+
+def shared_access(form: Form) -> SharedAccess:
+    """The access whose measured rule holds for an instruction; UndecidedError where no rule was measured."""
+    name = _name(form)
+    if name not in accesses():
+        raise UndecidedError(f"how {form.opcode} meets in banks is not measured")
+    return accesses()[name]
+
+
+def _name(form: Form) -> str:
+    modifiers = form.opcode.split(".")[1:]
+    if form.stem in ("LDSM", "STSM"):
+        plain = {"16", "M88", "MT88", "2", "4"}.issuperset(modifiers)
+        count = next((m for m in modifiers if m in ("2", "4")), "1")
+        move = "ldmatrix" if form.stem == "LDSM" else "stmatrix"
+        return f"{move}.x{count}{'.trans' if 'MT88' in modifiers else ''}" if plain else form.opcode
+    if form.stem == "ATOMS":
+        kind = next((_ATOMICS[m] for m in modifiers if m in _ATOMICS), form.opcode)
+        return kind if not {"64", "S32", "F32", "POPC", "CAS"} & set(modifiers) else form.opcode
+    if form.stem == "LDGSTS":
+        return f"cp.async.ca.{width(form)}"
+    return f"{'ld' if form.stem == 'LDS' else 'st'}.shared.b{8 * width(form)}"
+
+
+def conflicts(reach: Reach) -> Request | None:
+    """Wavefronts of a request of shared memory; None where no lane takes part. UndecidedError with the reason."""
+    access = shared_access(reach.instruction.form)
+    judge = Judge(access, designed_rules()[access.name])
+    rows, shapes = _rows(reach.address, reach.active, access.bytes, reach.shapes)
+    if not len(rows):
+        return None
+    found: list[Request] = []
+    for offset in _places(reach.address, access.bytes, WORD):
+        moved = np.where(rows == IDLE, IDLE, (rows ^ offset[0]) + offset[1])
+        costs = judge.costs(moved)
+        found += _by_shape([(c.wavefronts, max(c.beats, 1)) for c in costs], shapes, _counts(rows))
+    return _agreed(found, "where a base lies in a word decides how many wavefronts it takes")
+
+
+def sectors(reach: Reach) -> Request | None:
+    """Sectors of a request of global memory, from the base that takes the fewest; None where no lane takes part."""
+    address = reach.source if reach.instruction.stem == "LDGSTS" else reach.address
+    if address is None:
+        raise UndecidedError("its address is not printed in a known form")
+    size = width(reach.instruction.form)
+    rows, shapes = _rows(address, reach.active, size, reach.shapes)
+    if not len(rows):
+        return None
+    fewest: list[tuple[int, int]] = []
+    for flipped, added in _places(address, size, SECTOR):
+        moved = np.where(rows == IDLE, IDLE, (rows ^ flipped) + added)
+        counts = [_sectors(row[row != IDLE], size) for row in moved]
+        fewest = [min(pair) for pair in zip(fewest, counts, strict=True)] if fewest else counts
+    return _agreed(_by_shape(fewest, shapes, _counts(rows)), "")
+
+
+def _sectors(places: Ints, size: int) -> tuple[int, int]:
+    """(sectors that addresses lie in, the fewest that hold so many bytes)."""
+    pieces = np.unique(places // size)
+    return len(np.unique(pieces * size // SECTOR)) * max(1, size // SECTOR), -(-len(pieces) * size // SECTOR)
+
+
+def _rows(address: Lanes, active: Bools, size: int, shapes: tuple[int, ...]) -> tuple[Ints, tuple[int, ...]]:
+    """The addresses of each warp with a lane that takes part, IDLE of others, less what they lie off their width."""
+    if address.lost:
+        raise UndecidedError(address.why or "its address is not followed")
+    known = np.broadcast_to(address.known, (len(active), WARP)).astype(np.int64)
+    there = np.asarray(active.any(axis=1))
+    rows, on = known[there], active[there]
+    off = rows & size - 1
+    first = off[np.arange(len(rows)), on.argmax(axis=1)][:, None]
+    if address.flips & size - 1 or ((off != first) & on).any():
+        raise UndecidedError("its lanes' addresses are not multiples of the width from a common base")
+    kept = tuple(shape for shape, is_there in zip(shapes, there.tolist(), strict=True) if is_there)
+    return np.where(on, rows - first, IDLE), kept
+
+
+def _places(address: Lanes, size: int, within: int) -> Iterator[tuple[int, int]]:
+    """What a base that is not known may flip and add, below `within` bytes and by multiples of the width."""
+    below = within - 1 & ~(size - 1) if size < within else 0
+    flips, steps = (_subsets(mask & below) for mask in (address.flips, address.steps))
+    return product(flips, list(steps))
+
+
+def _subsets(mask: int) -> list[int]:
+    found, part = [0], mask
+    while part:
+        found.append(part)
+        part = part - 1 & mask
+    return found
+
+
+def _counts(rows: Ints) -> list[int]:
+    counts: list[int] = (rows != IDLE).sum(axis=1).tolist()
+    return counts
+
+
+def _by_shape(costs: list[tuple[int, int]], shapes: tuple[int, ...], counts: list[int]) -> list[Request]:
+    """The request of each shape of a block."""
+    found = []
+    for shape in dict.fromkeys(shapes):
+        own = [(*cost, count) for cost, of, count in zip(costs, shapes, counts, strict=True) if of == shape]
+        worst = max(own, key=lambda each: (each[0] - each[1], each[0]))
+        typical = Counter(cost for cost, _, _ in own).most_common(1)[0][0]
+        found.append(Request(worst[0], typical, worst[1], worst[2]))
+    return found
+
+
+def _agreed(found: list[Request], why: str) -> Request:
+    """The one that all shapes and places agree on; the best one where all of them cost more than they need."""
+    if len({(each.worst, each.least) for each in found}) == 1:
+        return found[0]
+    best = min(found, key=lambda each: (each.worst - each.least, each.worst))
+    if best.worst > best.least:
+        return best
+    raise UndecidedError(why or "how wide a block is decides it, which the file does not say")
+
+
+def loop_of(kernel: Kernel, instruction: Instruction) -> frozenset[int] | None:
+    """The innermost loop around an instruction, as its blocks."""
+    block = kernel.block_of.get(instruction.number)
+    return next((loop for loop in kernel.loops if block in loop), None)

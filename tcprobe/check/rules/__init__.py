@@ -1,0 +1,1 @@
+"""A rule a file, as `tcprobe.check.rule` says."""

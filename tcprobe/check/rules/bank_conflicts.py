@@ -1,0 +1,82 @@
+"""Accesses of shared memory whose lanes meet in banks, by the rule that was measured (`layout.banks`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tcprobe.check.addresses import SHARED, reaches
+from tcprobe.check.program import Kernel
+from tcprobe.check.requests import UndecidedError, conflicts, loop_of
+from tcprobe.check.rule import Finding, Severity, undecided
+
+NAME = "bank-conflicts"
+SEVERITY: Severity = "warning"
+SAYS = "lanes of a warp meet in banks of shared memory, so that an access takes more wavefronts than its width needs"
+MEND = "pad the rows or swizzle the addresses: tcprobe banks and tcprobe swizzle show how"
+EVIDENCE = (
+    "The rule of wavefronts is measured on an H200 for ld, st, ldmatrix, stmatrix, atomics and cp.async.ca; `tcprobe "
+    "run --family banks` repeats it. Destinations of cp.async.cg are judged by the rule of cp.async.ca.",
+    "Shared memory passes one wavefront a cycle: a plan's cycles are its wavefronts (docs/cost.md, 130 of 130 plans "
+    "within 0.6 %).",
+    "Addresses follow from the machine code: what is not known of them is the same in all lanes of a warp, "
+    "which turns or exchanges banks and leaves the wavefronts as they are.",
+)
+
+
+def check(kernel: Kernel) -> Iterator[Finding]:
+    """A warning for each access whose worst warp takes more wavefronts than beats; a note where that is not known."""
+    if not SHARED & kernel.stems:
+        return
+    for reach in reaches(kernel):
+        instruction = reach.instruction
+        if instruction.stem not in SHARED:
+            continue
+        try:
+            request = conflicts(reach)
+        except UndecidedError as error:
+            yield undecided(NAME, instruction, f"{error}, of {instruction.opcode}")
+            continue
+        if request is None or request.worst <= request.least:
+            continue
+        in_loop = loop_of(kernel, instruction) is not None
+        numbers = {
+            "wavefronts": request.worst,
+            "least": request.least,
+            "typical": request.typical,
+            "lanes": request.lanes,
+            "a_round": int(in_loop),
+        }
+        yield Finding(NAME, SEVERITY, instruction.address, _words(instruction.opcode, numbers, reach.sure), numbers)
+
+
+def _words(opcode: str, numbers: dict[str, int], sure: bool) -> str:
+    """What to say of an access."""
+    warps = "" if numbers["typical"] == numbers["wavefronts"] else f" in the worst warp, {numbers['typical']} in most"
+    lanes = "" if sure else ", if all lanes take part that may"
+    more = numbers["wavefronts"] - numbers["least"]
+    often = "once a round of its loop" if numbers["a_round"] else "outside loops"
+    return (
+        f"{opcode} takes {numbers['wavefronts']} wavefronts{warps} where {numbers['least']} would do{lanes}: "
+        f"{more} cycle{'s' * (more > 1)} more for each warp, {often}; {MEND}"
+    )
+
+
+FAILS = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry column(.param .u64 out) .reqntid 32 {
+.reg .b32 t, a, x; .reg .b64 p;
+.shared .align 16 .b8 tile[4096];
+ld.param.u64 p, [out];
+mov.u32 t, %tid.x;
+mov.u32 a, tile;
+mad.lo.u32 a, t, 128, a;   // a row is 128 bytes: all lanes in one bank
+st.shared.b32 [a], t;
+bar.warp.sync -1;
+ld.shared.b32 x, [a+64];
+st.global.b32 [p], x;
+ret;
+}
+"""
+PASSES = FAILS.replace("128, a;   // a row is 128 bytes: all lanes in one bank", "132, a;").replace("4096", "4352")

@@ -1,0 +1,104 @@
+"""Instructions that a whole warp executes, where only some of its lanes do.
+
+Followed are the lanes that may be at an instruction (`addresses`): by what of a branch or a guard follows from the
+number of the thread. Where lanes part by what is not known, whether it differs between them decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from tcprobe.check.addresses import WHOLE_WARP, Parting, Present, partings, present
+from tcprobe.check.program import Kernel
+from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.layout.arrays import Bools
+
+NAME = "partial-warp"
+SEVERITY: Severity = "error"
+SAYS = "an instruction that a whole warp executes is reached by some of its lanes"
+MEND = "move it out of the condition, or make the condition the same for all lanes of a warp"
+EVIDENCE = (
+    "PTX ISA, mma, ldmatrix, stmatrix and wgmma with .aligned: all threads of the warp execute the same instruction; "
+    "under a condition only where all of them evaluate it alike. Otherwise the behaviour is undefined.",
+    "Measured on an H200 (docs/checks_h200.json): ldmatrix.x4 by the lower half of each warp, all 4,325,376 "
+    "words of those lanes wrong; by whole warps 0.",
+)
+
+
+def check(kernel: Kernel) -> Iterator[Finding]:
+    """One finding for each instruction that some lanes of a warp reach alone; one note for each branch in doubt."""
+    if kernel.stems.isdisjoint(WHOLE_WARP) or not kernel.blocks:
+        return
+    parted, doubted = partings(kernel), set[int]()
+    for number, lanes in sorted(present(kernel).items()):
+        instruction, block = kernel.instructions[number], kernel.block_of[number]
+        around = [each for each in parted if block in each.region]
+        lane = first_alone(lanes.active, lanes.there) if lanes.sure else by_known(kernel, around, block, lanes)
+        if lane is not None:
+            text = f"{instruction.opcode} is executed by some lanes of a warp alone; {MEND}"
+            yield Finding(NAME, SEVERITY, instruction.address, text, {"lane": lane})
+            continue
+        unknown = [each for each in around if each.known is None and each.branch.number not in doubted]
+        if unknown and not lanes.sure:
+            doubted.update(each.branch.number for each in unknown)
+            reason = f"whether lanes of a warp differ on the branch before {instruction.opcode}, on what they load"
+            yield undecided(NAME, instruction, reason)
+
+
+def first_alone(active: Bools, there: Bools) -> int | None:
+    """The first lane that is missing from a warp of which others are there, None where all or none are."""
+    active, there = np.broadcast_arrays(active, there)
+    for row, of in zip(active, there, strict=True):
+        if (row & of).any() and (of & ~row).any():
+            return int(np.flatnonzero(of & ~row)[0])
+    return None
+
+
+def by_known(kernel: Kernel, around: list[Parting], block: int, lanes: Present) -> int | None:
+    """As `first_alone`, by the branches around it that are known: of each the lanes of the one way that leads "
+    "there."""
+    for parting in around:
+        if parting.known is not None and parting.branch.stem == "BRA":
+            through, to = kernel.blocks[kernel.block_of[parting.branch.number]].after
+            ways = [leads(kernel, way, block, parting.region) for way in (through, to)]
+            if ways.count(True) == 1:
+                found = first_alone(parting.known if ways[1] else ~parting.known, lanes.there)
+                if found is not None:
+                    return found
+    return None
+
+
+def leads(kernel: Kernel, start: int, block: int, region: frozenset[int]) -> bool:
+    """Whether a block is reached from another inside a region."""
+    seen, pending = set[int](), [start]
+    while pending:
+        number = pending.pop()
+        if number == block:
+            return True
+        if number not in seen and number in region:
+            seen.add(number)
+            pending += kernel.blocks[number].after
+    return False
+
+
+_LOAD = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry kernel(.param .u64 out) .maxntid 128 {
+  .reg .pred %p; .reg .b32 %r<10>; .reg .b64 %d<4>;
+  .shared .align 16 .b8 tile[2048];
+  ld.param.u64 %d0, [out];
+  mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; mov.u32 %r2, tile; add.u32 %r2, %r2, %r1;
+  st.shared.v4.u32 [%r2], {%r0, %r0, %r0, %r0};
+  bar.sync 0;
+  and.b32 %r3, %r0, 31; setp.ge.u32 %p, <part>, 16;
+  @%p bra DONE;
+  ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r2];
+  cvt.u64.u32 %d1, %r1; add.u64 %d2, %d0, %d1; st.global.v4.u32 [%d2], {%r4, %r5, %r6, %r7};
+DONE:
+  ret;
+}"""
+FAILS = _LOAD.replace("<part>", "%r3")
+PASSES = _LOAD.replace("<part>, 16", "%r0, 64")

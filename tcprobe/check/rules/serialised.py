@@ -1,0 +1,136 @@
+"""Waits for multiplies of a warpgroup that could still run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from tcprobe.check.flow import at_each, forward
+from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.rule import Finding, Severity
+from tcprobe.check.rules import wgmma_operands as groups
+
+NAME = "serialised"
+SEVERITY: Severity = "warning"
+SAYS = "each wgmma is waited for alone before the next one begins, or a wait ends groups whose results nothing asks for"
+MEND = "commit several multiplies as one group, and leave groups running: wait_group N with N > 0"
+EVIDENCE = (
+    "On an H200 a wgmma m64n128k16 that is waited for alone takes its round trip; four in a group overlap (`tcprobe "
+    "cost wgmma.m64n128k16.f32.f16.f16 --json`: interval and round_trip).",
+    "PTX ISA, wgmma.wait_group: N groups or fewer may be pending; accumulators of one shape may follow each other "
+    "without a wait.",
+    "ptxas itself serialises (warning C7510) where accumulators are touched between multiplies.",
+)
+MOVES = ("MOV", "IMAD", "WARPSYNC", "NOP")
+# what lets others overwrite the shared memory that a multiply reads, or orders it before that
+RELEASES = ("BAR", "SYNCS", "STS", "STSM", "LDGSTS", "UTMALDG", "UBLKCP", "ARRIVES", "UCGABAR_ARV", "EXIT", "UTMASTG")
+
+
+class Wait(NamedTuple):
+    """A wait, the multiplies that it ends, by number, and how many groups it leaves."""
+
+    instruction: Instruction
+    ended: tuple[int, ...]
+    left: int
+
+
+def check(kernel: Kernel) -> Iterator[Finding]:
+    """A finding for each wait that need not be, or need not be so strong."""
+    multiplies = {i.number: groups.multiply(i) for i in kernel.instructions if i.stem.endswith("GMMA")}
+    if not multiplies:
+        return
+    for wait in waits(kernel):
+        asked = _asked(kernel, wait, multiplies)
+        if asked is None:
+            continue
+        count = len(wait.ended)
+        alone = count == 1
+        if (not alone and "release" in asked) or "result" in asked or not _goes_on(kernel, wait):
+            continue
+        opcode = kernel.instructions[wait.ended[0]].opcode
+        what = (
+            f"{opcode} is waited for alone" if alone else f"{count} multiplies are waited for whose results come later"
+        )
+        text = f"{what}, and the next multiply begins when no other runs; {MEND}"
+        if wait.left:
+            text = f"{what}, and {wait.left} group{'s' * (wait.left > 1)} are left running where more could; {MEND}"
+        yield Finding(NAME, SEVERITY, wait.instruction.address, text, {"multiplies": count, "left": wait.left})
+
+
+def waits(kernel: Kernel) -> Iterator[Wait]:
+    """The waits that end a multiply."""
+    start: groups.Running = {}
+    for instruction, running in at_each(kernel, forward(kernel, start, groups.step, groups.joined), groups.step):
+        left = groups.groups_left(instruction)
+        if left is not None:
+            ended = tuple(sorted(number for number, since in running.items() if since > left))
+            if ended:
+                yield Wait(instruction, ended, left)
+
+
+def _asked(kernel: Kernel, wait: Wait, multiplies: Mapping[int, groups.Multiply]) -> set[str] | None:
+    """What the code behind a wait, up to the next one, needs it for: "result", "release"; None if it ends nothing."""
+    a = d = 0
+    for number in wait.ended:
+        a, d = a | multiplies[number].a, d | multiplies[number].d
+    found: set[str] = set()
+    seen, pending = set[int](), list(kernel.successors.get(wait.instruction.number, ()))
+    while pending:
+        number = pending.pop()
+        instruction = kernel.instructions[number]
+        if number in seen or groups.groups_left(instruction) is not None:
+            continue
+        seen.add(number)
+        if number not in multiplies:
+            touched = instruction.writes & (a | d) | instruction.reads & groups.REGISTERS & d
+            if touched and instruction.stem not in MOVES:
+                found.add("result")
+            if instruction.stem in RELEASES:
+                found.add("release")
+        pending += kernel.successors.get(number, ())
+    return found
+
+
+def _goes_on(kernel: Kernel, wait: Wait) -> bool:
+    """Whether a multiply comes after the wait."""
+    seen, pending = set[int](), list(kernel.successors.get(wait.instruction.number, ()))
+    while pending:
+        number = pending.pop()
+        if number not in seen:
+            seen.add(number)
+            if kernel.instructions[number].stem.endswith("GMMA"):
+                return True
+            pending += kernel.successors.get(number, ())
+    return False
+
+
+_D = ", ".join(f"f{j}" for j in range(32))
+_MULTIPLY = f"wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {{{{{_D}}}}}, da, db, 1, 1, 1, 0, 0;"
+_COMMIT, _WAIT = "wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;"
+_LOOP = f"""
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry steps(.param .u64 out, .param .u64 a, .param .u64 b, .param .u32 rounds) .reqntid 128 {{{{
+.reg .b32 i, n, t; .reg .b64 p, da, db; .reg .f32 f<32>; .reg .pred q;
+ld.param.u64 p, [out];
+ld.param.u64 da, [a];
+ld.param.u64 db, [b];
+ld.param.u32 n, [rounds];
+mov.u32 t, %tid.x;
+mad.wide.u32 p, t, 128, p;
+{" ".join(f"mov.f32 f{j}, 0f00000000;" for j in range(32))}
+mov.u32 i, 0;
+more:
+wgmma.fence.sync.aligned;
+{{step}}
+add.u32 i, i, 1;
+setp.lt.u32 q, i, n;
+@q bra more;
+{_WAIT}
+{" ".join(f"st.global.f32 [p+{4 * j}], f{j};" for j in range(32))}
+ret;
+}}}}
+"""
+FAILS = _LOOP.format(step=" ".join([_MULTIPLY.format(), _COMMIT, _WAIT]))
+PASSES = _LOOP.format(step=" ".join([_MULTIPLY.format()] * 4 + [_COMMIT]))

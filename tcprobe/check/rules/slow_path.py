@@ -1,0 +1,85 @@
+"""Warp multiplies on an arch whose tensor cores are fed faster by a warpgroup's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tcprobe.check import published
+from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.requests import loop_of
+from tcprobe.check.rule import Finding, Severity
+from tcprobe.isa import inventory
+
+NAME = "slow-path"
+SEVERITY: Severity = "warning"
+SAYS = "mma.sync where the arch has wgmma or tcgen05.mma of the type, which reach its peak"
+MEND = "compile for sm_90a and use wgmma (sm_100a: tcgen05.mma); small problems may be as fast by mma.sync"
+EVIDENCE = (
+    "On an H200 mma.m16n8k16 of f16 does 1,355 of 2,048 multiply-adds a cycle of an SM, wgmma 2,048 (`tcprobe cost "
+    "--table`, measured; the peak as NVIDIA states it).",
+    "On sm_100 and its family nobody measured either here; NVIDIA's CUTLASS uses tcgen05 there.",
+)
+STEMS = ("HMMA", "IMMA", "BMMA", "QMMA")
+FASTER = {90: "wgmma", 100: "tcgen05.mma", 103: "tcgen05.mma", 107: "tcgen05.mma", 110: "tcgen05.mma"}
+
+
+def check(kernel: Kernel) -> Iterator[Finding]:
+    """One finding for a kernel that multiplies by warps in a loop, and by no warpgroup."""
+    faster = FASTER.get(int(kernel.arch.removeprefix("sm_")))
+    by_groups = any(stem.endswith("GMMA") or (stem.startswith("UTC") and stem.endswith("MMA")) for stem in kernel.stems)
+    if faster is None or by_groups or not kernel.stems.intersection(STEMS):
+        return
+    found = [
+        i for i in kernel.instructions if i.stem in STEMS and i.guard != "never" and loop_of(kernel, i) is not None
+    ]
+    opcodes = Counter(i.opcode for i in found if _has_faster(kernel.arch, i, faster))
+    if opcodes:
+        opcode, count = opcodes.most_common(1)[0]
+        first = next(i for i in found if i.opcode == opcode)
+        yield _finding(kernel, first, count, faster)
+
+
+def _has_faster(arch: str, instruction: Instruction, faster: str) -> bool:
+    """Whether a form of the faster family takes the types of A that become this opcode."""
+    types = {form.type("a") for form in published.forms(arch, instruction.opcode)}
+    rows = inventory.instructions().values()
+    return any(row.family == faster.partition(".")[0] and row.type("a") in types for row in rows if row.multiplies)
+
+
+def _finding(kernel: Kernel, first: Instruction, count: int, faster: str) -> Finding:
+    share = published.share(kernel.arch, first.opcode)
+    numbers: dict[str, int | float] = {"multiplies": count}
+    rate = f"no share of {kernel.arch}'s peak is measured or stated"
+    if share:
+        numbers |= {"share": round(share.macs / share.most, 3), "macs_per_cycle": share.macs, "peak": share.most}
+        rate = f"at best {share.macs / share.most:.0%} of what an SM can do ({share.source})"
+    text = f"{count} {first.opcode} in loops, {rate}, where the arch has {faster}; {MEND}"
+    return Finding(NAME, SEVERITY, first.address, text, numbers)
+
+
+_LOOP = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry multiply(.param .u64 out, .param .u32 rounds) .reqntid 32 {{
+.reg .b32 i, n, r<6>; .reg .f32 f<4>; .reg .b64 p; .reg .pred q;
+ld.param.u64 p, [out];
+ld.param.u32 n, [rounds];
+mov.u32 r0, %tid.x; mov.u32 r1, r0; mov.u32 r2, r0; mov.u32 r3, r0; mov.u32 r4, r0; mov.u32 r5, r0;
+mov.f32 f0, 0f00000000; mov.f32 f1, f0; mov.f32 f2, f0; mov.f32 f3, f0;
+mov.u32 i, 0;
+more:
+{step}
+add.u32 i, i, 1;
+setp.lt.u32 q, i, n;
+@q bra more;
+st.global.v4.f32 [p], {{f0, f1, f2, f3}};
+ret;
+}}
+"""
+FAILS = _LOOP.format(
+    step="mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {f0, f1, f2, f3}, {r0, r1, r2, r3}, {r4, r5}, "
+    "{f0, f1, f2, f3};"
+)
+PASSES = FAILS.replace("sm_90", "sm_80")

@@ -1,0 +1,80 @@
+"""Registers that a loop keeps in local memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.requests import loop_of, width
+from tcprobe.check.rule import Finding, Severity
+
+NAME = "spills"
+SEVERITY: Severity = "warning"
+SAYS = "a loop loads from or stores to the stack, where registers are kept that do not fit"
+MEND = "allow more registers (.maxnreg, launch bounds), or keep fewer values alive: smaller tiles, fewer accumulators"
+EVIDENCE = (
+    "PTX ISA, .local: each thread's own memory; ptxas -v counts spill stores and spill loads in it.",
+    "Local memory is memory: it passes the same queue as global loads, and lies in L1 at best.",
+    "Counted is what stands in a loop at an address on the stack (R1 and a constant). Arrays that threads "
+    "index lie in local memory too and look the same where the index is constant.",
+)
+_ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
+LOCAL = ("LDL", "STL")
+
+
+def check(kernel: Kernel) -> Iterator[Finding]:
+    """One finding for each innermost loop that reaches for the stack, at the first instruction that does."""
+    if not kernel.stems.intersection(LOCAL):
+        return
+    by_loop: dict[frozenset[int], list[Instruction]] = {}
+    for instruction in kernel.instructions:
+        if instruction.stem in LOCAL and instruction.guard != "never" and offset(instruction) is not None:
+            loop = loop_of(kernel, instruction)
+            if loop is not None:
+                by_loop.setdefault(loop, []).append(instruction)
+    for found in sorted(by_loop.values(), key=lambda each: each[0].number):
+        loads = sum(instruction.stem == "LDL" for instruction in found)
+        places = {place for i in found for place in range(offset(i) or 0, (offset(i) or 0) + width(i.form))}
+        numbers = {
+            "loads": loads,
+            "stores": len(found) - loads,
+            "registers": -(-len(places) // 4),
+            "bytes": sum(width(instruction.form) for instruction in found),
+        }
+        text = (
+            f"{numbers['registers']} registers are on the stack in a loop: {numbers['loads']} loads and "
+            f"{numbers['stores']} stores of local memory, {numbers['bytes']} bytes for each thread a round; {MEND}"
+        )
+        yield Finding(NAME, SEVERITY, found[0].address, text, numbers)
+
+
+def offset(instruction: Instruction) -> int | None:
+    """The place on the stack that an instruction names, None where it names none."""
+    texts = (operand.text for operand in instruction.operands if operand.kind == "address")
+    match = next((match for text in texts if (match := _ON_STACK.fullmatch(text))), None)
+    return int(match[1] or "0", 16) if match else None
+
+
+_LIVE = 24
+FAILS = f"""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry crowded(.param .u64 out, .param .u32 rounds) .maxnreg 24 .reqntid 128 {{
+.reg .b32 i, n, t, v<{_LIVE}>; .reg .b64 p; .reg .pred q;
+ld.param.u64 p, [out];
+ld.param.u32 n, [rounds];
+mov.u32 t, %tid.x;
+{" ".join(f"mad.lo.u32 v{j}, t, {2 * j + 3}, {j};" for j in range(_LIVE))}
+mov.u32 i, 0;
+more:
+{" ".join(f"mad.lo.u32 v{j}, v{j}, v{(j + 7) % _LIVE}, v{(j + 1) % _LIVE};" for j in range(_LIVE))}
+add.u32 i, i, 1;
+setp.lt.u32 q, i, n;
+@q bra more;
+{" ".join(f"st.global.b32 [p+{4 * j}], v{j};" for j in range(_LIVE))}
+ret;
+}}
+"""
+PASSES = FAILS.replace(" .maxnreg 24", "")

@@ -1,0 +1,364 @@
+"""Data of cp.async that are read before they are there.
+
+Followed is, on every way: how many groups may run that were committed, and of each copy how many groups were committed
+since, its own among them. A wait for at most n groups ends the copies of more than n; a barrier then makes them known
+to all threads. Found are
+
+- reads on a way where no wait has ended any group yet, of shared memory that nothing else wrote;
+- waits that end no group although some run, or part of what a round of a loop commits: they ask for too few;
+- loops that commit copies and read shared memory, and go round without a wait;
+- reads of bytes that a running copy brings, and reads of bytes that a copy of another warp brought with no barrier
+  since, where the addresses of both follow from the thread.
+
+A loop that commits and does not wait may commit any number of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.check.addresses import Reach, reaches
+from tcprobe.check.flow import at_each, forward
+from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.isa.arch import WARP
+from tcprobe.layout.arrays import Ints
+
+NAME = "unfinished-copy"
+SEVERITY: Severity = "error"
+SAYS = (
+    "data of cp.async are read from shared memory before the wait that ends the copy, or before the barrier behind it"
+)
+MEND = "cp.async.wait_group of few enough groups, then a barrier, before the data are read"
+EVIDENCE = (
+    "PTX ISA, cp.async: the copy is complete for the executing thread when cp.async.wait_group or wait_all has "
+    "waited for its group; for other threads, once they synchronise with it behind that.",
+    "Measured on an H200 (docs/checks_h200.json): read without the wait, 8,650,592 to 8,650,752 of 8,650,752 "
+    "words wrong a launch; with it 0. That a barrier is missing was not measured.",
+)
+OTHER_WRITERS = ("STS", "STSM", "ATOMS", "UTMALDG", "UBLKCP", "STAS", "UTCCP")
+MANY = 16  # groups from which on they are not counted
+WINDOW = 0xFFFFFF  # bits of an address inside a block's shared memory
+WORD = 4  # bytes
+
+
+class Copies(NamedTuple):
+    """What may be the case.
+
+    While no wait has ended a group, the fewest that were committed since the kernel's begin: with no copy issued yet
+    (`fresh`), or with some (`waiting`, `issued` the last of them), None where that is not the case. `other`: something
+    else wrote shared memory. `groups`: how many may run. `since`: by running copy the fewest commits since; `alone`:
+    copies that have ended with no barrier since.
+    """
+
+    fresh: int | None = 0
+    waiting: int | None = None
+    issued: int = -1
+    other: bool = False
+    groups: frozenset[int] = frozenset({0})
+    since: Mapping[int, int] = {}
+    alone: frozenset[int] = frozenset()
+
+
+def reads_shared(instruction: Instruction) -> bool:
+    """Whether it reads shared memory."""
+    if instruction.guard == "never":
+        return False
+    if instruction.stem in ("LDS", "LDSM"):
+        return True
+    return instruction.stem.endswith("GMMA") and any(o.text.startswith("gdesc[UR") for o in instruction.operands)
+
+
+def left_by(instruction: Instruction) -> int | None:
+    """How many groups may run behind a wait; None of another instruction.
+
+    A wait for an mbarrier may be the one at which copies arrive: it leaves none.
+    """
+    if instruction.guard or instruction.stem != "DEPBAR":
+        return -1 if instruction.opcode.startswith("SYNCS.PHASECHK") and not instruction.guard else None
+    return next((operand.value for operand in instruction.operands if operand.kind == "number"), 0)
+
+
+def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> Copies:
+    """What may be the case after an instruction; `filling` has the commits of loops that do not wait."""
+    stem = instruction.stem
+    if stem == "LDGSTS" and instruction.guard != "never":
+        return copies._replace(
+            fresh=copies.fresh if instruction.guard else None,
+            waiting=fewest(copies.fresh, copies.waiting),
+            issued=instruction.number,
+            since={**copies.since, instruction.number: 0},
+        )
+    if stem in OTHER_WRITERS:
+        return copies._replace(other=True)
+    if stem == "LDGDEPBAR":
+        more = MANY if instruction.number in filling else 1
+        return copies._replace(
+            fresh=_committed(copies.fresh, more),
+            waiting=_committed(copies.waiting, more),
+            groups=frozenset(min(groups + more, MANY) for groups in copies.groups),
+            since={number: min(groups + more, MANY) for number, groups in copies.since.items()},
+        )
+    if instruction.opcode.startswith(("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT")) and not instruction.guard:
+        return copies._replace(alone=frozenset())
+    left = left_by(instruction)
+    return copies if left is None else _waited(copies, left)
+
+
+def _waited(copies: Copies, left: int) -> Copies:
+    """Behind a wait for at most `left` groups, -1: for an mbarrier."""
+    ended = frozenset(number for number, groups in copies.since.items() if groups > left)
+    return copies._replace(
+        fresh=_not_ended(copies.fresh, left),
+        waiting=_not_ended(copies.waiting, left),
+        groups=frozenset(min(groups, max(left, 0)) for groups in copies.groups),
+        since={number: groups for number, groups in copies.since.items() if groups <= left},
+        alone=copies.alone | ended if left >= 0 else frozenset(),
+    )
+
+
+def commits_of_loops(kernel: Kernel) -> frozenset[int]:
+    """The commits in loops that have no wait."""
+    found = set[int]()
+    for loop in kernel.loops:
+        inside = [
+            kernel.instructions[number]
+            for block in loop
+            for number in range(kernel.blocks[block].first, kernel.blocks[block].end)
+        ]
+        if not any(left_by(i) is not None for i in inside):
+            found |= {i.number for i in inside if i.stem == "LDGDEPBAR"}
+    return frozenset(found)
+
+
+def _committed(groups: int | None, more: int) -> int | None:
+    return None if groups is None else min(groups + more, MANY)
+
+
+def _not_ended(groups: int | None, left: int) -> int | None:
+    """The groups, if a wait for at most `left` of them ends none."""
+    return groups if groups is not None and groups <= left else None
+
+
+def fewest(one: int | None, other: int | None) -> int | None:
+    """The smaller of those that there are."""
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def joined(one: Copies, other: Copies) -> Copies:
+    """What may be the case on either way."""
+    return Copies(
+        fewest(one.fresh, other.fresh),
+        fewest(one.waiting, other.waiting),
+        max(one.issued, other.issued),
+        one.other or other.other,
+        one.groups | other.groups,
+        {n: min(one.since.get(n, MANY), other.since.get(n, MANY)) for n in one.since.keys() | other.since.keys()},
+        one.alone | other.alone,
+    )
+
+
+def check(kernel: Kernel) -> Iterator[Finding]:
+    """One finding for each read that comes too early, each wait that ends nothing."""
+    if "LDGSTS" not in kernel.stems or not any(reads_shared(i) for i in kernel.instructions):
+        return
+    follow = partial(step, commits_of_loops(kernel))
+    places = Places(kernel)
+    unwaited = reads_of_loops(kernel)
+    counted = "UTMACMDFLUSH" not in kernel.stems  # groups of bulk copies are waited for alike
+    doubted = False
+    for instruction, copies in at_each(kernel, forward(kernel, Copies(), follow, joined), follow):
+        left = left_by(instruction)
+        if reads_shared(instruction):
+            words = too_early(kernel, places, instruction, copies) or unwaited.get(instruction.number)
+            if words:
+                text = f"{instruction.opcode} reads shared memory {words[0]}; {MEND}"
+                copy = kernel.instructions[words[1]].address
+                yield Finding(NAME, SEVERITY, instruction.address, text, {"copy": copy})
+            elif copies.alone and not doubted and not places.own_only:
+                doubted = True
+                reason = (
+                    f"whether other warps copied what {instruction.opcode} reads behind a wait with no barrier since"
+                )
+                yield undecided(NAME, instruction, reason)
+        elif counted and left is not None and left > 0:
+            ends = ends_too_few(copies.groups, left)
+            if ends is not None:
+                text = f"a wait that lets {left} groups run ends {ends or 'none'} where it is first reached; {MEND}"
+                yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(copies.groups), "left": left})
+
+
+def ends_too_few(groups: frozenset[int], left: int) -> int | None:
+    """How many groups a wait ends at least, where that is none although some run, or a part of a round; else None.
+
+    In a loop as many groups run at a wait, from the second round on, as it leaves and a round commits.
+    """
+    some = {number for number in groups if number}
+    if any(number <= left for number in some):
+        return 0
+    a_round, first = max(some, default=0) - left, min(some, default=0)
+    part = len(some) == 2 and max(some) < MANY and a_round > 1 and first % a_round == 0
+    return first - left if part and first - left < a_round else None
+
+
+def too_early(kernel: Kernel, places: Places, read: Instruction, copies: Copies) -> tuple[str, int] | None:
+    """Why a read comes too early, and the copy; None if nothing says so."""
+    if copies.waiting is not None and not copies.other:
+        name = kernel.instructions[copies.issued].opcode
+        return f"on a way where no wait has ended a copy of {name}", copies.issued
+    for number in copies.since:
+        if places.meet(read.number, number):
+            return f"that {kernel.instructions[number].opcode} still fills", number
+    for number in copies.alone:
+        if places.shared or places.of_others(read.number, number):
+            return f"that {kernel.instructions[number].opcode} of another warp filled, with no barrier since", number
+    return None
+
+
+def reads_of_loops(kernel: Kernel) -> dict[int, tuple[str, int]]:
+    """The reads in loops that commit copies and go round without a wait, with why they come too early, and a copy."""
+    waits = {
+        number
+        for number, block in enumerate(kernel.blocks)
+        if any(left_by(kernel.instructions[j]) is not None for j in range(block.first, block.end))
+    }
+    found = {}
+    for number in range(len(kernel.blocks)):
+        inside = [] if number in waits else _of(kernel, number, "LDGDEPBAR")
+        circle = _circle(kernel, number, waits) if inside else set()
+        members = [i for block in sorted(circle) for i in _instructions(kernel, block)]
+        filled = [i for i in members if i.stem == "LDGSTS"]
+        if filled and not any(i.stem in OTHER_WRITERS for i in members):
+            for i in members:
+                if reads_shared(i):
+                    words = f"in a loop that copies with {filled[0].opcode} and goes round without a wait"
+                    found[i.number] = words, filled[0].number
+    return found
+
+
+def _instructions(kernel: Kernel, number: int) -> list[Instruction]:
+    block = kernel.blocks[number]
+    return [kernel.instructions[j] for j in range(block.first, block.end)]
+
+
+def _of(kernel: Kernel, number: int, stem: str) -> list[Instruction]:
+    return [i for i in _instructions(kernel, number) if i.stem == stem]
+
+
+def _circle(kernel: Kernel, start: int, without: set[int]) -> set[int]:
+    """The blocks on ways from a block back to itself that avoid others."""
+
+    def reached(ways: Mapping[int, tuple[int, ...]]) -> set[int]:
+        seen, pending = set[int](), [start]
+        while pending:
+            for other in ways[pending.pop()]:
+                if other not in seen and other not in without:
+                    seen.add(other)
+                    pending.append(other)
+        return seen
+
+    ahead = reached({number: block.after for number, block in enumerate(kernel.blocks)})
+    return ahead & reached(kernel.before) if start in ahead else set()
+
+
+class Places:
+    """Which words of shared memory the copies and reads of a kernel reach, where that follows from the thread."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._reaches: dict[int, Reach] | None = None
+        self._words: dict[int, Ints | None] = {}
+
+    def _of(self, number: int) -> Ints | None:
+        """Words by warp, (warps, n); -1 where a lane takes no part. None where they do not follow."""
+        if self._reaches is None:
+            self._reaches = {reach.instruction.number: reach for reach in reaches(self._kernel)}
+        if number not in self._words:
+            reach = self._reaches.get(number)
+            self._words[number] = _words(reach) if reach is not None else None
+        return self._words[number]
+
+    @cached_property
+    def shared(self) -> bool:
+        """Whether some warp reads what another one copies, by those copies and reads of which both follow."""
+        reads = self._union(i.number for i in self._kernel.instructions if i.stem in ("LDS", "LDSM"))
+        copies = self._union(i.number for i in self._kernel.instructions if i.stem == "LDGSTS")
+        return len(reads) == len(copies) and _crossing(reads, copies)
+
+    @cached_property
+    def own_only(self) -> bool:
+        """Whether a block is one warp."""
+        threads = self._kernel.code.threads
+        most = int(np.prod(threads)) if threads else self._kernel.code.most_threads
+        return most is not None and 0 < most <= WARP
+
+    def _union(self, numbers: Iterator[int]) -> list[Ints]:
+        """By warp, the words of all instructions of which they follow."""
+        found = [words for number in numbers if (words := self._of(number)) is not None]
+        counts = {len(words) for words in found}
+        if len(counts) != 1:
+            return []
+        return [np.unique(np.concatenate([words[warp] for words in found])) for warp in range(counts.pop())]
+
+    def meet(self, read: int, copy: int) -> bool:
+        """Whether a read has words that a copy brings."""
+        ours, theirs = self._of(read), self._of(copy)
+        return ours is not None and theirs is not None and bool(np.intersect1d(ours[ours >= 0], theirs).size)
+
+    def of_others(self, read: int, copy: int) -> bool:
+        """Whether some warp reads words that another one's copy brought."""
+        ours, theirs = self._of(read), self._of(copy)
+        if ours is None or theirs is None or len(ours) != len(theirs):
+            return False
+        return _crossing(list(ours), list(theirs))
+
+
+def _crossing(reads: Sequence[Ints], copies: Sequence[Ints]) -> bool:
+    """Whether some warp has words among its reads that other warps copied and it did not."""
+    if not copies:
+        return False
+    brought = np.unique(np.concatenate(copies))
+    brought = brought[brought >= 0]
+    return any(
+        bool(np.setdiff1d(np.intersect1d(read, brought), own).size) for read, own in zip(reads, copies, strict=True)
+    )
+
+
+def _words(reach: Reach) -> Ints | None:
+    """The words of an access by warp; None where they do not follow, or it may not be known which lanes take part."""
+    address = reach.address
+    if (address.flips | address.lost | address.steps) & WINDOW or len(set(reach.shapes)) > 1 or not reach.sure:
+        return None
+    form = reach.instruction.form
+    lanes, size = 32, next((int(bits) // 8 for bits in ("64", "128") if form.has(bits)), WORD)
+    if form.stem == "LDSM":
+        lanes, size = {"4": 32, "2": 16}.get(form.opcode.rpartition(".")[2], 8), 16
+    known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), reach.active)
+    places = known[:, :lanes].astype(np.int64)[:, :, None] // WORD + np.arange(size // WORD)
+    found: Ints = np.where(active[:, :lanes, None], places, -1).reshape(len(known), -1)
+    return found
+
+
+_COPY = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry kernel(.param .u64 in, .param .u64 out) .maxntid 128 {
+  .reg .b32 %r<8>; .reg .b64 %d<4>;
+  .shared .align 16 .b8 tile[2048];
+  ld.param.u64 %d0, [in]; ld.param.u64 %d1, [out];
+  mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; cvt.u64.u32 %d2, %r1; add.u64 %d0, %d0, %d2; add.u64 %d1, %d1, %d2;
+  mov.u32 %r2, tile; add.u32 %r3, %r2, %r1;
+  cp.async.cg.shared.global [%r3], [%d0], 16;
+  cp.async.commit_group;
+  <wait>bar.sync 0;
+  xor.b32 %r1, %r1, 2032; add.u32 %r3, %r2, %r1;
+  ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3];
+  st.global.v4.u32 [%d1], {%r4, %r5, %r6, %r7};
+  ret;
+}"""
+FAILS = _COPY.replace("<wait>", "")
+PASSES = _COPY.replace("<wait>", "cp.async.wait_group 0; ")

@@ -1,0 +1,220 @@
+"""Mutants of right kernels, by kinds that a rule claims to find: one instruction of the machine code is changed.
+
+The kinds were listed before the rules were tried on them. A mutant that does the same as the right kernel is none, and
+`harmless` says why.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.registers import decode
+from tcprobe.check.rules import wgmma_operands
+
+NOP = "NOP"
+
+
+class Mutant(NamedTuple):
+    """A kernel in which instruction `number` is another one."""
+
+    kernel: Kernel
+    number: int
+    was: str
+    now: str
+
+
+def changed(kernel: Kernel, number: int, text: str) -> Mutant:
+    """The kernel with other text in the place of an instruction."""
+    was = kernel.instructions[number]
+    instructions = list(kernel.instructions)
+    instructions[number] = Instruction(number, decode(text))
+    made = Kernel(kernel.file, kernel.arch, kernel.code, instructions, kernel.unread, kernel.ptx)
+    return Mutant(made, number, str(was), text)
+
+
+def reached(kernel: Kernel) -> Iterator[Instruction]:
+    """Instructions that may be executed."""
+    return (i for i in kernel.instructions if i.number in kernel.successors and i.guard != "never")
+
+
+def wait_dropped(kernel: Kernel) -> Iterator[Mutant]:
+    """wgmma.wait_group taken out."""
+    for i in reached(kernel):
+        if i.opcode == "WARPGROUP.DEPBAR.LE":
+            yield changed(kernel, i.number, NOP)
+
+
+def wait_weakened(kernel: Kernel) -> Iterator[Mutant]:
+    """wgmma.wait_group of one group more."""
+    for i in reached(kernel):
+        if i.opcode == "WARPGROUP.DEPBAR.LE":
+            left = wgmma_operands.groups_left(i)
+            yield changed(kernel, i.number, f"WARPGROUP.DEPBAR.LE gsb0, {left + 1:#x}")
+
+
+def running(kernel: Kernel) -> Iterator[tuple[Instruction, wgmma_operands.Multiply]]:
+    """(an instruction that writes a register, a multiply that runs there), of straight code behind the multiply."""
+    for i in reached(kernel):
+        if not i.stem.endswith("GMMA"):
+            continue
+        for number in range(i.number + 1, min(i.number + 40, len(kernel.instructions))):
+            other = kernel.instructions[number]
+            if other.opcode.startswith("WARPGROUP") or other.stem in ("BRA", "EXIT", "BSYNC"):
+                break
+            writes = other.operands and other.operands[0].kind == "R" and other.form.outputs and not other.guard
+            if writes and other.stem in ("IMAD", "MOV", "LOP3", "VIADD", "IADD3", "SHF", "LEA", "SEL", "LDS"):
+                yield other, wgmma_operands.multiply(i)
+
+
+def a_reused(kernel: Kernel) -> Iterator[Mutant]:
+    """A register of A written while the multiply runs."""
+    for i, of in running(kernel):
+        if of.a and i.operands[0].width == 1:
+            yield changed(kernel, i.number, re.sub(r" R[0-9]+", f" R{wgmma_operands.lowest(of.a)}", str(i), count=1))
+
+
+def d_read(kernel: Kernel) -> Iterator[Mutant]:
+    """A register of D read while the multiply runs."""
+    for i, of in running(kernel):
+        yield changed(kernel, i.number, f"MOV {i.operands[0].text}, R{wgmma_operands.lowest(of.d) + 1}")
+
+
+def d_written(kernel: Kernel) -> Iterator[Mutant]:
+    """A register of D written while the multiply runs."""
+    for i, of in running(kernel):
+        yield changed(kernel, i.number, f"MOV R{wgmma_operands.lowest(of.d) + 1}, 0x0")
+
+
+def fence_dropped(kernel: Kernel) -> Iterator[Mutant]:
+    """fence.proxy.async taken out."""
+    for i in reached(kernel):
+        if i.opcode == "FENCE.VIEW.ASYNC.S" and "MEMBAR" in kernel.instructions[i.number - 1].opcode:
+            yield changed(kernel, i.number, NOP)
+
+
+def copy_wait_dropped(kernel: Kernel) -> Iterator[Mutant]:
+    """cp.async.wait_group taken out."""
+    for i in reached(kernel):
+        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.stems:
+            yield changed(kernel, i.number, NOP)
+
+
+def copy_wait_weakened(kernel: Kernel) -> Iterator[Mutant]:
+    """cp.async.wait_group of one group more."""
+    for i in reached(kernel):
+        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.stems:
+            left = next(operand.value for operand in i.operands if operand.kind == "number")
+            yield changed(kernel, i.number, f"DEPBAR.LE SB0, {left + 1:#x}")
+
+
+def copy_barrier_dropped(kernel: Kernel) -> Iterator[Mutant]:
+    """The barrier behind cp.async.wait_group taken out."""
+    for i in reached(kernel):
+        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.stems:
+            behind = kernel.instructions[i.number + 1 : i.number + 12]
+            barrier = next((each for each in behind if each.opcode.startswith("BAR.SYNC")), None)
+            if barrier:
+                yield changed(kernel, barrier.number, NOP)
+
+
+def words_of_descriptors(kernel: Kernel) -> Iterator[tuple[Instruction, int]]:
+    """Moves of a constant that is the upper word of a descriptor with a swizzle."""
+    for i in reached(kernel):
+        if i.stem == "UMOV" and len(i.operands) == 2 and i.operands[1].kind == "number":
+            value = i.operands[1].value
+            if (
+                value >> 30 in (1, 2, 3)
+                and 0 < value & 0x3FFF <= 0x400
+                and any(s.endswith("GMMA") for s in kernel.stems)
+            ):
+                yield i, value
+
+
+def stride_halved(kernel: Kernel) -> Iterator[Mutant]:
+    """SBO half of the swizzle's pattern."""
+    for i, value in words_of_descriptors(kernel):
+        rows = {1: 64, 2: 32, 3: 16}[value >> 30]
+        yield changed(kernel, i.number, f"UMOV {i.operands[0].text}, {value & ~0x3FFF | rows // 2:#x}")
+
+
+def stride_zero(kernel: Kernel) -> Iterator[Mutant]:
+    """SBO 0: all groups of eight lines in one place."""
+    for i, value in words_of_descriptors(kernel):
+        yield changed(kernel, i.number, f"UMOV {i.operands[0].text}, {value & ~0x3FFF:#x}")
+
+
+def swizzle_lost(kernel: Kernel) -> Iterator[Mutant]:
+    """The swizzle's bits taken out of a descriptor."""
+    for i, value in words_of_descriptors(kernel):
+        yield changed(kernel, i.number, f"UMOV {i.operands[0].text}, {value & 0x3FFFFFFF:#x}")
+
+
+def lanes_parted(kernel: Kernel) -> Iterator[Mutant]:
+    """A condition on a whole number of warps made one on parts of a warp."""
+    for i in reached(kernel):
+        if i.stem == "ISETP" and i.operands[-2].kind == "number" and i.operands[-2].value in (32, 64, 128, 256):
+            tid = any(
+                each.stem == "S2R" and each.operands[1].text == "SR_TID.X" and each.writes & i.reads
+                for each in kernel.instructions[: i.number]
+            )
+            if tid and i.guard == "":
+                yield changed(kernel, i.number, str(i).replace(i.operands[-2].text, f"{i.operands[-2].value - 16:#x}"))
+
+
+KINDS: dict[str, tuple[str, Callable[[Kernel], Iterator[Mutant]]]] = {
+    "a wait for wgmma dropped": ("wgmma-operands", wait_dropped),
+    "a wait for wgmma weakened": ("wgmma-operands", wait_weakened),
+    "a register of A reused early": ("wgmma-operands", a_reused),
+    "a register of D read early": ("wgmma-operands", d_read),
+    "a register of D written early": ("wgmma-operands", d_written),
+    "a proxy fence dropped": ("async-proxy", fence_dropped),
+    "a wait for cp.async dropped": ("unfinished-copy", copy_wait_dropped),
+    "a wait for cp.async weakened": ("unfinished-copy", copy_wait_weakened),
+    "the barrier behind a wait for cp.async dropped": ("unfinished-copy", copy_barrier_dropped),
+    "SBO halved": ("descriptor", stride_halved),
+    "SBO 0": ("descriptor", stride_zero),
+    "a descriptor's swizzle lost": ("descriptor", swizzle_lost),
+    "a condition on warps made one on lanes": ("partial-warp", lanes_parted),
+}
+
+
+def harmless(kernel: Kernel, kind: str, mutant: Mutant) -> str:
+    """Why a mutant breaks nothing that the rule of its kind is about; "" where it does."""
+    was = kernel.instructions[mutant.number]
+    return next((why for words, test, why in HARMLESS if words in kind and test(kernel, was)), "")
+
+
+def _keeps_registers(kernel: Kernel, was: Instruction) -> bool:
+    in_registers = any(wgmma_operands.multiply(i).a for i in kernel.instructions if i.stem.endswith("GMMA"))
+    return bool(wgmma_operands.groups_left(was)) and not in_registers
+
+
+def _for_barriers(kernel: Kernel, was: Instruction) -> bool:
+    before = reversed(kernel.instructions[max(0, was.number - 60) : was.number])
+    first = next((i.stem for i in before if i.stem in ("STS", "STSM", "LDGSTS", "SYNCS") and i.guard != "never"), "")
+    return first == "SYNCS"
+
+
+def _another_tile(kernel: Kernel, was: Instruction) -> bool:
+    places = [
+        (was.operands[0].first - operand.first, operand.text)
+        for i in kernel.instructions
+        for operand in i.operands
+        if operand.text.startswith("gdesc[")
+    ]
+    return any((place == 1 and "tnspA" in text) or (place == 3 and "tnspB" in text) for place, text in places)
+
+
+def _stored_anew(kernel: Kernel, was: Instruction) -> bool:
+    behind = kernel.instructions[was.number + 1 :]
+    first = next((i.stem for i in behind if i.stem in ("LDS", "LDSM", "STS", "STSM") and i.guard != "never"), "")
+    return first in ("STS", "STSM")
+
+
+HARMLESS = (
+    ("wait for wgmma", _keeps_registers, "it waits for shared memory to be free: D goes on, A is in shared memory"),
+    ("fence", _for_barriers, "it is for mbarriers that were made, not for data"),
+    ("swizzle lost", _another_tile, "with lines contiguous it is the descriptor of another tile"),
+    ("a wait for cp.async", _stored_anew, "shared memory is filled anew behind it, and the copies are not read"),
+)
