@@ -50,3 +50,19 @@ def ptx(lib, text, *options):
     lib.nvrtcGetPTX(program, found)
     lib.nvrtcDestroyProgram(ctypes.byref(program))
     return found.value.decode()
+
+
+def made(lib, text, *options):
+    """The cubin of CUDA C++; b"" where it does not compile."""
+    program = ctypes.c_void_p()
+    assert lib.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"text.cu", 0, None, None) == 0
+    given = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
+    raw = b""
+    if lib.nvrtcCompileProgram(program, len(options), given) == 0:
+        size = ctypes.c_size_t()
+        lib.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        code = ctypes.create_string_buffer(size.value)
+        lib.nvrtcGetCUBIN(program, code)
+        raw = code.raw
+    lib.nvrtcDestroyProgram(ctypes.byref(program))
+    return raw
