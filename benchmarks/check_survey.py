@@ -19,7 +19,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tcprobe.check.addresses import SHARED
 from tcprobe.check.code_check import Checker
@@ -27,6 +27,8 @@ from tcprobe.check.program import Kernel
 from tcprobe.check.rule import Finding, rules
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import SUFFIXES
+
+T = TypeVar("T")
 
 WORST = 5  # conflicts of a row that are named
 
@@ -89,21 +91,23 @@ def _named(kernel: str, found: Finding) -> dict[str, Any]:
     return about | {"numbers": dict(found.numbers)}
 
 
-def code_in(path: Path, folder: Path) -> list[Path]:
-    """The files with code of a wheel (unpacked into `folder`), a folder or a file."""
+def code_in(path: Path, folder: Path, most: int) -> tuple[list[Path], int]:
+    """(at most so many files with code, evenly spread, of how many) of a wheel, a folder or a file.
+
+    What is read of a wheel is unpacked into `folder`.
+    """
     if path.suffix == ".whl":
         with zipfile.ZipFile(path) as wheel:
-            for name in wheel.namelist():
-                if name.endswith(SUFFIXES):
-                    wheel.extract(name, folder)
-        path = folder
+            names = sorted(name for name in wheel.namelist() if name.endswith(SUFFIXES))
+            return [Path(wheel.extract(name, folder)) for name in spread(names, most)], len(names)
     if not path.is_dir():
-        return [path]
+        return [path], 1
     found = sorted(p for p in path.rglob("*") if p.suffix in SUFFIXES and p.is_file())
-    return [p for p in found if p.suffix != ".ptx" or p.with_suffix(".cubin") not in found]
+    found = [p for p in found if p.suffix != ".ptx" or p.with_suffix(".cubin") not in found]
+    return spread(found, most), len(found)
 
 
-def spread(files: Sequence[Path], most: int) -> list[Path]:
+def spread(files: Sequence[T], most: int) -> list[T]:
     """At most so many, evenly spread."""
     return list(files) if len(files) <= most else [files[j * len(files) // most] for j in range(most)]
 
@@ -120,9 +124,8 @@ def main(arguments: Sequence[str]) -> None:
         name, _, version = about.partition("==")
         path, _, archs = (f"/{place}" if "=/" in text else place).partition("@")
         with tempfile.TemporaryDirectory() as folder:
-            files = code_in(Path(path), Path(folder))
-            chosen = spread(files, most)
-            for row in survey(name, version, chosen, len(files), archs.split(",") if archs else []):
+            files, count = code_in(Path(path), Path(folder), most)
+            for row in survey(name, version, files, count, archs.split(",") if archs else []):
                 same = ("package", "version", "arch")
                 rows = [other for other in rows if any(other[key] != row[key] for key in same)] + [row]
                 share = row["undecided"] / max(row["shared_accesses"], 1)

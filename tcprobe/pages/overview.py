@@ -23,7 +23,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.descriptor import SWIZZLES
 from tcprobe.layout.table import Table
-from tcprobe.pages import machine_code, numbers, orders, tensor_memory
+from tcprobe.pages import checks, machine_code, numbers, orders, tensor_memory
 from tcprobe.pages.tables import MADE, code, fitting, heading_anchor, page, row_and_col, spans
 from tcprobe.references import claim_of, references
 from tcprobe.store import findings
@@ -31,7 +31,7 @@ from tcprobe.store.cell import DOCUMENTED, Cell, by_arch
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import FROM_CODE, METHODS, Measurement
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import SavedAudit, load_audits, load_survey, since
+from tcprobe.store.surveys import SavedAudit, load_audits, load_checks, load_survey, since
 from tcprobe.system import files
 from tcprobe.text import markdown
 from tcprobe.values import Json
@@ -46,6 +46,7 @@ PAGES = {
     "undocumented.md": "illegal metadata and undocumented selectors of sparse multiplies",
     "tensor_memory.md": "what is documented of tensor memory and tcgen05",
     "errata.md": "where other packages differ from the measurements",
+    "checks.md": "what `tcprobe check` finds in the kernels of other packages",
 }
 
 
@@ -67,6 +68,8 @@ def render(results: Results) -> dict[Path, str]:
         texts["compilers.md"] = machine_code.compilers_page(survey)
     if audits := load_audits(results.root):
         texts["errata.md"] = errata_page(audits)
+    if checked := load_checks(results.root):
+        texts["checks.md"] = checks.checks_page(checked)
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: ("\n".join(lines) + "\n") for name, lines in texts.items()}
 

@@ -1,8 +1,9 @@
-"""What a results folder keeps of surveys of compilers and of packages: compilers.json and errata.json.
+"""What a results folder keeps of surveys of compilers and of packages: compilers.json, errata.json and checks.json.
 
 compilers.json: what versions of ptxas agree in, as `tcprobe compilers --json` prints it. errata.json: what audits of
 packages found, the newest version of each, and since when it is so. Of earlier versions it has how many layouts differ,
-and which; so it can be said in which version a difference is first.
+and which; so it can be said in which version a difference is first. checks.json: what `tcprobe check` finds in
+packages.
 """
 
 from __future__ import annotations
@@ -178,3 +179,46 @@ def save_audit(folder: Path, audit: Json) -> None:
     every = sorted([*(one for one in saved if one not in same), newest], key=lambda one: one.package)
     folder.mkdir(parents=True, exist_ok=True)
     files.write(folder / ERRATA, msgspec.json.format(msgspec.json.encode(every), indent=1) + b"\n")
+
+
+CHECKS = "checks.json"
+
+
+class NamedFinding(msgspec.Struct, frozen=True):
+    """A finding of `tcprobe check` in a package's kernel; `argued`: what reading the code by hand said of an error."""
+
+    kernel: str
+    rule: str
+    address: int
+    text: str
+    numbers: dict[str, float]
+    argued: str = ""
+
+
+class CheckedPackage(msgspec.Struct, frozen=True):
+    """What `tcprobe check` found in a package's code for an arch: so many of its `files_of` files were read.
+
+    `findings` by rule and severity as in "sectors note", `kernels_with` by rule; `undecided` of `shared_accesses`;
+    `seconds` of CPU time that all rules took; `conflicts` are those that cost most.
+    """
+
+    package: str
+    version: str
+    arch: str
+    files: int
+    files_of: int
+    kernels: int
+    instructions: int
+    shared_accesses: int
+    undecided: int
+    findings: dict[str, int]
+    kernels_with: dict[str, int]
+    seconds: float
+    unread: int
+    errors: list[NamedFinding]
+    conflicts: list[NamedFinding]
+
+
+def load_checks(folder: Path) -> list[CheckedPackage]:
+    """The packages that were checked; DataError where their file is damaged."""
+    return _load(folder / CHECKS, list[CheckedPackage], "survey of checks") or []

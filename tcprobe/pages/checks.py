@@ -1,0 +1,55 @@
+"""What `tcprobe check` finds in packages that hold tensor-core code: a page of the survey that a folder keeps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tcprobe.pages.tables import page
+from tcprobe.store.surveys import CheckedPackage, NamedFinding
+
+HEADS = ("package", "version", "arch", "kernels", "errors", "warnings, by rule", "undecided of shared", "CPU s")
+
+
+def row(one: CheckedPackage) -> list[str]:
+    """A line of the table."""
+    errors = sum(count for what, count in one.findings.items() if what.endswith(" error"))
+    warnings = [f"{what.split()[0]} {count}" for what, count in one.findings.items() if what.endswith(" warning")]
+    share = f"{one.undecided} of {one.shared_accesses}"
+    share += f" ({one.undecided / one.shared_accesses:.1%})" if one.shared_accesses else ""
+    part = "" if one.files == one.files_of else f", {one.files} of {one.files_of} files"
+    about = [one.package, f"{one.version}{part}", one.arch, f"{one.kernels:,}"]
+    return [*about, str(errors), ", ".join(warnings) or "none", share, f"{one.seconds:g}"]
+
+
+def errors(packages: Sequence[CheckedPackage]) -> list[tuple[str, int, str]]:
+    """(where errors of one kind are, how many, what reading them by hand said), each kind once."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in packages:
+        for found in one.errors:
+            counts[f"{found.rule}: {one.package} {one.version}, {one.arch}", found.argued] += 1
+    return [(where, count, argued) for (where, argued), count in counts.items()]
+
+
+def worst(packages: Sequence[CheckedPackage], most: int = 12) -> list[tuple[CheckedPackage, NamedFinding]]:
+    """The conflicts that cost most, one for each package, kernel and text."""
+    every = [(one, found) for one in packages for found in one.conflicts]
+    every.sort(key=lambda each: each[1].numbers["least"] - each[1].numbers["wavefronts"])
+    first = {(one.package, found.kernel, found.text): (one, found) for one, found in reversed(every)}
+    return list(reversed(first.values()))[:most]
+
+
+def checks_page(packages: Sequence[CheckedPackage]) -> list[str]:
+    """The page's lines."""
+    ordered = sorted(packages, key=lambda one: (one.package.lower(), one.version, int(one.arch.removeprefix("sm_"))))
+    accesses, undecided = (sum(getattr(one, name) for one in packages) for name in ("shared_accesses", "undecided"))
+    return page(
+        "checks.md",
+        HEADS=HEADS,
+        rows=[row(one) for one in ordered],
+        kernels=f"{sum(one.kernels for one in packages):,}",
+        accesses=f"{accesses:,}",
+        share=f"{undecided / max(accesses, 1):.1%}",
+        errors=errors(ordered),
+        worst=worst(ordered),
+    )
