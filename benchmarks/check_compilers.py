@@ -1,8 +1,8 @@
 """Which versions of ptxas touch registers of a wgmma that runs: python benchmarks/check_compilers.py OUT PTXAS...
 
 Each PTXAS assembles the legal loops of `wgmma_loops.py` (N of 8, 64, 128, 256; 1, 2, 4, 6 multiplies a group;
-unrolled or not) for sm_90a, and the rule `wgmma-operands` reads the machine code. OUT is a JSON list with a row for each version:
-how many loops it assembled, and in how many an operand is touched early, by the PTX that has them.
+unrolled or not) for sm_90a, and the rule `wgmma-operands` reads the machine code. OUT is a JSON list with a row for
+each version: how many loops it assembled, and in how many an operand is touched early, by the PTX that has them.
 """
 
 from __future__ import annotations
