@@ -66,6 +66,8 @@ def grid() -> list[Case]:
     made += [Case("torch.mm", ("bf16", "bf16", "f32"), (m, 2048, 2048), LINEAR) for m in (1, 16, 300)]
     made += [Case("torch.mm", ("f16",), (m, n, k), LINEAR) for n, k in WEIGHTS[:2] for m in (1, 8, 64, 512)]
     made += [Case("torch.mm", ("f16",), (m, 1000, 1000)) for m in (7, 129)]
+    made += [Case("torch.mm", ("bf16",), (16, 4096, 16384), LINEAR)]
+    made += [Case("torch._scaled_mm", ("e4m3",), (64, 2048, 16384), more) for more in ((), FAST)]
     made += [Case("torch.mm", ("tf32",), (m, n, k)) for n, k in ((1024, 2048), (512, 512)) for m in (1, 16, 128, 1024)]
     made += [Case("torch.mm", ("f32",), (m, n, k)) for n, k in ((1024, 2048), (512, 512)) for m in (1, 16, 128, 1024)]
     made += [Case("torch.mm", ("f64",), (m, 512, 768)) for m in (1, 32, 256)]
@@ -92,6 +94,7 @@ def grid() -> list[Case]:
         for k in (1000, 2048)
     ]
     made += [Case("torch.sum", (kind,), (512, 1, 1500)) for kind in ("bf16", "f16")]
+    made += [Case("torch.softmax", ("f32",), (4096, 1, 512))]
     made += [
         attention(kind, (512, 1, 1024)) for kind in ("flash", "efficient", "cudnn", "plain", "ours_sm_80", "ours_sm_90")
     ]

@@ -3,14 +3,15 @@
     python benchmarks/order_ranges.py --out DIR --seconds 400           # on a GPU; what DIR has is left out
     python benchmarks/order_ranges.py --out DIR --publish results       # anywhere: findings of kind order
 
-All M to ALL and each STEP-th beyond are called with one row of A and one B; where the bits of that row of D change
-between two of them, the M in between are called too, by halves. The order is revealed at the first M of each different
-row, and proven there and at a random M of each range. DIR/ranges.jsonl has a line a product, DIR/errors.log tracebacks.
+M of CALLED are called with one row of A and one B, twice; the bits of that row of D say which have one order. It is
+revealed at the first M of each different row, and proven there and at a random M of each range; M that were not called
+are in none. DIR/ranges.jsonl has a line a product, DIR/errors.log tracebacks.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import random
@@ -20,13 +21,17 @@ import time
 import traceback
 from concurrent.futures import Future, ProcessPoolExecutor
 from importlib import metadata
-from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-MOST_M, ALL, STEP = 4096, 256, 32
-ELEMENTS = 1024  # of a proof at a random M
+import numpy as np
+
+MOST_M = 4096
+# all M to 1,024, and the neighbours of some beyond
+CALLED = (*range(1, 1025), *(m for w in (1152, 1280, 1536, 1792, 2048, 2560, 3072, 3584) for m in range(w - 8, w + 9)))
+CALLED += tuple(range(MOST_M - 15, MOST_M + 1))
+MANY = 40  # ranges of a product, from which on fewer elements are compared in each
 ALIGNED = 256  # bytes, of what PyTorch allocates
 CORES = max(1, (os.cpu_count() or 2) - 2)
 # N, K: of Llama 3 8B, of 70B by eight, of Qwen 2.5 7B, of DeepSeek V3, and small ones
@@ -80,7 +85,7 @@ def products() -> list[Product]:
 
 
 class Rows:
-    """The first row of D at each M, of one A and one B."""
+    """A product at any M over the same memory: A's first lines, and all of B."""
 
     def __init__(self, call: Any, product: Product) -> None:
         from tcprobe.order.batches import row_operands
@@ -88,38 +93,62 @@ class Rows:
 
         self.call, self.memory = call, call.memory
         self.bench = Bench(call, Shape(MOST_M, product.n, product.k))
-        a, b = row_operands(self.bench, min(product.n, 512), 11).bits
-        self.bench.fill(a, b)
-        self.a, self.b = self.bench.given
-        self.rows: dict[int, Any] = {}
+        self.given = row_operands(self.bench, min(product.n, 512), 11)
 
-    def at(self, m: int) -> Any:
-        """On the device."""
-        if m not in self.rows:
-            self.rows[m] = self.memory.bits(self.call.function(self.a[:m], self.b))[0] + 0
-        return self.rows[m]
+    def d(self, m: int) -> Any:
+        """D of the first m lines, as whole numbers."""
+        a, b = self.bench.given
+        return self.memory.bits(self.call.function(a[:m], b))
 
-    def same(self, m: int, other: int) -> bool:
-        """Whether two M give the same bits."""
-        return not int(self.memory.get((self.at(m) != self.at(other)).sum()))
+    def ranges(self) -> list[dict[str, Any]]:
+        """Ranges of neighbours that were called and whose row has the same bits; `row` is the first M that has them."""
+        keys, apart = dict.fromkeys(CALLED, b""), dict.fromkeys(CALLED, 0)
+        for given in self.given:
+            self.bench.fill(*given.bits)
+            found, last = self.apart(), b""
+            for m in CALLED:
+                apart[m] = max(apart[m], found[m])
+                if m == 1 or found[m]:
+                    last = self.memory.get(self.d(m)[0]).tobytes()
+                keys[m] += hashlib.sha256(last).digest()
+        made: list[dict[str, Any]] = []
+        firsts: dict[bytes, int] = {}
+        for before, m in zip((None, *CALLED), CALLED, strict=False):
+            if before is None or m != before + 1 or keys[m] != keys[before]:
+                changed = None if before is None else apart[m]
+                made.append({"first": m, "row": firsts.setdefault(keys[m], m), "changed": changed})
+            made[-1]["last"] = m
+        return made
 
-    def between(self, low: int, high: int) -> list[int]:
-        """The M after `low`, up to `high`, whose rows differ from those before them, as far as halves show them."""
-        if self.same(low, high):
-            return []
-        if high - low == 1:
-            return [high]
-        middle = (low + high) // 2
-        return [*self.between(low, middle), *self.between(middle, high)]
+    def apart(self) -> dict[int, int]:
+        """How many elements of the first row are otherwise than at the M that was called before."""
+        import torch
 
-    def ranges(self) -> list[tuple[int, int, int]]:
-        """(first M, last M, how many were called) of rows with the same bits."""
-        called = [*range(1, ALL + 1), *range(ALL + STEP, MOST_M + 1, STEP)]
-        starts = [1, *(start for pair in pairwise(called) for start in self.between(*pair))]
-        ends = [*(start - 1 for start in starts[1:]), MOST_M]
-        return [
-            (first, last, sum(first <= m <= last for m in self.rows)) for first, last in zip(starts, ends, strict=True)
-        ]
+        before, counts = None, []
+        for m in CALLED:
+            row = self.d(m)[0] + 0
+            counts.append((row != (row if before is None else before)).sum())
+            before = row
+        return dict(zip(CALLED, torch.stack(counts).cpu().tolist(), strict=True))
+
+    def samples(self, order: Any, at: list[int], columns: int) -> dict[int, list[Any]]:
+        """Operands of each kind with the D of each M."""
+        from tcprobe.order import proof
+        from tcprobe.order.memory import numpy_type
+
+        made: dict[int, list[Any]] = {m: [] for m in at}
+        for number, kind in enumerate(proof.KINDS):
+            size = proof.ROWS, columns, self.bench.shape.k
+            if kind == "parts":
+                given = proof.of_parts(order, size, number)
+            else:
+                given = proof.operands(kind, order.types, size, number)
+            self.bench.fill(*given.bits)
+            for m in at:
+                few = min(m, proof.ROWS)
+                d = np.ascontiguousarray(self.memory.get(self.d(m)[:few, :columns])).view(numpy_type(order.types.d))
+                made[m].append(proof.Sample(given._replace(a=given.a[:few]), d))
+        return made
 
 
 def proven(found: Any, orders: list[str], again: list[tuple[int, list[Any]]]) -> dict[str, Any]:
@@ -149,7 +178,7 @@ def proven(found: Any, orders: list[str], again: list[tuple[int, list[Any]]]) ->
 
 def found_of(
     product: Product, pool: ProcessPoolExecutor
-) -> tuple[dict[str, Any], list[Future[dict[str, Any]]], list[Any]]:
+) -> tuple[dict[str, Any], list[Future[dict[str, Any]]], list[dict[str, Any]]]:
     """(what is known of a product, proofs of each different row, ranges with the number of theirs)."""
     from tcprobe.arithmetic import order_text
     from tcprobe.order.bench import Shape
@@ -157,33 +186,17 @@ def found_of(
     from tcprobe.order.reveal import Revealing
 
     made = call(product.call, product.types, CallOptions(fast_accum=product.fast, b="col"))
-    rows, rng = Rows(made, product), random.Random(product.id)
-    spans, firsts = rows.ranges(), []
-    ranges: list[dict[str, Any]] = []
-    for first, last, called in spans:
-        same = next((number for number, other in enumerate(firsts) if rows.same(first, other)), None)
-        if same is None:
-            same = len(firsts)
-            firsts.append(first)
-        changed = None
-        if ranges:
-            changed = int(rows.memory.get((rows.at(first) != rows.at(first - 1)).sum()))
-        ranges.append({"first": first, "last": last, "called": called, "row": same, "changed": changed})
-        ranges[-1]["again"] = rng.randint(first, last)
-    rows.rows.clear()
-    del rows
-    futures = []
+    rng, rows = random.Random(product.id), Rows(made, product)
+    ranges = rows.ranges()
+    firsts = sorted({each["row"] for each in ranges})
+    for each in ranges:
+        each |= {"called": each["last"] - each["first"] + 1, "row": firsts.index(each["row"])}
+        each["again"] = rng.randint(each["first"], each["last"])
+    futures, columns = [], 16 if len(ranges) < MANY else 4
     for number, first in enumerate(firsts):
         found = Revealing(made, Shape(first, product.n, product.k)).find()
-        again = []
-        for each in ranges:
-            if each["row"] != number:
-                continue
-            there = Revealing(made, Shape(each["again"], product.n, product.k), each["again"])
-            there.steady()
-            there.bench.alike = there.places().alike
-            again.append((each["again"], list(there.samples(found.candidates[0].order, ELEMENTS))))
-            each["kernel"] = there.kernel()
+        at = [each["again"] for each in ranges if each["row"] == number]
+        again = list(rows.samples(found.candidates[0].order, at, columns).items())
         texts = [order_text.text(each.order) for each in found.candidates]
         blank = [each._replace(order=None) for each in found.candidates]
         futures.append(pool.submit(proven, found._replace(candidates=blank), texts, again))
@@ -201,6 +214,8 @@ def line(product: Product, about: dict[str, Any], futures: list[Any], ranges: li
         proof = proofs[each["row"]]
         elements, different = proof["again"][each["again"]]
         each |= {"elements": elements, "different": different}
+        if each["first"] == min(other["first"] for other in ranges if other["row"] == each["row"]):
+            each |= {"elements": elements + proof["elements"], "kernel": proof["kernel"]}
     return {
         "product": product.id,
         **product._asdict(),
@@ -301,7 +316,7 @@ def publish(folder: Path, results: Path) -> int:
                 elements=each["elements"],
                 different=each["different"],
                 changed=each["changed"],
-                kernel=re.sub(r"\s+", " ", each["kernel"][0])[:400] if each["kernel"] else None,
+                kernel=re.sub(r"\s+", " ", each["kernel"][0])[:400] if each.get("kernel") else None,
             )
             for each in row["ranges"]
         ]

@@ -31,6 +31,7 @@ from order_cases import SEEDED, SMOKE, Case, cases
 
 PATIENCE = 75.0  # seconds without a word from the process that calls; its first words take an import
 CORES = max(1, (os.cpu_count() or 2) - 2)
+LOST = ("illegal", "misaligned", "unspecified launch failure", "cudaErrorLaunch", "device-side assert")  # contexts
 WAITING = 3 * CORES  # proofs at most
 
 
@@ -148,6 +149,9 @@ def work(folder: Path, asked: list[Case], seconds: float) -> None:
             log.error(case.id, error)
             took = round(time.perf_counter() - started, 2)
             log.write({"case": case.id, "error": f"{type(error).__name__}: {error}", "seconds": took})
+            if any(word in f"{error} {error.__cause__}" for word in LOST):
+                pool.shutdown(wait=True)
+                os._exit(9)  # whoever watches goes on in a new process
     print("begin proofs", flush=True)
     pool.shutdown(wait=True)
     print("finished", flush=True)

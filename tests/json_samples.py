@@ -145,6 +145,10 @@ CALLS = {
         ("order", "--file", "{order}", "--bound"),
         ("order", "--file", "{order}", "--a", "{left}", "--b", "{right}", "--d", "{result}"),
     ],
+    "order CALL": [
+        ("order", "examples/orders/by_hand.py:two_parts", "--shape", shape, "--type", "f32", "--on", "cpu")
+        for shape in ("2x32x4", "1..2x32x4")
+    ],
     "diff ORDER": [("diff", "{order}", "{other}"), ("diff", "{order}", "{order}")],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],
     "merge": [("merge", "results", "--results", "{folder}")],

@@ -1,5 +1,7 @@
 """The rules on correctness: their examples, the loops that compilers get wrong, right kernels, and mutants of them."""
 
+import json
+import re
 import subprocess
 import sys
 from functools import cache
@@ -23,6 +25,7 @@ from tcprobe.sass import toolchain
 from tcprobe.sass.image import cubin
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
+DOCS = Path(__file__).parent.parent / "docs"
 ERRORS = [name for name, rule in rules().items() if rule.SEVERITY == "error"]
 MENDED = (13, 5)  # the first ptxas that keeps A's registers until the wait
 
@@ -219,3 +222,16 @@ def test_the_graph_of_a_loop(tmp_path):
             assert number in kernel.before[after]
         for index in range(block.first, block.end - 1):
             assert kernel.successors[index] == (index + 1,)
+
+
+def test_measured_numbers_are_those_of_the_file():
+    """Each number that a rule's evidence or the page has of docs/checks_h200.json stands there."""
+    saved = json.loads((DOCS / "checks_h200.json").read_text())
+    there = {f"{row[key]:,}" for row in saved["experiments"] for key in ("words", "least_wrong", "most_wrong")}
+    page = (DOCS / "check.md").read_text().partition("| rule | kernel |")[2].partition("([the numbers]")[0]
+    texts = [page, *(each for name in ERRORS for each in rules()[name].EVIDENCE if "checks_h200" in each)]
+    numbers = {number for text in texts for number in re.findall(r"[0-9]{1,3}(?:,[0-9]{3})+", text)}
+    assert len(numbers) > 20
+    assert numbers <= there
+    assert all(row["found"] > 0 for row in saved["experiments"] if row["case"] == "breaks")
+    assert not any(row["found"] or row["most_wrong"] for row in saved["experiments"] if row["case"] == "mended")

@@ -17,7 +17,7 @@ from tcprobe.arithmetic.order_text import from_json, read, text, to_json
 from tcprobe.errors import DataError, UsageError
 from tcprobe.order.bound import error_bound
 from tcprobe.order.difference import difference
-from tcprobe.order.evaluate import multiply, to_tf32
+from tcprobe.order.evaluate import multiply, rule_of, to_tf32
 from tcprobe.order.picture import in_words, lines, summary, svg, tree_lines
 
 MMA = "mma.m16n8k16.row.col.f32.bf16.bf16.f32"
@@ -159,6 +159,29 @@ def test_operands_that_are_none_are_refused(a, words):
 def test_rows_that_are_none_are_refused(rows):
     with pytest.raises(UsageError, match="`rows`"):
         multiply(read(raw(order({"fma": "f32", "k": [[0, 4]]}, 4))), np.ones((2, 4)), np.ones((4, 2)), rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("form", "arch", "groups", "fraction", "result", "rounding", "floor"),
+    [
+        ("mma.m16n8k16.row.col.f32.f16.f16.f32", "sm_80", (8, 8), 24, 23, "toward zero", -132),
+        ("mma.m16n8k16.row.col.f16.f16.f16.f16", "sm_80", (8, 8), 24, 10, "nearest even", None),
+        ("mma.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_86", (4, 4), 24, 23, "toward zero", -132),
+        ("mma.m16n8k32.row.col.f32.e4m3.e5m2.f32", "sm_89", (16, 16), 13, 13, "toward zero", -132),
+        ("mma.m16n8k8.row.col.f32.f16.f16.f32", "sm_75", (8,), 24, 23, "toward zero", None),
+        ("mma.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_120", (16,), 25, 23, "toward zero", -133),
+        ("mma.m8n8k4.row.col.f64.f64.f64.f64", "sm_80", (4,), None, 52, "nearest even", None),
+    ],
+)
+def test_what_others_publish_is_an_arithmetic(form, arch, groups, fraction, result, rounding, floor):
+    """As docs/numerics.md and the codes that it names have it."""
+    rule = rule_of(form, arch)
+    found = rule.parameters
+    assert not rule.measured
+    assert tuple(map(len, found.groups)) == groups
+    assert [k for group in found.groups for k in group] == list(range(rule.products))
+    assert (found.fraction_bits, found.result_bits, found.rounding) == (fraction, result, rounding)
+    assert (found.exponent_floor, found.unread_bits) == (floor, 13 if "tf32" in form else 0)
 
 
 # files

@@ -1,6 +1,7 @@
 """Calls that are no GEMM are told apart and named; calls that hang or die are survived; sizes, places, sums."""
 
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tcprobe.order import child
 from tcprobe.order.answer import reveal
 from tcprobe.order.batches import batches, sizes_of
 from tcprobe.order.bench import Shape
-from tcprobe.order.calls import CallError, CallOptions, call, majors_of
+from tcprobe.order.calls import Call, CallError, CallOptions, call, majors_of
 from tcprobe.order.memory import ArrayModule, fill_from_samples, matrix, patterns
 from tcprobe.order.reveal import reveal_call
 
@@ -77,6 +78,27 @@ def test_a_reduction():
     assert depth <= 6
 
 
+def test_the_denominator_of_a_softmax():
+    """Its terms are positive: three at a time show the same tree."""
+
+    def softmax(x):
+        return np.float32(1) / pairwise(np.exp(x - x.max(axis=1, keepdims=True)))
+
+    pairwise = runpy.run_path(str(FILE))["pairwise"]
+    made = reveal_call(
+        Call("softmax", ArrayModule(np, "cpu"), ("f32", "f32"), softmax, "f32", sums=True, softmax=True),
+        Shape(500, 1, 22),
+    )
+    summed = found("pairwise", "f32", (64, 1, 22), sums=True)
+    assert made.order == summed.order
+    assert (made.elements, made.different) == (0, 0)
+    with pytest.raises(CallError, match="is no softmax"):
+        reveal_call(
+            Call("sum", ArrayModule(np, "cpu"), ("f32", "f32"), pairwise, "f32", sums=True, softmax=True),
+            Shape(64, 1, 22),
+        )
+
+
 def test_batches():
     """Split k up to four rows: two ranges, and row 0's bits change between them."""
     made = batches(call(f"{FILE}:by_batch", ["f16"], CallOptions(on="cpu")), sizes_of("1..2,5,8x32x32"))
@@ -100,8 +122,18 @@ def test_an_order_that_depends_on_the_place():
     assert made.different == 0
     assert made.places.different > 0
     assert (made.places.rows, made.places.cols) == ((16, 47), (24, 39))
-    assert made.places.alike[0] >= 16
-    assert made.places.alike[1] >= 24
+    assert made.places.alike == ((1, 48), (1, 40))
+
+
+@pytest.mark.parametrize("sums", [False, True])
+def test_an_order_that_depends_on_a_lines_alignment(sums):
+    """Every second row begins otherwise: the order is that of the others."""
+    made = found("by_parity_of_rows" if sums else "by_parity", "f32", (64, 1 if sums else 40, 23), sums=sums)
+    assert made.different == 0
+    assert made.places.different > 0
+    assert made.places.alike[0] == (2, 32)
+    plain = found("pairwise", "f32", (64, 1, 23), sums=True) if sums else found("chain", "f32", (4, 40, 23))
+    assert made.order == plain.order
 
 
 @pytest.mark.parametrize(

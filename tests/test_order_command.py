@@ -111,6 +111,25 @@ def test_words_bound_and_picture(folder):
     assert 2**-8 < said["bound"]["bound"] < 2**-8 + 2**-16
 
 
+def test_whose_arithmetic_it_is(folder):
+    form = "mma.m16n8k16.row.col.f32.bf16.bf16.f32"
+    for arch, words in (("sm_90", ""), ("sm_80", f"not measured on sm_80, as others publish it: {form}")):
+        (folder / "ORDER.json").write_text(json.dumps({**ORDER, "arch": arch, "sum": {"form": form, "k": [[0, 40]]}}))
+        assert words in ask("order", "--file", "ORDER.json").stdout
+        assert ("not measured" in ask("order", "--file", "ORDER.json").stdout) == bool(words)
+    form = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+    types = {"a": "e4m3", "b": "e4m3", "d": "f32"}
+    (folder / "ORDER.json").write_text(
+        json.dumps({**ORDER, "types": types, "arch": "sm_120", "sum": {"form": form, "k": [[0, 40]]}})
+    )
+    assert "not measured on sm_120" in ask("order", "--file", "ORDER.json").stdout
+    (folder / "ORDER.json").write_text(
+        json.dumps({**ORDER, "types": types, "arch": "sm_100", "sum": {"form": form, "k": [[0, 40]]}})
+    )
+    assert "is not known on sm_100" in ask("order", "--file", "ORDER.json").stdout
+    assert f"{form} has no model on sm_100" in ask(*FILES, code=2).stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

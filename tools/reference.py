@@ -3,6 +3,7 @@
 docs/commands.md: a command's summary and options are its own `--help`, so that the page says what the program does.
 docs/fragment.svg: the picture in the README, as a notebook draws it.
 docs/requests.json: what each question takes, from the signatures of Python's functions.
+docs/rules.md: what `tcprobe check` looks for, from the rules.
 """
 
 from __future__ import annotations
@@ -91,7 +92,29 @@ def requests() -> str:
     return json.dumps({**title, "$defs": schemas}, indent=1) + "\n"
 
 
+def rules() -> str:
+    """Every rule of `tcprobe check`, with its evidence and its examples."""
+    from tcprobe.check.rule import rules as every
+
+    lines = ["# Rules", "", MADE.replace("the commands' help", "the rules in tcprobe/check/rules"), ""]
+    lines += ["What [`tcprobe check`](check.md) looks for, as `tcprobe check --rules` prints it.", ""]
+    for rule in every().values():
+        lines += [
+            f"## `{rule.NAME}`",
+            "",
+            f"{rule.SEVERITY.capitalize()}: {rule.SAYS}.",
+            "",
+            f"What to do: {rule.MEND}.",
+            "",
+        ]
+        lines += [*(f"- {evidence}" for evidence in rule.EVIDENCE), ""]
+        for words, text in (("It finds something in", rule.FAILS), ("and nothing in", rule.PASSES)):
+            lines += [f"{words}", "", "```text", text.strip("\n"), "```", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
 MADE_FILES = {
+    ROOT / "docs" / "rules.md": rules,
     ROOT / "docs" / "commands.md": page,
     ROOT / "docs" / "fragment.svg": picture,
     ROOT / "docs" / "requests.json": requests,

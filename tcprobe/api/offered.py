@@ -1,7 +1,7 @@
 """What a name of `import tcprobe` is: a function, or the module of that name, which is called as one.
 
-`tcprobe.numerics`, `tcprobe.kernel`, `tcprobe.check` and `tcprobe.order` have several functions:
-`tcprobe.numerics(...)` is that of `tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
+`tcprobe.check`, `kernel`, `numerics` and `order` have several functions: `tcprobe.numerics(...)` is that of
+`tcprobe.api.functions`, and `tcprobe.numerics.multiply` stays what it is.
 """
 
 from __future__ import annotations

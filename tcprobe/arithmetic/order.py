@@ -329,7 +329,7 @@ def _check_products(order: Order) -> None:
             raise UsageError(f"product {part[-1]} is beyond `k`, {k}.")
         total += len(part)
         taken = slice(part.start, part.stop, part.step)
-        if any(seen[taken]):
+        if 1 in seen[taken]:
             twice = next(at for at in part if seen[at])
             raise UsageError(f"product {twice} is summed twice.")
         seen[taken] = b"\1" * len(part)

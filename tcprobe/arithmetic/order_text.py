@@ -41,6 +41,7 @@ from tcprobe.values import Json
 MOST_BYTES = 1 << 20  # of a file; 16,384 sums of one product have half of that
 MOST_DETAIL = 16  # how deep what is said beside the sums may be nested
 MOST_DEPTH = 2 * MOST_NESTING + 8  # of braces and brackets
+MOST_VALUES = 1 << 17  # lists of numbers are one: more than MOST_BYTES of sums have
 KEYS = ("arch", "types", "k", "inputs", "sum")
 _LONG = re.compile(r"[-+.eE0-9]{31}")  # more than any number that is meant
 _FLAT = r"\[[-+.eE0-9, \t\r\n]*\]"  # a list of numbers
@@ -188,6 +189,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
         self.open: list[Any] = [[]]
+        self.values = 0
         self.keys: list[str] = []
 
     def fail(self, why: str) -> NoReturn:
@@ -228,13 +230,18 @@ class _Reader:
     def value(self, group: str, token: Any) -> _Step | None:
         if group != "mark":
             return self.put(token)
-        if token not in "{[" or len(self.open) > MOST_DEPTH:
-            self.fail("nested too deep" if token in "{[" else "a value is missing")
+        if token not in "{[":
+            self.fail("a value is missing")
+        if len(self.open) > MOST_DEPTH:
+            self.fail("nested too deep")
         self.open.append({} if token == "{" else [])
         return self.first_key if token == "{" else self.first_item
 
     def put(self, value: Any) -> _Step | None:
         inside = self.open[-1]
+        self.values += 1
+        if self.values > MOST_VALUES:
+            self.fail("too many values")
         if isinstance(inside, list):
             inside.append(value)
         elif (key := self.keys.pop()) in inside:

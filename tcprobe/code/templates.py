@@ -1,7 +1,7 @@
 """Texts in files of their own, C++, PTX or Markdown, with `${expressions}` and Jinja's statements: `$ if`, `$[ if ]$`.
 
-Blank lines after a line of `$ ` are swallowed, those after `$[ ]$` are not. `${-x}` is x, since `-` at a brace takes blanks
-away: write `-${x}`.
+Blank lines after a line of `$ ` are swallowed, those after `$[ ]$` are not. `${-x}` is x, since `-` at a brace takes
+blanks away: write `-${x}`.
 
 A file of PTX consists of macros; what follows // is for its readers.
 """

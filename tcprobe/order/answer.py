@@ -101,6 +101,9 @@ def _found(order: Order) -> Iterator[str]:
 
 def _proof(span: Json) -> Iterator[str]:
     """How many elements were compared, and the first that differs."""
+    if not span["elements"]:
+        yield "random triples of terms meet as the order says; no D was compared, since terms are not known to the bit"
+        return
     kinds = ", ".join(f"{count} {kind}" for kind, count in span["compared"].items())
     again = f", also with {_sizes(span['proven'])}" if span["proven"] else ""
     yield f"{span['elements']} elements compared ({kinds}{again}): {span['different']} differ"
@@ -121,8 +124,15 @@ def _places(span: Json) -> Iterator[str]:
     yield (
         f"the order depends on the place: {places['different']} of {places['elements']} elements, in rows "
         f"{first}..{last} and columns {left}..{right}, have other bits than the first ones with the same operands; the "
-        f"order is that of the first {places['alike'][0]} rows and {places['alike'][1]} columns"
+        f"order is that of {_lines(places['alike'][0], 'row')} and {_lines(places['alike'][1], 'column')}"
     )
+
+
+def _lines(alike: Sequence[int], name: str) -> str:
+    """Rows or columns in equal steps."""
+    step, count = alike
+    each = f" in steps of {step}" if step > 1 else ""
+    return f"{count} {name}{'s' if count > 1 else ''}{each} from the first on"
 
 
 def reveal(

@@ -22,6 +22,7 @@ from tcprobe.order.reveal import Revealed, Revealing, reveal_call
 
 MOST_SIZES = 4096
 MOST_DEPTHS = 64  # sizes of k, each of which has its own order
+ROW_KINDS = 2  # of operands of the fixed row
 COLUMNS = 256  # of the fixed row, that are compared
 
 
@@ -118,15 +119,18 @@ def _runs(
 
 
 def _row(bench: Bench, width: int, seed: int) -> bytes:
-    """The bits of the first row of D; all rows of A are this one."""
-    a, b = row_operands(bench, width, seed).bits
-    return np.ascontiguousarray(bench.sampled(a, None if bench.call.sums else b)[:1, :width]).tobytes()
+    """The bits of the first row of D, of several operands; all rows of A are this one."""
+    made = []
+    for given in row_operands(bench, width, seed):
+        a, b = given.bits
+        made.append(np.ascontiguousarray(bench.sampled(a, None if bench.call.sums else b)[:1, :width]).tobytes())
+    return b"".join(made)
 
 
-def row_operands(bench: Bench, width: int, seed: int) -> proof.Operands:
-    """One row of A, and columns of B with which its sums nearly cancel."""
-    kinds = Types(*bench.call.types, bench.d_kind or "f32")
-    return proof.operands("cancelling", kinds, (1, width, bench.shape.k), seed, bench.call.sums)
+def row_operands(bench: Bench, width: int, seed: int) -> list[proof.Operands]:
+    """One row of A, and columns of B with which its sums nearly cancel, several times."""
+    kinds, k = Types(*bench.call.types, bench.d_kind or "f32"), bench.shape.k
+    return [proof.of_row(kinds, k, width, seed + number, bench.call.sums) for number in range(ROW_KINDS)]
 
 
 def _again(

@@ -10,7 +10,7 @@ import numpy as np
 from tcprobe.errors import TcprobeError
 from tcprobe.layout.arrays import Array
 from tcprobe.order.calls import Call, CallError
-from tcprobe.order.memory import bytes_of, fill_from_samples, matrix
+from tcprobe.order.memory import fill_from_samples, matrix
 
 
 class Shape(NamedTuple):
@@ -21,10 +21,22 @@ class Shape(NamedTuple):
     k: int
 
 
+class Alike(NamedTuple):
+    """Rows 0, step, 2 step, ... of D, or columns, so many, whose elements are summed in one order."""
+
+    step: int
+    number: int
+
+    @property
+    def lines(self) -> slice:
+        """Which they are."""
+        return slice(0, self.step * (self.number - 1) + 1, self.step)
+
+
 class Bench:
     """`calls` counts them; `beat` is told before and after each, so that who waits can give up.
 
-    The elements of the first `alike` rows and columns of D are summed in the same order.
+    The elements of D in the rows and columns `alike` are summed in the same order.
     """
 
     def __init__(self, call: Call, shape: Shape, beat: Callable[[str], None] | None = None) -> None:
@@ -38,7 +50,7 @@ class Bench:
             if side is not None
         ]
         self.d_kind = call.d or ""
-        self.alike = (shape.m, self.width)
+        self.alike = Alike(1, shape.m), Alike(1, self.width)
 
     @property
     def width(self) -> int:
@@ -85,25 +97,11 @@ class Bench:
             fill_from_samples(memory, self.b, b, 1)
 
     def sampled(self, a: Array, b: Array | None) -> Array:
-        """D of samples, one of each: (rows, columns), as whole numbers."""
-        self.fill(a, b)
-        return self.first(self.run(), a.shape[0], 1 if b is None else b.shape[1])
-
-    def first(self, d: Any, rows: int, columns: int) -> Array:
-        """The first rows and columns of D."""
-        return self.call.memory.get(d[: min(rows, self.shape.m), : min(columns, self.width)])
-
-    def image(self) -> tuple[Array, ...]:
-        """A and B as they are in memory, to see whether a call has written them."""
-        sides = (self.a,) if self.b is None else (self.a, self.b)
-        return tuple(np.array(self.call.memory.get(side)) for side in sides)
-
-    @property
-    def megabytes(self) -> int:
-        """Of A, B and D."""
-        a, b = map(bytes_of, self.call.types)
-        m, n, k = self.shape
-        return (m * k * a + n * k * b + m * n * 4) >> 20
+        """D of samples in rows and columns that are alike, one of each: (rows, columns), as whole numbers."""
+        rows, columns = self.alike
+        self.fill(np.repeat(a, rows.step, axis=0), None if b is None else np.repeat(b, columns.step, axis=1))
+        d = self.run()[rows.lines, columns.lines]
+        return self.call.memory.get(d[: a.shape[0], : 1 if b is None else b.shape[1]])
 
 
 def _sides(sides: tuple[int, ...]) -> str:

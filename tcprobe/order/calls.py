@@ -21,7 +21,17 @@ from tcprobe.errors import EnvironmentUnfitError, TcprobeError, UsageError
 from tcprobe.order.memory import TORCH_TYPES, ArrayModule, Memory, Torch, matrix, numpy_type
 from tcprobe.text import quoted
 
-NAMES = ("cupy.matmul", "torch.mm", "torch._scaled_mm", "triton", "kernel", "torch.sum", "cupy.sum", "FILE.py:function")
+NAMES = (
+    "cupy.matmul",
+    "torch.mm",
+    "torch._scaled_mm",
+    "triton",
+    "kernel",
+    "torch.sum",
+    "cupy.sum",
+    "torch.softmax",
+    "FILE.py:function",
+)
 SIXTEEN = ("f16", "bf16")
 EIGHT = ("e4m3", "e5m2")
 ALIGNED = 16  # bytes, of lines of a kernel's matrices
@@ -63,6 +73,7 @@ class Call:
 
     `d`: D's type where the call is told it, else what the call returns. `a`, `b`: what is contiguous; lines are a
     multiple of `apart` bytes apart. `raw`: arrays are of whole numbers. `prefers`: the multiply it is known to have.
+    `softmax`: of each row the largest of its softmax, the reciprocal of the denominator that is asked about.
     """
 
     name: str
@@ -75,6 +86,7 @@ class Call:
     apart: int = 1
     sums: bool = False
     raw: bool = False
+    softmax: bool = False
     about: Mapping[str, str] = field(default_factory=dict)
     prefers: str = ""
 
@@ -290,6 +302,18 @@ def _torch_sum(a: str, b: str, d: str | None, asked: CallOptions) -> Call:
     return Call("torch.sum", memory, (a, a), function, d or a, asked.a or "row", sums=True, about=about)
 
 
+def _torch_softmax(a: str, b: str, d: str | None, asked: CallOptions) -> Call:
+    """The denominator of torch.softmax."""
+    if (a, d) not in (("f32", None), ("f32", "f32")):
+        raise UsageError(f"`type` {a}: the denominator of torch.softmax is asked about with f32.")
+    torch, memory, about = _torch()
+
+    def function(x: Any) -> Any:
+        return torch.softmax(x, 1).amax(1, keepdim=True)
+
+    return Call("torch.softmax", memory, (a, a), function, a, sums=True, softmax=True, about=about)
+
+
 def _cupy_sum(a: str, b: str, d: str | None, asked: CallOptions) -> Call:
     """cupy.sum of each row."""
     cupy, memory, about = _cupy()
@@ -315,6 +339,7 @@ _MAKERS: dict[str, Callable[[str, str, str | None, CallOptions], Call]] = {
     "triton": _triton,
     "kernel": _kernel,
     "torch.sum": _torch_sum,
+    "torch.softmax": _torch_softmax,
     "cupy.sum": _cupy_sum,
 }
 

@@ -32,7 +32,7 @@ from tcprobe.store.choose import Layers
 from tcprobe.text import Described
 from tcprobe.values import Json
 
-MOST_SUMS = 1 << 20
+MOST_K = 1 << 20  # of orders that are compared, sum by sum
 ROWS = 128  # of operands that are tried at a time
 ROUNDS = 24
 Key: TypeAlias = tuple[object, ...]
@@ -112,6 +112,8 @@ def difference(first: Order, second: Order, layers: Layers | None = None) -> Ord
         )
         if ours != theirs:
             raise UsageError(f"orders of other products: `{name}` is {ours} and {theirs}.")
+    if first.k > MOST_K:
+        raise UsageError(f"orders of {first.k} products are not compared: at most {MOST_K}.")
     known: dict[Key, int] = {}
     both = [list(sums(order, known, layers)) for order in (first, second)]
     numbers = [{each.number for each in side} for side in both]
@@ -132,8 +134,6 @@ def sums(order: Order, known: dict[Key, int], layers: Layers | None = None) -> I
     done: list[tuple[int, int]] = []  # the number of a sum, and how many products it has
 
     def numbered(key: Key) -> int:
-        if len(known) > MOST_SUMS:
-            raise UsageError(f"an order of more than {MOST_SUMS} sums is not compared.")
         return known.setdefault(key, len(known))
 
     for node in postorder(order.sum):

@@ -21,6 +21,7 @@ from tcprobe.order.calls import CallError
 from tcprobe.order.memory import fill_with_masks, numpy_type, pattern, patterns
 
 WIDEST = 4096  # masks of a launch
+SMALL = 0.6 * 2.0**-24  # of f32's one, half of whose last place is 2^-24
 COUNTED = {"bf16": 1 << 8, "f16": 1 << 11, "f32": 1 << 23, "f64": 1 << 40}  # whole numbers up to which D counts
 
 
@@ -94,17 +95,17 @@ class Masks:
     def __init__(self, bench: Bench) -> None:
         self.bench, self.call = bench, bench.call
         rows, columns = bench.alike
-        self.by_columns = not self.call.sums and columns >= rows
+        self.by_columns = not self.call.sums and columns.number >= rows.number
         sides = self.call.types if self.by_columns else self.call.types[::-1]
         self.values = (
             _magnitudes_of_sums(sides[1], bench.d_kind) if self.call.sums else magnitudes(*sides, bench.d_kind)
         )
         self._side, self._mask = sides
         self.unit = self.values.side_unit * self.values.unit
-        lines: Any = bench.b if self.by_columns else bench.a.T
-        self._lines = lines
-        self._other: Any = bench.a if self.by_columns else None if bench.b is None else bench.b.T
-        self.width = min(WIDEST, columns if self.by_columns else rows)
+        b: Any = bench.b
+        self._lines: Any = b[:, columns.lines] if self.by_columns else bench.a[rows.lines].T
+        self._other: Any = bench.a if self.by_columns else None if b is None else b.T
+        self.width = min(WIDEST, columns.number if self.by_columns else rows.number)
         self._bits = [pattern(self._mask, value) for value in (self.values.large, -self.values.large, self.values.unit)]
         self.begin()
 
@@ -196,7 +197,8 @@ class Masks:
         self._used = count
         fill_with_masks(memory, self._lines[:, :count], chosen, values)
         d = self.bench.run()
-        line = memory.get(d[0, :count] if self.by_columns else d[:count, 0])
+        rows, columns = self.bench.alike
+        line = memory.get(d[0, columns.lines][:count] if self.by_columns else d[rows.lines, 0][:count])
         numbers: Array = np.ascontiguousarray(line).view(numpy_type(self.bench.d_kind)).astype(np.float64)
         return numbers
 
@@ -228,6 +230,43 @@ class Masks:
             made[at : at + self.width] = self.launch(asked.at(slice(at, at + self.width)), values)
         self.begin()
         return -np.sign(made)
+
+
+class PositiveMasks:
+    """Asks a softmax for the order of its denominator, whose terms are positive.
+
+    Of three terms one is 1 and two are SMALL: each alone is lost beside it, both together are not. So the largest
+    result, the reciprocal of the denominator, says whether the two are added to each other before.
+    """
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench, self.width = bench, min(WIDEST, bench.alike[0].number)
+        self._bits = [pattern("f32", value) for value in (float(np.log(SMALL)),) * 2 + (0.0, -np.inf)]
+
+    def survivors(self, asked: Queries) -> Ints:
+        """How many terms of each query are not in the smallest sum of x and y: one question a term."""
+        lengths = asked.stop - asked.start
+        owner = np.repeat(np.arange(len(lengths)), lengths)
+        z = asked.start[owner] + np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        keep = (z != asked.x[owner]) & (z != asked.y[owner])
+        owner, z = owner[keep], z[keep]
+        made = np.zeros(len(lengths), np.int64)
+        for at in range(0, len(z), self.width):
+            part = slice(at, at + self.width)
+            np.add.at(made, owner[part], self._apart(asked.x[owner[part]], asked.y[owner[part]], z[part]))
+        return made
+
+    def _apart(self, x: Ints, y: Ints, z: Ints) -> Ints:
+        memory, rows = self.bench.call.memory, self.bench.alike[0].lines
+        lines = self.bench.a[rows].T
+        fill_with_masks(memory, lines[:, : len(x)], (x, y, z, z + 1), self._bits)
+        d = memory.get(self.bench.run()[rows, 0][: len(x)])
+        largest = np.ascontiguousarray(d).view(np.float32)
+        if not ((largest > 1 - 2.0**-20) & (largest <= 1)).all():
+            raise CallError(
+                f"{self.bench.call.name} is no softmax: of one term and two small ones it gives {largest[0]!r}."
+            )
+        return (largest < 1).astype(np.int64)
 
 
 def _magnitudes_of_sums(kind: str, d: str) -> Magnitudes:

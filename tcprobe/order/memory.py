@@ -221,13 +221,14 @@ def fill_from_samples(memory: Memory, whole: Any, samples: Array, axis: int) -> 
 def fill_with_masks(memory: Memory, lines: Any, at: Sequence[Array], values: Sequence[int]) -> None:
     """Write a column of `lines` (k x columns) for each mask.
 
-    `at` has four arrays: x, y, and the first and the last but one of the units; `values` the bits of what x, y and
-    units become. All else is zero.
+    `at` has four arrays: x, y, and the first and the last but one of the units; `values` the bits of what x, y, units
+    and all others become, the others zero where none are given.
     """
     x, y, start, stop = (memory.put(np.ascontiguousarray(each, np.int64)) for each in at)
     count, depth = len(at[0]), int(lines.shape[0])
     k, columns = memory.put(np.arange(depth)[:, None]), memory.put(np.arange(count))
     inside = (k >= start[None, :]) & (k < stop[None, :])
-    lines[...] = memory.cast(inside, lines) * values[2]
+    rest = values[3] if len(values) > 3 else 0
+    lines[...] = memory.cast(inside, lines) * (values[2] - rest) + rest
     lines[x, columns] = values[0]
     lines[y, columns] = values[1]

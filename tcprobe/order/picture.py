@@ -104,7 +104,8 @@ def label(line: Line, places: bool = True) -> str:
     node = line.node
     start = ("C: " if line.is_c else "") + (f"{line.times} x " if line.times > 1 else "")
     if isinstance(node, Additions):
-        return f"{start}{len(node.terms)} sums added in {node.result}, from left to right"
+        terms = len(node.terms)
+        return f"{start}{terms} sums added in {node.result}, from left to right" if terms > 1 else f"{start}1 sum"
     steps = _steps(node)
     what = f"multiply-add{'s' * (steps > 1)} in {node.type}" if isinstance(node, FusedMultiplyAdds) else node.form
     number = f"{steps} " if steps > 1 or isinstance(node, FusedMultiplyAdds) else ""

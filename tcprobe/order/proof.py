@@ -23,6 +23,7 @@ KINDS = ("random", "cancelling", "wide", "parts")
 LEAST = 4096  # elements of a proof
 ROWS = 16  # of A, at most
 PAIRINGS = 4  # of parts that cancel
+PIECE = 128  # products next to each other that cancel others
 PIECES = 6  # of k, of a sum without parts
 EXTREME = 0.7  # of parts, which are scaled as far as their type allows
 STEPS = 12  # of a sum, shown where it differs
@@ -79,6 +80,30 @@ def of_parts(order: Order, size: tuple[int, int, int], seed: int, sums: bool = F
             a[:, second[:both]], b[second[:both]] = (-left if sums else left), -right
     a, b = (side.astype(numpy_type(kind)) for side, kind in zip((a, b), types, strict=False))
     return Operands("parts", a, np.ones_like(b) if sums else b)
+
+
+def of_row(types: Types, k: int, columns: int, seed: int, sums: bool = False) -> Operands:
+    """One row of A for all columns of B, its pieces of k cancelling two by two.
+
+    In half of the columns product by product, of any size; in the others each pair of pieces has a size of its own, so
+    that the row's bits show how partial sums are joined.
+    """
+    rng, length = np.random.default_rng(seed), max(1, min(PIECE, k // 4))
+    pieces = [np.arange(at, min(at + length, k)) for at in range(0, k, length)]
+    mixed = [pieces[at] for at in rng.permutation(len(pieces))]
+    a, b = np.zeros((1, k)), np.zeros((k, columns))
+    for first, second in zip(mixed[::2], [*mixed[1::2], mixed[-1][:0]], strict=False):
+        both = min(len(first), len(second)) or len(first)
+        parts = ((first[:both], 1), (second[:both], -1))
+        left = _scaled(rng, types.a, types.d, (1, both), (1, both))
+        right = _scaled(rng, types.b, types.d, (both, columns), (both, columns))
+        scaled = columns - columns // 2
+        right[:, columns // 2 :] = _scaled(rng, types.b, types.d, (both, scaled), (1, scaled))
+        for part, sign in parts:
+            if len(part):
+                a[:, part], b[part] = left * (sign if sums else 1), right * sign
+    a, b = (side.astype(numpy_type(kind)) for side, kind in zip((a, b), types, strict=False))
+    return Operands("row", a, np.ones_like(b) if sums else b)
 
 
 def _scaled(rng: np.random.Generator, type_: str, d: str, shape: tuple[int, int], each: tuple[int, int]) -> Array:

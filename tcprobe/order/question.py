@@ -13,10 +13,10 @@ import numpy as np
 
 from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.order import Order
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.layout.arrays import Array
 from tcprobe.order.bound import Bound, error_bound
-from tcprobe.order.evaluate import multiply
+from tcprobe.order.evaluate import multiply, rules_of
 from tcprobe.order.picture import in_words, svg, tree_lines
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, sizes
@@ -60,7 +60,7 @@ class OrderAnswer(Described):
     @property
     def in_words(self) -> list[str]:
         """The order, the picture of it, and what came of A and B."""
-        lines = [*in_words(self.order), *tree_lines(self.order)]
+        lines = [*in_words(self.order), *tree_lines(self.order), *self._unmeasured()]
         if self.bound is not None:
             lines.append(
                 f"|D - exact| <= {self.bound.to_json()['bound']:.3g} x sum of |a x b|; a product is rounded at most "
@@ -72,6 +72,14 @@ class OrderAnswer(Described):
             lines.append(f"{len(self.apart)} differ from D")
             lines.extend(self._first_apart())
         return lines
+
+    def _unmeasured(self) -> list[str]:
+        """The forms whose arithmetic was not measured on the arch."""
+        rules = answer_or_none(lambda: rules_of(self.order))
+        if rules is None:
+            return [f"the arithmetic of a form is not known on {self.order.arch}: it gives no D"]
+        others = [form for form, rule in rules.items() if not rule.measured]
+        return [f"not measured on {self.order.arch}, as others publish it: {', '.join(others)}"] if others else []
 
     def _first_apart(self) -> list[str]:
         if self.apart is None or not len(self.apart) or self.given is None:
@@ -152,9 +160,9 @@ def order(
 ) -> Any:
     """In which order CALL sums, found by calling it on a GPU; or, without one, the bits of D that an order gives.
 
-    CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum or
-    FILE.py:FUNCTION. It is your code: it runs here, with all that you may do. Its order is proven on random operands,
-    and saved with -o.
+    CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum,
+    torch.softmax or FILE.py:FUNCTION. It is your code: it runs here, with all that you may do. Its order is proven on
+    random operands, and saved with -o.
     --file takes A and B through a saved order: D, to the bit, and with --d how many elements differ.
     \f
     Of a file the answer is an `OrderAnswer`, of a call a `RevealedAnswer`.

@@ -16,10 +16,10 @@ from tcprobe.arithmetic.order import Multiplies, Order, Types
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array
 from tcprobe.order import proof
-from tcprobe.order.bench import Bench, Shape
+from tcprobe.order.bench import Alike, Bench, Shape
 from tcprobe.order.calls import Call, CallError
 from tcprobe.order.explain import Asked, Candidate, candidates, integer_forms
-from tcprobe.order.masks import Masks
+from tcprobe.order.masks import Masks, PositiveMasks
 from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
 from tcprobe.order.proof import KINDS, LEAST, PAIRINGS, ROWS, Difference, Operands, Sample
@@ -30,6 +30,8 @@ MOST_K = 1 << 14
 MEASURED = "sm_90"  # whose arithmetic is meant on a CPU
 TRIED = (2, 12)  # rows and columns of each kind with which candidates are told apart
 MOST_NAME = 160  # letters of a kernel's name that an order keeps
+PERIOD = 15  # of rows and columns that are repeated over D
+ACROSS = 16  # elements of a line that are compared with those of the first
 NONZERO = 200  # products of one, of a sum that every type holds
 EQUAL_CALLS = 3
 
@@ -37,12 +39,12 @@ EQUAL_CALLS = 3
 class Places(NamedTuple):
     """Whether elements of D with the same operands have the same bits, wherever they are: of `elements`, `different`.
 
-    Those that differ from the first ones lie in `rows` and `cols`; none does among the first `alike` rows and columns.
+    Those that differ from the first ones lie in `rows` and `cols`; in the rows and columns `alike` none does.
     """
 
     elements: int
     different: int
-    alike: tuple[int, int]
+    alike: tuple[Alike, Alike]
     rows: tuple[int, int] | None = None
     cols: tuple[int, int] | None = None
 
@@ -65,7 +67,8 @@ class Found(NamedTuple):
 class Revealed:
     """What was found: the order, the forms that give the same bits, and the proof.
 
-    `elements` of `compared` kinds were compared, of which `different` differ, the first as `difference`.
+    `elements` of `compared` kinds were compared, of which `different` differ, the first as `difference`. None were of a
+    softmax, whose terms are not known to the bit.
     """
 
     order: Order
@@ -124,7 +127,10 @@ class Revealing:
         self.stage("steady")
         kernel = self.kernel()
         self.stage("kernel")
-        self.product()
+        if self.call.softmax:
+            self.shares()
+        else:
+            self.product()
         self.stage("product")
         places = self.places()
         self.bench.alike = places.alike
@@ -134,7 +140,7 @@ class Revealing:
         self.stage("masks")
         found = self.candidates(root, self.call.prefers or _family(kernel))
         self.stage("explain")
-        samples = list(self.samples(found[0].order))
+        samples = [] if self.call.softmax else list(self.samples(found[0].order))
         self.stage("samples")
         if self.again() != before:
             raise CallError(
@@ -233,6 +239,16 @@ class Revealing:
             f"sum of its products is {float(wanted[row, col])!r}."
         )
 
+    def shares(self) -> None:
+        """CallError unless equal terms of a softmax have equal shares."""
+        x = np.full((min(self.shape.m, ROWS), self.shape.k), -np.inf)
+        counts = np.minimum(2 ** np.arange(len(x)), self.shape.k)
+        for line, count in zip(x, counts, strict=True):
+            line[:count] = 0
+        d = self.bench.sampled(patterns("f32", x), None)
+        if (np.ascontiguousarray(d).view(np.float32)[:, 0] != np.float32(1) / counts.astype(np.float32)).any():
+            raise CallError(f"{self.call.name} is no softmax: equal terms have other shares than their number says.")
+
     def _exact(self, a: Array, b: Array) -> Array:
         """D of numbers that types hold, as f64."""
         kinds = self.call.types
@@ -257,9 +273,10 @@ class Revealing:
         """The tree of sums; None of integers, whose sums are the same in any order."""
         if self.bench.d_kind == "s32":
             return None
-        masks = Masks(self.bench)
-        self._masks = masks
-        return tree(self.shape.k, masks.survivors)
+        if self.call.softmax:
+            return tree(self.shape.k, PositiveMasks(self.bench).survivors)
+        self._masks = Masks(self.bench)
+        return tree(self.shape.k, self._masks.survivors)
 
     def candidates(self, root: Sum | None, prefers: str) -> list[Candidate]:
         """The orders that it may be."""
@@ -273,7 +290,8 @@ class Revealing:
 
     def samples(self, order: Order, least: int | None = None) -> Iterator[Sample]:
         """Operands of each kind with their D, until there are enough elements; `order` says which parts sums have."""
-        (m, width), k, kinds = self.bench.alike, self.shape.k, len(KINDS)
+        m, width = (each.number for each in self.bench.alike)
+        k, kinds = self.shape.k, len(KINDS)
         rows = min(m, LEAST if self.call.sums else ROWS)
         each = -(-(least or LEAST) // kinds)
         cols = min(width, -(-each // rows))
@@ -293,34 +311,57 @@ class Revealing:
                 yield Sample(given, np.ascontiguousarray(d).view(numpy_type(self.types.d)))
 
     def places(self) -> Places:
-        """Whether bits depend on the place in D, from samples that are repeated over the whole of it."""
+        """Whether bits depend on the place in D, from samples that are repeated over the whole of it.
+
+        Their number is odd: alignment, and so a kernel's way with a line, may be another in every second one.
+        """
         memory = self.call.memory
-        rows, cols = min(self.shape.m, ROWS), min(self.bench.width, ROWS)
-        given = proof.operands("cancelling", self.types, (rows, cols, self.shape.k), self.seed, self.call.sums)
-        self._put(given)
+        m, width = self.shape.m, self.bench.width
+        rows, cols = min(m, PERIOD), min(width, PERIOD)
+        self._put(self._cancelling(rows, cols, self.seed))
         d = self.bench.run()
-        down, across = (
-            memory.put(np.arange(size) % few) for size, few in ((self.shape.m, rows), (self.bench.width, cols))
-        )
+        down, across = (memory.put(np.arange(size) % few) for size, few in ((m, rows), (width, cols)))
         few = d[:rows, :cols] + 0
         differ = few[down][:, across] != d
-        count, total = int(memory.get(differ.sum())), self.shape.m * self.bench.width
-        sides = self.shape.m, self.bench.width
+        count = int(memory.get(differ.sum()))
         if not count:
-            return Places(total, 0, sides)
+            return Places(m * width, 0, (Alike(1, m), Alike(1, width)))
         host = memory.get(differ)
-        down_at, across_at = (np.nonzero(host.any(axis=axis))[0] for axis in (1, 0))
-        columns = int(np.argmax(host[0])) if host[0].any() else sides[1]
-        below = host[:, :columns].any(axis=1)
-        first = int(np.argmax(below)) if below.any() else sides[0]
-        spans = [(int(at[0]), int(at[-1])) for at in (down_at, across_at)]
-        return Places(total, count, (first, columns), *spans)
+        spans = [np.nonzero(host.any(axis=axis))[0] for axis in (1, 0)]
+        alike = _alike(self._as_first(0)), _alike(self._as_first(1))
+        return Places(m * width, count, alike, *((int(span[0]), int(span[-1])) for span in spans))
+
+    def _cancelling(self, rows: int, cols: int, seed: int) -> Operands:
+        """Operands whose sums show every rounding."""
+        return proof.operands("cancelling", self.types, (rows, cols, self.shape.k), seed, self.call.sums)
+
+    def _as_first(self, axis: int) -> Array:
+        """Which rows of D (axis 0) have the first one's bits where all rows of A are the same, or columns likewise."""
+        few = min((self.shape.m, self.bench.width)[1 - axis], ACROSS)
+        same = np.ones((self.shape.m, self.bench.width)[axis], bool)
+        for seed in range(-(-ACROSS // few)):
+            self._put(self._cancelling(*((1, few) if axis == 0 else (few, 1)), self.seed + seed))
+            d = self.bench.run()
+            lines = self.call.memory.get(d[:, :few] if axis == 0 else d[:few].T)
+            same &= (lines == lines[:1]).all(axis=1)
+        return same
 
     def kernel(self) -> tuple[str, ...] | None:
         """Names of the kernels of a call, None where no profiler gives them."""
         if self.call.memory.device == "cpu":
             return None
         return kernel_names(self.bench.run)
+
+
+def _alike(same: Array) -> Alike:
+    """The most lines in equal steps from the first on, all of which are as the first."""
+    best = Alike(1, 1)
+    for step in (1, 2, 4, 8, 16, 32, 64, 128):
+        chosen = same[::step]
+        count = len(chosen) if chosen.all() else int(np.argmin(chosen))
+        if count > best.number:
+            best = Alike(step, count)
+    return best
 
 
 def _family(kernel: tuple[str, ...] | None) -> str:

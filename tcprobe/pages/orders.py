@@ -88,9 +88,10 @@ def parts(found: Sequence[Finding]) -> Iterator[tuple[str, list[str], list[Seque
 
 def rows(body: Body) -> Iterator[Sequence[str]]:
     """A row for each range of M; the order in words where it is first met."""
+    said_first = list(map(summary, orders(body)))
     met: set[int] = set()
     for each, letter in zip(body.ranges, letters(body), strict=True):
-        said = "as above" if each.order in met else summary(orders(body)[each.order])
+        said = "as above" if each.order in met else said_first[each.order]
         met.add(each.order)
         changed = "" if each.changed is None else f"{each.changed} of {body.n}"
         yield str(body.n), str(body.k), span(each), letter, said, str(each.elements), str(each.different), changed

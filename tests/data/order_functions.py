@@ -36,6 +36,20 @@ def chain(a, b):
     return d
 
 
+def by_parity(a, b):
+    """Another order in odd rows."""
+    d = chain(a, b)
+    d[1::2] = chain(a[1::2, ::-1], b[::-1])
+    return d
+
+
+def by_parity_of_rows(x):
+    """The same of a sum."""
+    d = pairwise(x)
+    d[1::2] = pairwise(x[1::2, ::-1])
+    return d
+
+
 def pairwise(x):
     """Sums of rows, by halves."""
     while x.shape[1] > 1:

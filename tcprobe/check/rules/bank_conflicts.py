@@ -18,8 +18,8 @@ EVIDENCE = (
     "run --family banks` repeats it. Destinations of cp.async.cg are judged by the rule of cp.async.ca.",
     "Shared memory passes one wavefront a cycle: a plan's cycles are its wavefronts (docs/cost.md, 130 of 130 plans "
     "within 0.6 %).",
-    "Addresses follow from the machine code: what is not known of them is the same in all lanes of a warp, which turns "
-    "or exchanges banks and leaves the wavefronts as they are.",
+    "Addresses follow from the machine code: what is not known of them is the same in all lanes of a warp, "
+    "which turns or exchanges banks and leaves the wavefronts as they are.",
 )
 
 

@@ -29,6 +29,8 @@ MEND = "tcprobe descriptor --tile LINESxK --type TYPE prints the descriptor of a
 EVIDENCE = (
     "PTX ISA, matrix descriptor of wgmma: LBO, SBO and swizzle lead to the bytes of each element; the formula is "
     "measured on an H200 for every mode (docs/wgmma.md).",
+    "Measured on an H200 (docs/checks_h200.json): SWIZZLE_128B with SBO 512, 3,742,464 of 4,325,376 elements "
+    "wrong; with SBO 1024 0.",
     "PTX ISA, instruction descriptor of tcgen05.mma: its fields and which of them each kind takes; documented, not "
     "measured.",
 )

@@ -17,10 +17,10 @@ SAYS = "a multiply that the arch does not do in its own type, and that becomes o
 MEND = "use the form that is native there"
 EVIDENCE = (
     "tcprobe lower: what every form becomes on every arch, from machine code of 17 versions of ptxas.",
-    "On an H200 mma.m16n8k32 of e4m3 takes 10.6 cycles of an SM, seven times as many as the form of f16 with half the "
-    "k; wgmma of e4m3 reaches the peak (`tcprobe cost --table`).",
-    "Of PTX its text says which form stands there. Of a cubin only the compiler's own routines show it, which it links "
-    "in by name (__cuda_sm_8x_mma_...).",
+    "On an H200 mma.m16n8k32 of e4m3 takes 10.6 cycles of an SM, seven times as many as the form of f16 with "
+    "half the k; wgmma of e4m3 reaches the peak (`tcprobe cost --table`).",
+    "Of PTX its text says which form stands there. Of a cubin only the compiler's own routines show it, which "
+    "it links in by name (__cuda_sm_8x_mma_...).",
 )
 
 

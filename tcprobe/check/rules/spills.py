@@ -16,8 +16,8 @@ MEND = "allow more registers (.maxnreg, launch bounds), or keep fewer values ali
 EVIDENCE = (
     "PTX ISA, .local: each thread's own memory; ptxas -v counts spill stores and spill loads in it.",
     "Local memory is memory: it passes the same queue as global loads, and lies in L1 at best.",
-    "Counted is what stands in a loop at an address on the stack (R1 and a constant). Arrays that threads index lie in "
-    "local memory too and look the same where the index is constant.",
+    "Counted is what stands in a loop at an address on the stack (R1 and a constant). Arrays that threads "
+    "index lie in local memory too and look the same where the index is constant.",
 )
 _ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
 LOCAL = ("LDL", "STL")
