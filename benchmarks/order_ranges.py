@@ -3,9 +3,9 @@
     python benchmarks/order_ranges.py --out DIR --seconds 400           # on a GPU; what DIR has is left out
     python benchmarks/order_ranges.py --out DIR --publish results       # anywhere: findings of kind order
 
-M of CALLED are called with one row of A and one B, twice; the bits of that row of D say which have one order. It is
-revealed at the first M of each different row, and proven there and at a random M of each range; M that were not called
-are in none. DIR/ranges.jsonl has a line a product, DIR/errors.log tracebacks.
+M of CALLED are called with one row of A and one B, three times; the bits of that row of D say which have one order. It
+is revealed at the first M of each different row, and proven there and at a random M of each range; M that were not
+called are in none. DIR/ranges.jsonl has a line a product, DIR/errors.log tracebacks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """In which order libraries' GEMMs sum: every call's order, proven on at least 4,096 elements of D.
 
     python benchmarks/orders.py --smoke --out DIR --seconds 60       # a few calls of every kind
-    python benchmarks/orders.py --out DIR --seconds 420              # all; what DIR has already is left out
+    python benchmarks/orders.py --out DIR --seconds 420              # all; what DIR has an order of is left out
     python benchmarks/orders.py --out DIR --cases 'torch.mm bf16 8x1024x1024 b=col'   # these, again
     python benchmarks/orders.py --table DIR                          # the table of what DIR has
 
@@ -249,7 +249,7 @@ def main() -> int:
     if asked.work:
         work(asked.out, chosen, asked.seconds)
         return 0
-    known = {} if asked.cases else answered(asked.out)
+    known = {} if asked.cases else {case for case, row in answered(asked.out).items() if "error" not in row}
     watched(asked.out, [case for case in chosen if case.id not in known], asked.seconds)
     rows = answered(asked.out)
     mine = [rows.get(case.id) for case in chosen]

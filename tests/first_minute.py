@@ -22,7 +22,7 @@ import numpy as np
 
 from tcprobe.isa.arch import arch
 from tcprobe.layout.table import Table
-from tcprobe.probes import dialogues, experiments
+from tcprobe.probes import of_kind
 from tcprobe.probes.experiment import kernels
 from tcprobe.probes.ptx import POISON, TOO_NEW
 from tcprobe.run import backend, contribute
@@ -112,8 +112,8 @@ class Faulty(Emulator):
 
 
 def probe_of(id_: str) -> Probe:
-    """The experiment on a table, or on what is in tensor memory."""
-    return experiments().get(id_) or dialogues("tensor_memory").get(id_) or dialogues("cost")[id_]
+    """The experiment of a subject, a table's before others."""
+    return next(of_kind(kind)[id_] for kind in ("table", *kinds.names()) if id_ in of_kind(kind))
 
 
 def unrun(name: str) -> dict[str, list[Probe]]:

@@ -24,7 +24,7 @@ from test_merge import MMA, WMMA, measured
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError
-from tcprobe.probes import experiments
+from tcprobe.probes import dialogues, experiments
 from tcprobe.run import contribute as contributing
 from tcprobe.run import merge, runner
 from tcprobe.run.backend import Device, Worker
@@ -414,3 +414,25 @@ def test_devices_that_agree_are_counted(tmp_path):
         _, said = told(tmp_path / "r", tmp_path / "ours")
         assert (said["devices"], said["agrees"], said["known"]) == (counts, len(counts), 1 - len(counts))
         CliRunner().invoke(main, ["merge", str(tmp_path / "r"), "--results", str(tmp_path / "ours")])
+
+
+@pytest.mark.full
+def test_kinds_that_are_known_of_the_arch_are_measured_side_by_side(tmp_path, monkeypatch):
+    """Descriptors in two processes, then a table alone; a part whose worker is lost costs its own experiment."""
+    every = [
+        one for id_, one in dialogues("descriptors").items() if id_ in {f.subject for f in published_descriptors()}
+    ]
+    chosen, table = every[::60], experiments()["ldmatrix.m8n8.x1.shared.b16"]
+    fleet_gpu.shows(monkeypatch, "sm_90")
+    monkeypatch.setattr(contributing, "batches", lambda device: [chosen, [table]])
+    monkeypatch.setattr(contributing, "processes", lambda: 2)
+    faults = {chosen[1].id: "traps"}
+    monkeypatch.setattr("tcprobe.run.backend.COMMAND", first_minute.worker_command("sm_90", faults))
+    made = contributing.contribute(
+        contributing.Request(tmp_path / "c", tmp_path / "f", 5, 60.0, lambda _: None, lambda _, __: None)
+    )
+    assert (made.measured, made.failed, made.left) == (len(chosen), 1, 0)
+
+
+def published_descriptors():
+    return findings.every(published(), "descriptors", "sm_90")

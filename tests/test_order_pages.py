@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from click.testing import CliRunner
-from found_orders import BODY, finding, many, save
+from found_orders import BODY, FORM, finding, many, save
 
 from tcprobe.cli import main
 from tcprobe.errors import DataError
@@ -17,6 +17,7 @@ from tcprobe.pages import orders as pages
 from tcprobe.pages.overview import render
 from tcprobe.pages.site.markup import render as rendered
 from tcprobe.pages.site.order_pages import ORDER_PAGE, order_pages
+from tcprobe.pages.tables import COLUMNS, WIDEST
 from tcprobe.store import findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.kinds import order as kind
@@ -115,8 +116,12 @@ def test_one_finding_is_drawn(tmp_path):
     assert "orders.md" in whole[tmp_path / "README.md"]
     assert "N 4096, K 4096  AAAAAAAAAAAAAAAAABBBBBBBBBBBBBBBBBBBAAAAACCCCCCCC" in text
     assert "             M  1       4       16      64      256     1024    4096" in text
-    assert text.count("| as above |") == 1
-    assert "| 4096 | 4096 | 17 to 511 | B | 256 wgmma" in text
+    assert "| 4096 | 4096 | 17 to 511 | B | 8192 | 0 | 4000 of 4096 |" in text
+    assert re.findall(r"- N 4096, K 4096, (.): (.*)", text) == [
+        ("A", f"2 sums added in f32, from left to right: 2 x 128 {FORM['bf16']}"),
+        ("B", f"256 {FORM['bf16']}"),
+        ("C", f"8 sums added in f32, from left to right: 8 x 32 {FORM['bf16']}"),
+    ]
     (view,) = site(tmp_path)
     html = rendered(view)
     assert view.page == ORDER_PAGE
@@ -142,11 +147,18 @@ def test_what_was_not_called_is_a_point(tmp_path):
     assert "AAAAAAAAAAAAAAAAA..................." in text
 
 
+def narrow(text):
+    """Whether all tables are as narrow as those of results/ must be."""
+    cells = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    return max(map(len, cells)) <= COLUMNS and max(len(cell) for row in cells for cell in row) <= WIDEST
+
+
 def test_hundreds_of_findings(tmp_path):
     bodies = many(200)
     for body in bodies:
         save(tmp_path, body)
     text = "\n".join(pages.orders_page(Results(tmp_path)))
+    assert narrow(text)
     assert text.count("\n### ") == len({pages.title(body) for body in bodies})
     assert sum(line.startswith("| ") and line[2].isdigit() for line in text.splitlines()) == sum(
         len(b.ranges) for b in bodies

@@ -22,7 +22,6 @@ from tcprobe.order.reveal import Revealed, Revealing, reveal_call
 
 MOST_SIZES = 4096
 MOST_DEPTHS = 64  # sizes of k, each of which has its own order
-ROW_KINDS = 2  # of operands of the fixed row
 COLUMNS = 256  # of the fixed row, that are compared
 
 
@@ -130,7 +129,8 @@ def _row(bench: Bench, width: int, seed: int) -> bytes:
 def row_operands(bench: Bench, width: int, seed: int) -> list[proof.Operands]:
     """One row of A, and columns of B with which its sums nearly cancel, several times."""
     kinds, k = Types(*bench.call.types, bench.d_kind or "f32"), bench.shape.k
-    return [proof.of_row(kinds, k, width, seed + number, bench.call.sums) for number in range(ROW_KINDS)]
+    cancelling = proof.operands("cancelling", kinds, (1, width, k), seed, bench.call.sums)
+    return [cancelling, *(proof.of_row(kinds, k, width, seed + more, bench.call.sums) for more in range(2))]
 
 
 def _again(

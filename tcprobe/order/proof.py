@@ -7,7 +7,7 @@ sums of very different sizes of which two and two cancel, so that it matters in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -71,7 +71,7 @@ def of_parts(order: Order, size: tuple[int, int, int], seed: int, sums: bool = F
     a, b = (np.zeros(shape, np.float64) for shape in ((rows, k), (k, cols)))
     found = segments(order, seed)
     mixed = [found[at] for at in rng.permutation(len(found))]
-    for first, second in zip(mixed[::2], [*mixed[1::2], mixed[-1][:0]], strict=False):
+    for first, second in _pairs(mixed):
         both = min(len(first), len(second)) or len(first)
         left = _scaled(rng, types.a, types.d, (rows, both), (rows, 1))
         right = _scaled(rng, types.b, types.d, (both, cols), (1, cols))
@@ -92,18 +92,26 @@ def of_row(types: Types, k: int, columns: int, seed: int, sums: bool = False) ->
     pieces = [np.arange(at, min(at + length, k)) for at in range(0, k, length)]
     mixed = [pieces[at] for at in rng.permutation(len(pieces))]
     a, b = np.zeros((1, k)), np.zeros((k, columns))
-    for first, second in zip(mixed[::2], [*mixed[1::2], mixed[-1][:0]], strict=False):
+    least, most = _exponents(types.a, types.d)
+    for first, second in _pairs(mixed):
         both = min(len(first), len(second)) or len(first)
-        parts = ((first[:both], 1), (second[:both], -1))
-        left = _scaled(rng, types.a, types.d, (1, both), (1, both))
+        power = rng.choice([least, most]) if len(second) else least  # what is left is small
+        left = _stored(types.a, np.ldexp(rng.standard_normal((1, both)), power))
         right = _scaled(rng, types.b, types.d, (both, columns), (both, columns))
         scaled = columns - columns // 2
         right[:, columns // 2 :] = _scaled(rng, types.b, types.d, (both, scaled), (1, scaled))
-        for part, sign in parts:
-            if len(part):
-                a[:, part], b[part] = left * (sign if sums else 1), right * sign
+        a[:, first[:both]], b[first[:both]] = left, right
+        if len(second):
+            a[:, second[:both]], b[second[:both]] = (-left if sums else left), -right
     a, b = (side.astype(numpy_type(kind)) for side, kind in zip((a, b), types, strict=False))
     return Operands("row", a, np.ones_like(b) if sums else b)
+
+
+def _pairs(parts: Sequence[Ints]) -> Iterator[tuple[Ints, Ints]]:
+    """Two and two, but for the last one or two, which are alone: else all that is left might be zero."""
+    paired = (len(parts) - 1) // 2 * 2
+    yield from zip(parts[:paired:2], parts[1:paired:2], strict=True)
+    yield from ((part, part[:0]) for part in parts[paired:])
 
 
 def _scaled(rng: np.random.Generator, type_: str, d: str, shape: tuple[int, int], each: tuple[int, int]) -> Array:
@@ -111,8 +119,13 @@ def _scaled(rng: np.random.Generator, type_: str, d: str, shape: tuple[int, int]
     least, most = _exponents(type_, d)
     ends = rng.random(each) < EXTREME
     powers = np.where(ends, rng.choice([least, most], each), rng.integers(least, most + 1, each))
-    made: Array = _within(type_, np.ldexp(rng.standard_normal(shape), powers))
-    return made.astype(numpy_type(type_)).astype(np.float64)
+    return _stored(type_, np.ldexp(rng.standard_normal(shape), powers))
+
+
+def _stored(type_: str, numbers: Array) -> Array:
+    """Numbers rounded to a type."""
+    made: Array = _within(type_, numbers).astype(numpy_type(type_)).astype(np.float64)
+    return made
 
 
 def operands(kind: str, types: Types, size: tuple[int, int, int], seed: int, sums: bool = False) -> Operands:

@@ -19,7 +19,7 @@ from tcprobe.store.results import Results
 
 KIND = "order"
 EACH = 4  # letters for a factor of two of M
-HEADS = ("N", "K", "M", "order", "in words", "elements", "different", "of a row changed")
+HEADS = ("N", "K", "M", "order", "elements", "different", "of a row changed")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -75,26 +75,33 @@ def orders_page(results: Results) -> list[str]:
     )
 
 
-def parts(found: Sequence[Finding]) -> Iterator[tuple[str, list[str], list[Sequence[str]]]]:
-    """(title, lines of letters, rows of the table) of the products that have a title in common."""
+def parts(found: Sequence[Finding]) -> Iterator[tuple[str, list[str], list[str], list[list[str]]]]:
+    """(title, lines of letters, orders in words, rows of the table) of the products that have a title in common."""
     for head, together in groupby(found, key=lambda finding: title(finding.body)):
         bodies = [finding.body for finding in together]
         most = max(body.ranges[-1].last for body in bodies)
         sizes = [f"N {body.n}, K {body.k}" for body in bodies]
         wide = max(map(len, sizes))
         drawn = [f"{size.rjust(wide)}  {strip(body, most)}" for size, body in zip(sizes, bodies, strict=True)]
-        yield head, [f"{'M'.rjust(wide)}  {scale(most)}", *drawn], [row for body in bodies for row in rows(body)]
+        said = [
+            f"{size}, {letter}: {words}"
+            for size, body in zip(sizes, bodies, strict=True)
+            for letter, words in in_words(body).items()
+        ]
+        yield head, [f"{'M'.rjust(wide)}  {scale(most)}", *drawn], said, [row for body in bodies for row in rows(body)]
 
 
-def rows(body: Body) -> Iterator[Sequence[str]]:
-    """A row for each range of M; the order in words where it is first met."""
-    said_first = list(map(summary, orders(body)))
-    met: set[int] = set()
+def rows(body: Body) -> Iterator[list[str]]:
+    """A row for each range of M."""
     for each, letter in zip(body.ranges, letters(body), strict=True):
-        said = "as above" if each.order in met else said_first[each.order]
-        met.add(each.order)
         changed = "" if each.changed is None else f"{each.changed} of {body.n}"
-        yield str(body.n), str(body.k), span(each), letter, said, str(each.elements), str(each.different), changed
+        yield [str(body.n), str(body.k), span(each), letter, str(each.elements), str(each.different), changed]
+
+
+def in_words(body: Body) -> dict[str, str]:
+    """The orders by letter."""
+    said = list(map(summary, orders(body)))
+    return {letter: said[each.order] for each, letter in zip(body.ranges, letters(body), strict=True)}
 
 
 def span(each: MRange) -> str:

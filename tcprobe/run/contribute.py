@@ -1,15 +1,16 @@
 """A contribution: what the GPUs of a machine show in the time given, in one file that `tcprobe merge` takes.
 
 Each kind of GPU is measured once. First come tables, on which all else rests, and of each kind what is only documented
-of the arch; last what other GPUs of the arch showed already. A family whose kernels fail one after the other waits
-until everything else is done. Findings are saved one by one in a folder, so that a contribution which was stopped goes
-on. In the end multiplies are verified (`tcprobe verify`, in a process that can be lost), while the file is written and
-read back as a stranger's.
+of the arch; last what other GPUs of the arch showed already, of which some kinds are measured at the same time, by a
+process each. A family whose kernels fail one after the other waits until everything else is done. Findings are saved
+one by one in a folder, so that a contribution which was stopped goes on. In the end multiplies are verified (`tcprobe
+verify`, in a process that can be lost), while the file is written and read back as a stranger's.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,17 +18,19 @@ import tempfile
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import BY_NAME, arch
 from tcprobe.probes import dialogues, experiments
 from tcprobe.run import backend
-from tcprobe.run.backend import Device, Relay
+from tcprobe.run.backend import Device, Relay, Worker
 from tcprobe.run.merge import (
     AnySaved,
     Conflict,
@@ -51,8 +54,12 @@ MOST_FILE = 1 << 20  # bytes of a contribution
 SHOWN = 5  # contradictions that are told in words
 # what a kernel author asks first; kinds that are not named come last
 ORDER = (TABLE, "numerics", "descriptors", "tensor_memory", "tensor_maps", "banks", "cost")
+# kinds that time nothing on the GPU, which for them is idle most of the time: seconds of an experiment, about
+BESIDE = {"numerics": 0.25, "descriptors": 0.1, "tensor_memory": 0.05, "tensor_maps": 0.5, "undocumented": 0.02}
+CORES = 3  # for each process at the same time
+MOST_BESIDE = 6  # processes
 IN_A_ROW = 3  # failures of a family, after which the rest of it waits
-WRITING = 8  # of so many parts of the time one is for writing and verifying
+WRITING = 10  # of so many parts of the time one is for writing and verifying
 VERIFY = (sys.executable, "-m", "tcprobe", "verify", "--json")
 
 
@@ -62,7 +69,7 @@ class Contribution(NamedTuple):
     Of the findings `measured`, `agrees` were published of the arch before and are the same, `contradicts` differ, and
     `new` were not published. `refused` and `failed` are not in the file, nor are those that are `beyond` its size.
     `left` was not tried, for want of time. `verified` counts multiplies, of which those in `wrong` did not come out
-    right, by the emitted code with what was measured.
+    right, by the emitted code with what was measured. `seconds` says how long each kind took, and what came after.
     """
 
     file: Path
@@ -78,6 +85,7 @@ class Contribution(NamedTuple):
     verified: int
     wrong: list[str]
     conflicts: list[Conflict]
+    seconds: dict[str, float]
 
     def to_json(self) -> Json:
         """The file and the counts."""
@@ -130,6 +138,7 @@ def contribute(request: Request) -> Contribution:
     begun, seconds = time.monotonic(), 60 * request.minutes
     end = begun + seconds
     outcomes: Counter[str] = Counter()
+    spent: dict[str, float] = {}
     folders: dict[Device, Results] = {}
     with Relay(backend.COMMAND, request.limit, end - seconds / WRITING) as worker, ExitStack() as verifying:
         first = verifying.enter_context(Session(worker))
@@ -142,6 +151,8 @@ def contribute(request: Request) -> Contribution:
             folders[device].sweep()
             measuring = Measuring(request, device, folders[device], time.monotonic() + left)
             outcomes.update(measuring.outcomes(worker, None if number else first))
+            spent = {kind: spent.get(kind, 0) + measuring.spent.get(kind, 0) for kind in {**spent, **measuring.spent}}
+        measured_at = time.monotonic()
         checks = [verifying.enter_context(Verifying(device, folder.root)) for device, folder in folders.items()]
         measured = [finding for folder in folders.values() for finding in own(folder) if finding.method == "live"]
         if not measured:
@@ -149,7 +160,9 @@ def contribute(request: Request) -> Contribution:
         outcomes["beyond"] = len(measured) - _write(request.file, measured)
         told = _compared(request.file, devices, outcomes)
         verdicts = [pair for check in checks for pair in check.verdicts(end, request.say).items()]
-    return told._replace(verified=len(verdicts), wrong=[name for name, good in verdicts if not good])
+    spent["writing, verifying"] = time.monotonic() - measured_at
+    rounded = {what: round(seconds, 1) for what, seconds in spent.items()}
+    return told._replace(verified=len(verdicts), wrong=[name for name, good in verdicts if not good], seconds=rounded)
 
 
 def _kinds_of_gpus(found: Sequence[Device]) -> list[Device]:
@@ -170,6 +183,7 @@ class Measuring:
     results: Results
     end: float
     waiting: deque[list[Probe]] = field(default_factory=deque)
+    spent: dict[str, float] = field(default_factory=dict)  # seconds, by kind
 
     def outcomes(self, worker: Relay, session: Session | None) -> Iterator[str]:
         """The status of each finding, "left" of each experiment that was not tried. The first goes to `session`."""
@@ -179,10 +193,18 @@ class Measuring:
                 self.request.say(f"measured again, because it cannot be trusted: {complaint}")
             self.waiting += [todo] if todo else []
         self.request.tick(sum(map(len, self.waiting)), None)
-        while self.waiting and time.monotonic() < self.end:
-            with session or Session(worker) as current:
-                yield from self._measure(worker, current)
-            session = None
+        while self.waiting and (begun := time.monotonic()) < self.end:
+            beside = [batch for batch in self.waiting if self._may_be_beside(batch)]
+            if self.waiting[0] in beside:
+                what = ", ".join(kind_of(batch[0]) for batch in beside)
+                self.waiting = deque(batch for batch in self.waiting if batch not in beside)
+                yield from self._side_by_side(worker, beside)
+            else:
+                what = kind_of(self.waiting[0][0])
+                with session or Session(worker) as current:
+                    yield from self._measure(worker, current)
+                session = None
+            self.spent[what] = self.spent.get(what, 0) + time.monotonic() - begun
         yield from ["left"] * sum(map(len, self.waiting))
 
     def _measure(self, worker: Relay, session: Session) -> Iterator[str]:
@@ -214,6 +236,57 @@ class Measuring:
         self.waiting.extendleft([soon] if soon else [])
         self.waiting += [late] if late else []
 
+    def _may_be_beside(self, batch: Sequence[Probe]) -> bool:
+        """Whether a batch may be measured beside others: a fault there, which might be another's, is not expected."""
+        kind, seen = kind_of(batch[0]), _seen_live(self.device.arch)
+        return kind in BESIDE and processes() > 1 and all((kind, probe.id) in seen for probe in batch)
+
+    def _side_by_side(self, worker: Relay, beside: Sequence[Sequence[Probe]]) -> Iterator[str]:
+        """Batches in parts that take about as long, a process each, those that take longest first."""
+        seconds = [BESIDE[kind_of(batch[0])] * len(batch) for batch in beside]
+        counts = [max(1, round(part / sum(seconds) * processes())) for part in seconds]
+        parts = [batch[n::count] for batch, count in zip(beside, counts, strict=True) for n in range(count)]
+        parts.sort(key=lambda part: -BESIDE[kind_of(part[0])] * len(part))
+        arrived: SimpleQueue[AnySaved | None] = SimpleQueue()
+        with children.threads(processes()) as pool:
+            done = [pool.submit(self._part, worker, part, arrived.put) for part in parts]
+            for _ in parts:
+                while (finding := arrived.get()) is not None:
+                    self.request.tick(0, f"{self.device.arch} {finding.key.subject}")
+                    yield finding.status
+                    worker.prepare()
+            tried = sum(future.result() for future in done)
+        yield from ["left"] * (sum(map(len, parts)) - tried)
+
+    def _part(self, worker: Relay, part: Sequence[Probe], put: Callable[[AnySaved | None], None]) -> int:
+        """Measure a part until the time is over; gives what arrives, then None. Returns how many did."""
+        tried = 0
+        try:
+            own_worker = Worker(worker.command, worker.limit, min(worker.until, self.end))
+            arriving = measure(Session(own_worker), self.device, part, Results(self.results.root))
+            with closing(arriving):
+                for finding in (one for one in arriving if not isinstance(one, JobEnd)):
+                    tried += 1
+                    put(finding)
+        except TimeUpError:
+            pass
+        except EnvironmentUnfitError as error:
+            self.request.say(str(error))
+        finally:
+            put(None)
+        return tried
+
+
+def processes() -> int:
+    """How many measure at the same time."""
+    return min(MOST_BESIDE, max(1, (os.cpu_count() or 1) // CORES))
+
+
+@cache
+def _seen_live(name: str) -> frozenset[tuple[str, str]]:
+    """(kind, subject) of what is published of GPUs of an arch."""
+    return frozenset((f.key.kind, f.key.subject) for f in measured_findings(published(), (name,)) if f.method == "live")
+
 
 def _family(subject: str) -> str:
     """What probably fails together: tcgen05.ld, mma.m16n8k64."""
@@ -233,8 +306,9 @@ def batches(device: Device) -> list[list[Probe]]:
     for probe in probes:
         kind = kind_of(probe)
         place = ORDER.index(kind) if kind in ORDER else len(ORDER)
-        in_code = any((kind, probe.id, method) in known for method in FROM_CODE)
-        groups.setdefault(((kind, probe.id, "live") in known, place, kind, in_code), []).append(probe)
+        live = (kind, probe.id, "live") in known
+        in_code = not live and any((kind, probe.id, method) in known for method in FROM_CODE)
+        groups.setdefault((live, place, kind, in_code), []).append(probe)
     return [groups[key] for key in sorted(groups)]
 
 
@@ -316,4 +390,5 @@ def _compared(file: Path, devices: list[Device], outcomes: Counter[str]) -> Cont
         verified=0,
         wrong=[],
         conflicts=conflicts,
+        seconds={},
     )

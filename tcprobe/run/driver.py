@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
@@ -152,5 +153,6 @@ def version() -> str:
     return text.value.decode(errors="replace") if answered else "unknown"
 
 
+@cache
 def _library(linux: str, windows: str) -> ctypes.CDLL:
     return ctypes.WinDLL(windows) if os.name == "nt" else ctypes.CDLL(linux)  # type: ignore[attr-defined,unused-ignore]

@@ -7,7 +7,7 @@ from itertools import groupby
 from math import log2
 from typing import NamedTuple
 
-from tcprobe.pages.orders import HEADS, letters, measured, rows, span, title
+from tcprobe.pages.orders import HEADS, in_words, letters, measured, rows, span, title
 from tcprobe.pages.site.facts import Facts
 from tcprobe.pages.site.markup import View
 from tcprobe.store.kinds.order import Body, words
@@ -19,6 +19,7 @@ ABOUT = (
     "a range of M the order is the same, as far as its sizes were called; where it changes, a row of D has other bits "
     "in a larger or smaller batch: so many of its N elements."
 )
+LETTER = HEADS.index("order")
 SHADES = (0.08, 0.3, 0.18, 0.4)
 
 
@@ -44,7 +45,7 @@ def order_pages(facts: Facts) -> Iterator[View]:
     """One page, where anybody found an order."""
     parts = [part for name in facts.archs for part in _parts(facts, name)]
     if parts:
-        shows = {"paragraphs": [ABOUT], "parts": parts, "heads": HEADS}
+        shows = {"paragraphs": [ABOUT], "parts": parts, "heads": (*HEADS, "in words")}
         yield View(
             ORDER_PAGE, "orders", "In which order programs sum", "The order of sums of libraries, as found", shows
         )
@@ -63,7 +64,7 @@ def _parts(facts: Facts, arch: str) -> Iterator[dict[str, object]]:
             "drawn": [_drawn(body, place, most) for place, body in enumerate(bodies)],
             "height": (HIGH + GAP) * len(bodies) + HIGH,
             "ticks": [(round(_x(1 << power, most)), 1 << power) for power in range(0, int(log2(most)) + 1, 2)],
-            "rows": [list(row) for body in bodies for row in rows(body)],
+            "rows": [[*row, in_words(body)[row[LETTER]]] for body in bodies for row in rows(body)],
         }
 
 
