@@ -18,7 +18,7 @@ COLOURS = ("#cfe3f7", "#fbe0c8", "#d8f0d0", "#f6d3dd", "#e4dbf5", "#fdf3c4", "#d
 def emit(cells: Sequence[Cell]) -> str:
     """The picture of the one table; UsageError for several, or a tile of too many blocks."""
     if len(cells) != 1:
-        raise UsageError("svg-warps draws one tile.")
+        raise UsageError(f"svg-warps draws one tile: give an operand of {cells[0].fragment.experiment}.")
     [cell] = cells
     rows, cols, held = blocks(warp_map(cell.table))
     if max(len(rows), len(cols)) > MOST:
