@@ -20,9 +20,12 @@ def emit(cells: Sequence[Cell]) -> str:
     if len(cells) != 1:
         raise UsageError(f"svg-warps draws one tile: give an operand of {cells[0].fragment.experiment}.")
     [cell] = cells
+    if not any(cell.table.cells):
+        raise UsageError(f"{cell.fragment.id} holds nothing that svg-warps could draw.")
     rows, cols, held = blocks(warp_map(cell.table))
     if max(len(rows), len(cols)) > MOST:
-        raise UsageError(f"the tile has {len(rows)} x {len(cols)} blocks; at most {MOST} x {MOST} are drawn.")
+        counted = f"{len(rows)} x {len(cols)} blocks"
+        raise UsageError(f"{cell.fragment.id} has {counted}; svg-warps draws at most {MOST} x {MOST}.")
     width, height = MARGIN + WIDE * len(cols) + 8, HEAD + HIGH * len(rows) + 8
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
