@@ -39,6 +39,8 @@ def found(name, types="f32", shape=(8, 16, 32), **options):
         ("relu", r"is no GEMM: D\[0\]\[\d+\] is 0.0, where the sum of its products is -"),
         ("square", r"is no GEMM: D\[0\]\[0\] is "),
         ("raises", "raises ValueError: no$"),
+        ("leaves", "raises SystemExit: 3$"),
+        ("zero", "gives zero, whatever A and B are: it is no GEMM"),
         ("nothing", "returned a NoneType, which is no array"),
         ("writes", "writes its operands: 1 elements of B have changed"),
         ("shuffled", r"two equal calls of .* differ in \d+ of 128 elements of D, as with atomic additions"),
@@ -230,6 +232,18 @@ def test_the_command(tmp_path):
     assert done.exit_code == 1
     assert "2.0 times" in done.stderr
     assert not saved.exists()
+    done = run(f"{FILE}:in_f64", "--shape", "16x32x64", "--type", "f32", "--on", "cpu", "-o", saved)
+    assert done.exit_code == 1
+    assert "the order is not proven: -o does not save it" in done.stdout
+    assert not saved.exists()
+
+
+@pytest.mark.parametrize("types", ["s8", "u8,s8,s32"])
+def test_integers_have_any_order(types):
+    done = run(f"{FILE}:integers", "--shape", "1,8x64x96", "--type", types, "--on", "cpu")
+    assert done.exit_code == 0, done.output
+    assert "row 0's bits are the same in all of them" in done.stdout
+    assert done.stdout.count(": 0 differ") == len(done.stdout.splitlines()) // 2
 
 
 def test_the_command_without_what_it_needs():

@@ -142,8 +142,8 @@ def test_whose_arithmetic_it_is(folder):
         (("order", "--file", "ORDER.json", "--row", "3"), "--row needs --a and --b"),
         (("order", "--file", "ORDER.json", "-o", "D.npy"), "-o needs --a and --b"),
         ((*FILES, "--d", "A.npy"), "--d is 6x40 of float32; D is 6x4 of float32"),
-        ((*FILES, "--row", "6"), "there are 0 to 5"),
-        ((*FILES, "--col", "2-4"), "there are 0 to 3"),
+        ((*FILES, "--row", "6"), "Error: rows to choose from are 0 to 5"),
+        ((*FILES, "--col", "2-4"), "Error: columns to choose from are 0 to 3"),
         (("order", "--file", "ORDER.json", "--a", "B.npy", "--b", "A.npy"), "not matrices with 40 products"),
     ],
 )  # fmt: skip

@@ -85,7 +85,7 @@ def from_json(content: Json) -> Order:
     if not isinstance(types, dict) or set(types) != set(Types._fields):
         raise DataError("`types` has the keys a, b and d.")
     if not all(isinstance(text, str) for text in (content["arch"], content["inputs"], *types.values())):
-        raise DataError("`arch`, `inputs` and each of `types` are texts.")
+        raise DataError("arch, inputs and each of `types` are texts.")
     more = {key: value for key, value in content.items() if key not in KEYS}
     if not _shallow(more):
         raise DataError(f"what is said beside the sums is nested more than {MOST_DETAIL} deep.")

@@ -88,6 +88,8 @@ def of_row(types: Types, k: int, columns: int, seed: int, sums: bool = False) ->
     In half of the columns product by product, of any size; in the others each pair of pieces has a size of its own, so
     that the row's bits show how partial sums are joined.
     """
+    if types.a in ("s8", "u8"):
+        return operands("row", types, (1, columns, k), seed, sums)
     rng, length = np.random.default_rng(seed), max(1, min(PIECE, k // 4))
     pieces = [np.arange(at, min(at + length, k)) for at in range(0, k, length)]
     mixed = [pieces[at] for at in rng.permutation(len(pieces))]

@@ -267,7 +267,7 @@ def print_order(
         if answer.d is None:
             raise UsageError("`output` needs `a` and `b`, or a CALL.")
         write_matrix(output, answer.stored)
-    elif output and answer.order is not None:
+    elif output and answer.order is not None and answer.exit_code == 0:  # an order is kept where it is proven
         files.write(output, order_text.text(answer.order).encode())
     if as_json:
         click.echo(answer.json())
