@@ -63,8 +63,9 @@ def test_partial_sums_of_16_bits_are_named():
         found("half_sums", "f16", (8, 32, 64))
 
 
-def test_products_that_are_rounded_before_they_are_added():
-    order = found("chain").order
+@pytest.mark.parametrize("types", ["f32", "tf32"])
+def test_products_that_are_rounded_before_they_are_added(types):
+    order = found("chain", types).order
     assert isinstance(order.sum, Additions)
     assert all(isinstance(term, FusedMultiplyAdds) for term in order.sum.terms)
     assert [list(part) for part in products(order.sum)] == [[k] for k in range(32)]

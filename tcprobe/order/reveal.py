@@ -287,7 +287,7 @@ class Revealing:
         if root is None:
             names = integer_forms(self.arch, types.a, types.b, prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
-        inexact = not self.call.sums and types.a in ("f32", "f64")  # products of narrower types are exact
+        inexact = not self.call.sums and types.a in ("f32", "tf32", "f64")  # products of narrower types are exact
         earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
         return candidates(root, Asked(self.arch, types, k, prefers, earlier))
 
