@@ -369,7 +369,7 @@ HEAD = raw(order(0, 4)).replace(b"0}", b"")
         b"null",
         raw(GOOD) + b"x",
         raw(GOOD)[:-1],
-        b" " * (1 << 21),
+        b" " * (1 << 23),
     ],
     ids=lambda raw: f"{raw[:12]!r} {len(raw)}",
 )
@@ -377,6 +377,11 @@ def test_hostile_files_are_refused(hostile):
     with pytest.raises(DataError) as error:
         read(hostile)
     assert len(str(error.value)) < 300
+
+
+def test_an_order_may_be_indented():
+    data = order({"add": [{"fma": "f32", "k": [[k, k + 1]]} for k in reversed(range(16384))]}, 16384)
+    assert read(json.dumps(data, indent=4).encode()) == read(raw(data))
 
 
 @pytest.mark.parametrize("at", range(0, len(raw(GOOD)), 9))

@@ -258,10 +258,12 @@ def test_the_command_without_what_it_needs():
         assert (done.exit_code, done.output.count("Traceback")) == (code, 0), done.output
 
 
-def test_batches_in_words():
-    done = run(f"{FILE}:by_batch", "--shape", "1,8x32x32", "--type", "f16", "--on", "cpu")
-    assert done.exit_code == 0, done.output
+def test_batches_in_words(tmp_path):
+    saved = tmp_path / "order.json"
+    done = run(f"{FILE}:by_batch", "--shape", "1,8x32x32", "--type", "f16", "--on", "cpu", "-o", saved)
     lines = done.stdout.splitlines()
     assert any(line.startswith("m 1: ") for line in lines)
     assert any(line.startswith("m 8: ") for line in lines)
     assert "row 0's bits change between these ranges" in lines
+    assert (done.exit_code, saved.exists()) == (2, False)
+    assert "-o takes one order; several were found" in done.stderr
