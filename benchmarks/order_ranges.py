@@ -93,7 +93,7 @@ class Rows:
 
         self.call, self.memory = call, call.memory
         self.bench = Bench(call, Shape(MOST_M, product.n, product.k))
-        self.given = row_operands(self.bench, min(product.n, 512), 11)
+        self.given = row_operands(self.bench, min(product.n, 128), 11)
 
     def d(self, m: int) -> Any:
         """D of the first m lines, as whole numbers."""

@@ -20,7 +20,11 @@ CHOSEN = {  # what is a choice among archs, not a fact about each
     "tcprobe.pages.site.kernel_pages.KERNELS": "kernels that have pages",
 }
 LEAST = 4  # keys that a table by arch has; fewer are exceptions
-NO_MODULE = ("tcprobe.__main__", "tcprobe.audit.adapters")  # they run, or need what is not installed
+NO_MODULE = (
+    "tcprobe.__main__",
+    "tcprobe.audit.adapters",
+    "tcprobe.order.triton_matmul",
+)  # they run, or need what is not installed
 
 
 def _modules():

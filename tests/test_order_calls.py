@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tcprobe.arithmetic.order import Additions, FusedMultiplyAdds, Multiplies, products
+from tcprobe.arithmetic.order import Additions, FusedMultiplyAdds, Multiplies, Order, Types, products
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError, UsageError
-from tcprobe.order import child
+from tcprobe.order import child, multiply, proof
 from tcprobe.order.answer import reveal
 from tcprobe.order.batches import batches, sizes_of
 from tcprobe.order.bench import Shape
@@ -116,6 +116,28 @@ def test_batches():
     depths = batches(call(f"{FILE}:chain", ["f32"], CallOptions(on="cpu")), sizes_of("4x32x7..8"))
     assert depths.changes is None
     assert [span.found.order.k for span in depths.spans] == [7, 8]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("kind", ["e4m3", "bf16", "f32"])
+def test_a_rows_bits_show_how_partial_sums_are_joined(kind):
+    """Chains one after another, in halves, and with two of them exchanged."""
+    form = {"e4m3": "wgmma.mma_async.m64n8k32.f32.e4m3.e4m3", "bf16": "wgmma.mma_async.m64n8k16.f32.bf16.bf16"}.get(
+        kind
+    )
+    types, k = Types(kind, kind, "f32" if kind == "f32" else "bf16"), 1024
+    ranges = [((at, at + 128),) for at in range(0, k, 128)]
+    chains = [Multiplies(form, each) if form else FusedMultiplyAdds("f32", each) for each in ranges]
+    halves = Additions([Additions(chains[:4]), Additions(chains[4:])])
+    exchanged = Additions([*chains[:3], chains[5], chains[4], chains[3], *chains[6:]])
+    rows = [proof.of_row(types, k, 128, seed) for seed in range(2)]
+    d = [
+        [multiply(Order("sm_90", types, k, node), row.a, row.b).tobytes() for row in rows]
+        for node in (Additions(chains), halves, exchanged, Additions(chains))
+    ]
+    assert d[0] == d[3]
+    assert d[0] != d[1]
+    assert d[0] != d[2]
 
 
 def test_an_order_that_depends_on_the_place():

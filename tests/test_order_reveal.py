@@ -65,6 +65,7 @@ KNOWN = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", KNOWN)
 def test_an_order_is_found(name):
     given_order = KNOWN[name]
@@ -124,7 +125,7 @@ def orders(draw):
     return Order("sm_90", Types(kind, kind, d), k, node(places, 0), inputs)
 
 
-@examples(45)
+@examples(25)
 @given(orders())
 def test_any_order_is_found(given_order):
     """The very tree, and bits that are all its own."""
@@ -220,6 +221,7 @@ def with_form(node, form):
 MUTATED = [name for name in KNOWN if name not in ("integers", "fused, last first")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", MUTATED)
 def test_mutations_are_rejected(name):
     """Each is really another order, and none has all bits of the one that was called."""
@@ -271,6 +273,7 @@ def bench_of(given_order, m, n):
     return made
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["unequal parts", "fp8, promoted", "fp8 by mma", "sliced", "sums of 16 bits"])
 @pytest.mark.parametrize("sides", [(2, 40), (40, 2)])
 def test_masks_count_what_survives(name, sides):

@@ -3,6 +3,7 @@
 import inspect
 import itertools
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -138,6 +139,7 @@ def test_what_means_nothing_is_refused_in_words(ask):
 
 
 SCALES = "mma.m16n8k64.row.col.kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0.scale_a"
+ORDERS = Path(__file__).parent.parent / "examples" / "orders"
 FINE = {  # arguments that work, to which each parameter's hostile values are put
     "fragment": {"name": A},
     "instruction": {"name": A.removesuffix(".a")},
@@ -153,11 +155,16 @@ FINE = {  # arguments that work, to which each parameter's hostile values are pu
     "lower": {"name": A.removesuffix(".a"), "arch": "sm_80"},
     "read": {"path": "no such file"},
     "check": {"path": "no such file"},
+    "order": {"file": ORDERS / "chain.json"},
     "banks": {"name": A, "tile": "64x64", "access": "ldmatrix.x4"},
     "path": {"name": A, "tile": "64x64"},
     "descriptor": {"tile": "64x64"},
     "tensormap": {"kind": "bf16", "tile": "64x64"},
     "swizzle": {"what": "3,4,3"},
+    "layout": {"text": "((4,8),(2,2,2)):((32,1),(16,8,128))", "tile": "16x16"},
+    "layouts": {},
+    "agree": {"writer": "tma:bf16,64x64,128B", "reader": "cp.async:bf16,64x64,128B"},
+    "plan": {"arch": "sm_80", "tile": "128x128x64", "kind": "f16"},
 }
 
 
@@ -206,7 +213,7 @@ def parameters_of(name):
     return [n for n in inspect.signature(getattr(tcprobe, name)).parameters if n != "others"]
 
 
-MODULES = ("kernel", "numerics")
+MODULES = ("kernel", "layout", "numerics")
 
 
 def test_every_function_is_tried():

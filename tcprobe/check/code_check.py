@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import escaped, one_line
 from tcprobe.values import Json
 
-WITH_LINES = 100  # cubins whose line information is read: each takes half a second
+WITH_LINES = 20  # cubins whose line information is read: each takes half a second
 NOT_FOLLOWED = "unfollowed"  # the rule of notes about what no rule could look at
 
 
@@ -88,6 +90,7 @@ class Checker:
         self._tools, self._rules, self._named = tools, tuple(rules), named
         self._files = CodeFiles(tools, archs, try_others)
         self._with_lines = 0
+        self._seen: dict[bytes, tuple[Finding, ...]] = {}
         self.complaints, self.notes = self._files.complaints, self._files.notes
 
     def check(self, paths: Sequence[Path]) -> list[KernelCheck]:
@@ -130,7 +133,7 @@ class Checker:
                 self.complaints.append(f"{job.path}, {name}: {kernel}")
                 continue
             kernel.file, kernel.ptx = job.path, job.compiled.ptx
-            findings = sorted(self._findings(kernel), key=lambda finding: finding.address)
+            findings = self._known(kernel)
             if findings and job.compiled.cubin.lines and id(job.compiled) not in lines:
                 lines[id(job.compiled)] = self._lines(job)
             line_of = lines.get(id(job.compiled), {}).get(job.function.name, {})
@@ -138,6 +141,15 @@ class Checker:
             undecided = sum(finding.undecided for finding in findings)
             found[job.number] = KernelCheck(job.path, name, arch, placed, undecided)
         return found
+
+    def _known(self, kernel: Kernel) -> tuple[Finding, ...]:
+        """The findings in order of addresses, the same ones of functions that are the same but for their names."""
+        key = hashlib.sha256(
+            repr((kernel.arch, kernel.ptx, dataclasses.replace(kernel.code, name=""))).encode()
+        ).digest()
+        if key not in self._seen:
+            self._seen[key] = tuple(sorted(self._findings(kernel), key=lambda finding: finding.address))
+        return self._seen[key]
 
     def _findings(self, kernel: Kernel) -> Iterator[Finding]:
         for rule in self._rules:

@@ -7,8 +7,6 @@ followed, unless all that it reads is alike.
 The threads of a block are those that the file states (.reqntid, or as many in a row as .maxntid allows); a block of
 unknown size has eight warps in one row. Where a kernel reads tid.y or tid.z, and its file does not say how wide a block
 is, blocks of 32, 16 and 8 threads in a row are looked at side by side.
-
-`tests/test_check_integers.py` holds each instruction against the interpreter of `sass.opcodes`.
 """
 
 from __future__ import annotations

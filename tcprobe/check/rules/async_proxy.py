@@ -84,9 +84,19 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     filled = any(i.opcode.startswith(FILLERS) for i in kernel.instructions)
     for reader in readers:
         fact = before.get(reader.number, frozenset())
-        writers = fact - {START} or (published - ahead(kernel, reader) if START in fact else frozenset())
+        others = published - ahead(kernel, reader) - behind(kernel, reader) if START in fact else frozenset()
+        writers = fact - {START} or others
         if writers:
-            yield verdict(kernel, reader, kernel.instructions[max(writers)], filled)
+            writer = kernel.instructions[max(writers)]
+            copied = reader.opcode.startswith(COPIES_OUT) and not kernel.stems.isdisjoint(("STS", "STSM"))
+            if (
+                not fact - {START} and writer.stem == "LDGSTS" and copied
+            ):  # another role brings factors, this one results
+                yield undecided(
+                    NAME, reader, f"whether {reader.opcode} reads what another role's {writer.opcode} brought"
+                )
+            else:
+                yield verdict(kernel, reader, writer, filled)
 
 
 def ahead(kernel: Kernel, reader: Instruction) -> frozenset[int]:
@@ -104,6 +114,17 @@ def ahead(kernel: Kernel, reader: Instruction) -> frozenset[int]:
         for number in range(kernel.blocks[each].first, kernel.blocks[each].end)
         if kernel.instructions[number].stem in WRITERS
     )
+
+
+def behind(kernel: Kernel, reader: Instruction) -> frozenset[int]:
+    """The stores to which a way leads from a reader: they come later, as those of an epilogue."""
+    seen, pending = set[int](), list(kernel.successors.get(reader.number, ()))
+    while pending:
+        number = pending.pop()
+        if number not in seen:
+            seen.add(number)
+            pending += kernel.successors.get(number, ())
+    return frozenset(number for number in seen if kernel.instructions[number].stem in WRITERS)
 
 
 def verdict(kernel: Kernel, reader: Instruction, writer: Instruction, filled: bool) -> Finding:

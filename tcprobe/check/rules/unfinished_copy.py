@@ -52,7 +52,7 @@ class Copies(NamedTuple):
     While no wait has ended a group, the fewest that were committed since the kernel's begin: with no copy issued yet
     (`fresh`), or with some (`waiting`, `issued` the last of them), None where that is not the case. `other`: something
     else wrote shared memory. `groups`: how many may run. `since`: by running copy the fewest commits since; `alone`:
-    copies that have ended with no barrier since.
+    copies that have ended with no barrier since. `settled`: how many groups a wait has left with no commit since.
     """
 
     fresh: int | None = 0
@@ -62,6 +62,7 @@ class Copies(NamedTuple):
     groups: frozenset[int] = frozenset({0})
     since: Mapping[int, int] = {}
     alone: frozenset[int] = frozenset()
+    settled: int | None = None
 
 
 def reads_shared(instruction: Instruction) -> bool:
@@ -101,6 +102,7 @@ def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> C
             fresh=_committed(copies.fresh, more),
             waiting=_committed(copies.waiting, more),
             groups=frozenset(min(groups + more, MANY) for groups in copies.groups),
+            settled=None,
             since={number: min(groups + more, MANY) for number, groups in copies.since.items()},
         )
     if instruction.opcode.startswith(("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT")) and not instruction.guard:
@@ -115,9 +117,10 @@ def _waited(copies: Copies, left: int) -> Copies:
     return copies._replace(
         fresh=_not_ended(copies.fresh, left),
         waiting=_not_ended(copies.waiting, left),
-        groups=frozenset(min(groups, max(left, 0)) for groups in copies.groups),
+        groups=copies.groups if left < 0 else frozenset(min(groups, left) for groups in copies.groups),
         since={number: groups for number, groups in copies.since.items() if groups <= left},
         alone=copies.alone | ended if left >= 0 else frozenset(),
+        settled=copies.settled if left < 0 else min(left, left if copies.settled is None else copies.settled),
     )
 
 
@@ -159,6 +162,7 @@ def joined(one: Copies, other: Copies) -> Copies:
         one.groups | other.groups,
         {n: min(one.since.get(n, MANY), other.since.get(n, MANY)) for n in one.since.keys() | other.since.keys()},
         one.alone | other.alone,
+        None if one.settled is None or other.settled is None else max(one.settled, other.settled),
     )
 
 
@@ -187,7 +191,8 @@ def check(kernel: Kernel) -> Iterator[Finding]:
                 yield undecided(NAME, instruction, reason)
         elif counted and left is not None and left > 0:
             ends = ends_too_few(copies.groups, left)
-            if ends is not None:
+            again = copies.settled is not None and left >= copies.settled  # the wait before has left as few
+            if ends is not None and not again:
                 text = f"a wait that lets {left} groups run ends {ends or 'none'} where it is first reached; {MEND}"
                 yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(copies.groups), "left": left})
 

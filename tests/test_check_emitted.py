@@ -1,0 +1,131 @@
+"""What tcprobe prints is checked too: compiled by NVRTC and every ptxas that is here, no rule finds an error.
+
+Functions are called by kernels of one warp or warpgroup; whole kernels are taken as they are. Warnings that are known
+have their reason in KNOWN.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import emitted
+import emitted_layouts
+import emitted_reductions
+import nvrtc
+import pytest
+
+from tcprobe.check.code_check import Checker
+from tcprobe.check.rule import rules
+from tcprobe.kernel.gemm import GemmOptions, gemm
+from tcprobe.sass import toolchain
+from tests.test_ptx import needs_ptxas
+
+pytestmark = [needs_ptxas, pytest.mark.skipif(not nvrtc.library(), reason="no NVRTC here")]
+AROUND = """
+#define MINE(at, own) ((unsigned char*)(at) + threadIdx.x * sizeof own)
+typedef unsigned char u8; typedef unsigned short u16; typedef unsigned long long u64;
+template <class P> __device__ void straight(u8* input, u8* output) {
+  typename P::Word own[P::REGISTERS];
+  P::load(input, threadIdx.x, own);
+  memcpy(MINE(output, own), own, sizeof own);
+}
+"""
+KNOWN = {
+    "bank-conflicts": "an operand with ld of its own is stored or loaded as its rows lie; the plan says the cycles",
+    "sectors": "a lane's own elements of a fragment lie in as many sectors as the plan of `load` says",
+    "registers": "tiles are chosen for the multiplies that they keep busy, not for blocks of an SM",
+    "serialised": "the last step of a tile is waited for alone",
+    "slow-path": "mma.sync was asked for, or the arch's target has no suffix",
+    "spills": "functions of large fragments are called here with all their elements in registers at once",
+    "emulated": "the form was asked for",
+}
+
+
+def checked(ptx: str, number: int, folder: Path) -> Counter[tuple[str, str]]:
+    """What all rules find in a text, as each ptxas assembles it, by (rule, severity)."""
+    source, found = folder / "text.ptx", Counter[tuple[str, str]]()
+    source.write_text(ptx)
+    target = next(line.split()[1].rstrip(",") for line in ptx.splitlines() if line.startswith(".target"))
+    assembled = 0
+    for ptxas in toolchain.compilers():
+        cubin = folder / f"by{assembled}.cubin"
+        run = subprocess.run(
+            [ptxas, "-arch", target, str(source), "-o", str(cubin)], capture_output=True, text=True, check=False
+        )
+        if run.returncode and "Unsupported .version" in run.stderr:
+            continue
+        assert run.returncode == 0, run.stderr[:500]
+        assembled += 1
+        checker = Checker(toolchain.find(None), list(rules().values()))
+        kernels = checker.check([cubin])
+        assert kernels
+        assert not checker.complaints
+        for kernel in kernels:
+            errors = [each.finding for each in kernel.findings if each.finding.severity == "error"]
+            assert not errors, (kernel.kernel, number, errors)
+            found.update((each.finding.rule, each.finding.severity) for each in kernel.findings)
+    assert assembled
+    return found
+
+
+def warnings(found: Counter[tuple[str, str]]) -> set[str]:
+    """The rules that warn."""
+    return {rule for rule, severity in found if severity == "warning"}
+
+
+def kernels_of(cases: Sequence[Any]) -> str:
+    """CUDA C++ with a kernel for each case."""
+    texts = [AROUND]
+    for number, case in enumerate(cases):
+        texts.append(emitted.renamed(case.code, number))
+        texts.append(
+            f'extern "C" __global__ void __launch_bounds__({case.threads}) case{number}(u8* input, u8* output) '
+            f"{{ {emitted.renamed(case.body, number).replace('>();', '>(input, output);')} }}"
+        )
+    return "\n".join(texts)
+
+
+def functions(sample: Any) -> Iterator[tuple[str, list[Any]]]:
+    """(what prints them, cases), a few of each."""
+    cells = sample(emitted.cells(), 499, emitted.spread)
+    yield "reduce --over", list(emitted_reductions.reductions(cells))[:12]
+    yield "reduce --mask", list(emitted_reductions.masks(cells[:3]))[:12]
+    yield "load", list(emitted_layouts.loads([c for c in cells if c.fragment.products == 1]))[:12]
+    own = emitted.on("sm_90")
+    yield "convert", list(emitted.conversions([(a, b) for a in own[:3] for b in own[:3]]))[:8]
+
+
+@pytest.mark.parametrize("what", ["reduce --over", "reduce --mask", "load", "convert"])
+def test_functions(what: str, sample: Any, tmp_path: Path) -> None:
+    library = nvrtc.library()
+    for name, cases in functions(sample):
+        if name != what:
+            continue
+        assert cases, what
+        text = kernels_of(cases)
+        done, log = nvrtc.compile_cuda(library, text, "-arch=sm_90a", "-std=c++17")
+        assert done, (what, log[:800])
+        found = checked(nvrtc.ptx(library, text, "-arch=sm_90a", "-std=c++17"), 90, tmp_path)
+        assert warnings(found) <= KNOWN.keys(), (what, found)
+
+
+GEMMS = [(number, kind) for number in (75, 80, 86, 89, 90, 120) for kind in ("f16", "bf16", "s8", "e4m3")]
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize(("number", "kind"), [(n, k) for n, k in GEMMS if not (n == 75 and k != "f16")])
+def test_kernels(number: int, kind: str, tmp_path: Path) -> None:
+    library = nvrtc.library()
+    if number not in nvrtc.archs(library):
+        pytest.skip("no compiler for this arch")
+    if kind == "e4m3" and number < 89:
+        pytest.skip("no multiply of this type")
+    made = gemm(GemmOptions(f"sm_{number}", kind))
+    target = "sm_90a" if made.maps else f"sm_{number}"
+    found = checked(nvrtc.ptx(library, made.source, f"-arch={target}", "-std=c++17"), number, tmp_path)
+    assert warnings(found) <= KNOWN.keys()
+    assert ("bank-conflicts", "warning") not in found or number < 80, found
