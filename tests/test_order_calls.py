@@ -195,6 +195,7 @@ def test_shapes():
         (f"{FILE}:nobody", ["f32"], "has no function"),
         (f"{FILE}:HALF", ["f32"], "has no function"),
         ("torch.mm", ["e9"], "of f64, f32"),
+        (f"{FILE}:integers", ["s32"], "s32 is a type of D alone"),
         ("torch.mm", ["e4m3"], "torch._scaled_mm"),
         ("torch.mm", ["f16", "bf16"], "one type for A and B"),
         ("torch._scaled_mm", ["f16"], "takes e4m3 and e5m2"),
@@ -259,6 +260,12 @@ def test_the_command(tmp_path):
     assert done.exit_code == 1
     assert "the order is not proven: -o does not save it" in done.stdout
     assert not saved.exists()
+
+
+def test_sums_of_integers_have_any_order():
+    made = found("integer_sums", "s8", (64, 1, 96), sums=True)
+    assert (made.different, made.order.types.d) == (0, "s32")
+    assert made.elements >= 4096
 
 
 @pytest.mark.parametrize("types", ["s8", "u8,s8,s32"])

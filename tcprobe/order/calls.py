@@ -105,6 +105,8 @@ def call(name: str, types: Sequence[str], options: CallOptions | None = None) ->
     made = _MAKERS.get(name)
     if not set(types) <= {*TORCH_TYPES}:
         raise UsageError(f"`type` {','.join(types)[:40]}: of {', '.join(TORCH_TYPES)}.")
+    if "s32" in (a, b):
+        raise UsageError(f"`type` {','.join(types)}: s32 is a type of D alone.")
     if made is not None:
         return made(a, b, d, asked)
     path, colon, function = name.rpartition(":")
