@@ -1,7 +1,8 @@
 """Instructions that a whole warp executes, where only some of its lanes do.
 
 Followed are the lanes that may be at an instruction (`addresses`): by what of a branch or a guard follows from the
-number of the thread. Where lanes part by what is not known, whether it differs between them decides.
+number of the thread. Where lanes part by what is not known, whether it differs between them decides. A guard that is
+known decides by itself, wherever the instruction is.
 """
 
 from __future__ import annotations
@@ -31,14 +32,22 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each instruction that some lanes of a warp reach alone; one note for each branch in doubt."""
     if kernel.stems.isdisjoint(WHOLE_WARP) or not kernel.blocks:
         return
-    parted, doubted = partings(kernel), set[int]()
+    parted, doubted, guards = partings(kernel), set[int](), set[str]()
     for number, lanes in sorted(present(kernel).items()):
         instruction, block = kernel.instructions[number], kernel.block_of[number]
         around = [each for each in parted if block in each.region]
         lane = first_alone(lanes.active, lanes.there) if lanes.sure else by_known(kernel, around, block, lanes)
+        if lane is None and lanes.guarded is not None:
+            lane = first_alone(lanes.guarded, lanes.there)
         if lane is not None:
             text = f"{instruction.opcode} is executed by some lanes of a warp alone; {MEND}"
             yield Finding(NAME, SEVERITY, instruction.address, text, {"lane": lane})
+            continue
+        if lanes.guarded is None:
+            if instruction.guard not in guards:
+                guards.add(instruction.guard)
+                reason = f"whether lanes of a warp differ on the guard of {instruction.opcode}, on what they load"
+                yield undecided(NAME, instruction, reason)
             continue
         unknown = [each for each in around if each.known is None and each.branch.number not in doubted]
         if unknown and not lanes.sure:
