@@ -302,3 +302,11 @@ def test_guards_behind_a_loop_that_lanes_leave_one_by_one(tmp_path, condition):
     kernel = assembled(tmp_path, GUARDED.replace("<condition>", condition))
     found = list(rules()["partial-warp"].check(kernel))
     assert [finding.severity for finding in found] == ([CONDITIONS[condition]] if CONDITIONS[condition] else [])
+
+
+@pytest.mark.parametrize(("threads", "severity"), [("", "note"), (".reqntid 32, 4", None), (".reqntid 16, 8", "error")])
+def test_a_row_of_a_block_whose_width_nothing_states(tmp_path, threads, severity):
+    text = GUARDED.replace("param .u32 n) {", f"param .u32 n) {threads} {{")
+    text = text.replace("<condition>", "mov.u32 %r3, %tid.y; setp.eq.u32 %p, %r3, 0;")
+    found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
