@@ -310,3 +310,28 @@ def test_a_row_of_a_block_whose_width_nothing_states(tmp_path, threads, severity
     text = text.replace("<condition>", "mov.u32 %r3, %tid.y; setp.eq.u32 %p, %r3, 0;")
     found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+LAST_ROUND = (
+    DOUBLE_BUFFER.split("LOOP:", maxsplit=1)[0].replace("<threads>", ".maxntid 128")
+    + """LOOP:
+  setp.eq.u32 %p, %r9, 1; @%p bra LAST;
+  xor.b32 %r3, %r3, 2048;
+  cp.async.cg.shared.global [%r3], [%d0+2048], 16; cp.async.commit_group;
+  cp.async.wait_group <left>; bra READ;
+LAST:
+  cp.async.wait_group 0;
+READ:
+  bar.sync 0;
+  ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r8]; st.global.v4.u32 [%d1], {%r4, %r5, %r6, %r7};
+  bar.sync 0; xor.b32 %r8, %r8, 2048;
+  sub.u32 %r9, %r9, 1; setp.ne.u32 %p, %r9, 0; @%p bra LOOP;
+  ret;
+}"""
+)
+
+
+@pytest.mark.parametrize(("left", "wrong"), [("1", False), ("2", True)])
+def test_a_loop_that_waits_for_all_in_its_last_round(tmp_path, left, wrong):
+    kernel = assembled(tmp_path, LAST_ROUND.replace("<left>", left))
+    assert bool(errors(kernel, "unfinished-copy")) == wrong

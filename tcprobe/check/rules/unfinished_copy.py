@@ -52,7 +52,8 @@ class Copies(NamedTuple):
 
     While no wait has ended a group, the fewest that were committed since the kernel's begin: with no copy issued yet
     (`fresh`), or with some (`waiting`, `issued` the last of them), None where that is not the case. `other`: something
-    else wrote shared memory. `groups`: how many may run. `since`: by running copy the fewest commits since; `alone`:
+    else wrote shared memory. `groups`: how many may run; `drained`: how many on ways where a
+    wait has ended all. `since`: by running copy the fewest commits since; `alone`:
     copies that have ended with no barrier since. `settled`: how many groups a wait has left with no commit since.
     """
 
@@ -61,6 +62,7 @@ class Copies(NamedTuple):
     issued: int = -1
     other: bool = False
     groups: frozenset[int] = frozenset({0})
+    drained: frozenset[int] = frozenset()
     since: Mapping[int, int] = {}
     alone: frozenset[int] = frozenset()
     settled: int | None = None
@@ -103,6 +105,7 @@ def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> C
             fresh=_committed(copies.fresh, more),
             waiting=_committed(copies.waiting, more),
             groups=frozenset(min(groups + more, MANY) for groups in copies.groups),
+            drained=frozenset(min(groups + more, MANY) for groups in copies.drained),
             settled=None,
             since={number: min(groups + more, MANY) for number, groups in copies.since.items()},
         )
@@ -118,7 +121,10 @@ def _waited(copies: Copies, left: int) -> Copies:
     return copies._replace(
         fresh=_not_ended(copies.fresh, left),
         waiting=_not_ended(copies.waiting, left),
-        groups=copies.groups if left < 0 else frozenset(min(groups, left) for groups in copies.groups),
+        groups=copies.groups if left < 0 else frozenset(min(groups, left) for groups in copies.groups if left),
+        drained=copies.drained
+        if left < 0
+        else frozenset(min(groups, left) for groups in copies.drained) | ({0} if not left else set()),
         since={number: groups for number, groups in copies.since.items() if groups <= left},
         alone=copies.alone | ended if left >= 0 else frozenset(),
         settled=copies.settled if left < 0 else min(left, left if copies.settled is None else copies.settled),
@@ -161,6 +167,7 @@ def joined(one: Copies, other: Copies) -> Copies:
         max(one.issued, other.issued),
         one.other or other.other,
         one.groups | other.groups,
+        one.drained | other.drained,
         {n: min(one.since.get(n, MANY), other.since.get(n, MANY)) for n in one.since.keys() | other.since.keys()},
         one.alone | other.alone,
         None if one.settled is None or other.settled is None else max(one.settled, other.settled),
@@ -188,11 +195,13 @@ def check(kernel: Kernel) -> Iterator[Finding]:
                 doubted = True
                 yield undecided(NAME, instruction, reason)
         elif counted and left is not None and left > 0:
-            ends = ends_too_few(copies.groups, left)
+            # a loop that waits for all in its last round has a way, never gone, from there to its next round
+            groups = copies.groups if any(copies.groups) else copies.drained
+            ends = ends_too_few(groups, left)
             again = copies.settled is not None and left >= copies.settled  # the wait before has left as few
             if ends is not None and not again:
                 text = f"a wait that lets {left} groups run ends {ends or 'none'} where it is first reached; {MEND}"
-                yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(copies.groups), "left": left})
+                yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(groups), "left": left})
 
 
 def ends_too_few(groups: frozenset[int], left: int) -> int | None:
