@@ -20,7 +20,7 @@ def evaluate(text):
     from tcprobe.notation import cute
 
     layout = cute.read(text)
-    return [mode for mode in cute.by_modes(layout)], cute.table(layout)
+    return list(cute.by_modes(layout)), cute.table(layout)
 
 
 @dataclasses.dataclass
@@ -79,7 +79,7 @@ def random_mma(rng):
     name, shape, make = rng.choice(list(operations()))
     most = 4 if shape[0] == 64 else 8
     while True:
-        along = tuple(rng.choice((1, 1, 2, 3, 4)) for _ in range(2)) + (rng.choice((1, 1, 1, 2)),)
+        along = (*(rng.choice((1, 1, 2, 3, 4)) for _ in range(2)), rng.choice((1, 1, 1, 2)))
         if np.prod(along) <= most:
             break
     order = rng.sample(range(3), 3)
@@ -122,7 +122,7 @@ def spelled(name, along, strides, permutation):
     return f"make_tiled_mma({name}, {atoms}, ({sides}))"
 
 
-def cute_cases(seed, mmas, copies):
+def cute_cases(seed, mmas, copies):  # noqa: C901, PLR0915
     """Tiled multiplies, A, B and D of each, and tiled copies, both sides of each, as CuTe DSL has them."""
     import os
 
@@ -165,9 +165,9 @@ def cute_cases(seed, mmas, copies):
         kind, bits = rng.choice(((cutlass.Float16, 16), (cutlass.Float32, 32), (cutlass.Uint8, 8)))
         cxx = {16: "half_t", 32: "float", 8: "uint8_t"}[bits]
         if rng.random() < 0.3 and bits == 16:  # for an operand of a tiled multiply
-            name, shape, along, strides, permutation, tile, tiled = made_mma()
+            name, shape, along, strides, permutation, _, tiled = made_mma()
             while shape[0] == 64 or "F16F16" not in name or "BF16" in name or "8x8_" in name:
-                name, shape, along, strides, permutation, tile, tiled = made_mma()
+                name, shape, along, strides, permutation, _, tiled = made_mma()
             operand = rng.choice("ABC")
             if operand == "C" and ("_F32" in name or along[2] > 1):  # along k CuTe's C leaves its tile
                 operand = "A"
@@ -180,7 +180,8 @@ def cute_cases(seed, mmas, copies):
                 atom = cute.make_copy_atom(warp.LdMatrix8x8x16bOp(False, matrices), kind)
                 spelled_atom = f"SM75_U32x{matrices}_LDSM_N"
             made = by(atom, tiled)
-            text = f"make_tiled_copy_{operand}(Copy_Atom<{spelled_atom}, {cxx}>{{}}, {spelled(name, along, strides, permutation)})"
+            of = spelled(name, along, strides, permutation)
+            text = f"make_tiled_copy_{operand}(Copy_Atom<{spelled_atom}, {cxx}>{{}}, {of})"
         else:
             width = rng.choice([n for n in (8, 16, 32, 64, 128) if n >= bits])
             values = (
@@ -340,7 +341,6 @@ def random_gluon(rng):
     warp = rng.randint(0, min(3, bits - 5))
     register = bits - 5 - warp
     sides = [1 << rows, 1 << bits - rows]
-    over = [max(1, side * rng.choice((1, 1, 2, 4)) // rng.choice((1, 1, 2))) for side in sides]
     return gl.DistributedLinearLayout(
         bases[:register], bases[register : register + 5], bases[register + 5 :], [], sides
     ), [max(1, side * rng.choice((1, 1, 2, 4)) // rng.choice((1, 1, 2))) for side in sides]
@@ -550,7 +550,7 @@ def cxx_cases(cutlass, cuda, seed, number=60):
         index, operand, layout = line.split(" ", 2)
         name, along, strides, sides, (m, n, k) = made[int(index)]
         modes, values = evaluate(layout.replace(" ", ""))
-        first, second = {"a": (m, k), "b": (n, k), "d": (m, n)}[operand]
+        first, _ = {"a": (m, k), "b": (n, k), "d": (m, n)}[operand]
         held = values.reshape(-1, modes[0].shape if isinstance(modes[0].shape, int) else _size(modes[0])).T
         rows, cols = held % first, held // first
         text = f"{spelled(name, along, strides, sides)} {operand} over {m}x{n}x{k}"

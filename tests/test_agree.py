@@ -26,7 +26,7 @@ def swizzled(at, bits, base, shift):
     return at ^ ((at & mask) >> shift)
 
 
-def rule(name, rows, cols, size):
+def rule(name, rows, cols, size):  # noqa: C901, PLR0911, PLR0912
     """Byte of each element as the code that is cited computes it, written here once more from that code."""
     r, c = np.mgrid[0:rows, 0:cols]
     byte = c * size

@@ -1,5 +1,6 @@
 """Kernels of Triton whose layouts are read: a product, a product with softmax, a reduction, a transposed sum."""
 
+# ruff: noqa: N803
 import itertools
 
 import triton

@@ -18,11 +18,14 @@ COLOURS = ("#cfe3f7", "#fbe0c8", "#d8f0d0", "#f6d3dd", "#e4dbf5", "#fdf3c4", "#d
 def emit(cells: Sequence[Cell]) -> str:
     """The picture of the one table; UsageError for several, or a tile of too many blocks."""
     if len(cells) != 1:
-        raise UsageError("svg-warps draws one tile.")
+        raise UsageError(f"svg-warps draws one tile: give an operand of {cells[0].fragment.experiment}.")
     [cell] = cells
+    if not any(cell.table.cells):
+        raise UsageError(f"{cell.fragment.id} holds nothing that svg-warps could draw.")
     rows, cols, held = blocks(warp_map(cell.table))
     if max(len(rows), len(cols)) > MOST:
-        raise UsageError(f"the tile has {len(rows)} x {len(cols)} blocks; at most {MOST} x {MOST} are drawn.")
+        counted = f"{len(rows)} x {len(cols)} blocks"
+        raise UsageError(f"{cell.fragment.id} has {counted}; svg-warps draws at most {MOST} x {MOST}.")
     width, height = MARGIN + WIDE * len(cols) + 8, HEAD + HIGH * len(rows) + 8
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
