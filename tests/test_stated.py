@@ -1,6 +1,11 @@
 """What is drawn as a figure: B and E of every mma.sp form have an answer on every arch, the measured table."""
 
+import json
+
+from click.testing import CliRunner
+
 from tcprobe.ask.absent import why_not
+from tcprobe.cli import main
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.names import resolve
@@ -43,3 +48,11 @@ def test_figures_are_by_shape_and_factors():
         found = stated(narrow, arch.arch("sm_120"))
         assert found
         assert found[1].meant == cell(wide, "sm_90", default()).table
+
+
+def test_an_arch_alone_asks_for_all_its_multiplies():
+    done = CliRunner().invoke(main, ["cost", "--arch", "sm_100", "--json"])
+    assert done.exit_code == 0
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {row["arch"] for row in rows} == {"sm_100"}
+    assert any(row["id"] == "tcgen05.mma.cta_group::1.kind::f16" and "B200" in row["evidence"] for row in rows)

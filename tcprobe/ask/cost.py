@@ -489,15 +489,18 @@ def cost(
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
     it, and alone if nobody measured the arch. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such
-    as HMMA.16816.F32. Without one, --table shows all multiplies. --json prints one object per line.
+    as HMMA.16816.F32. Without one, --table or --arch shows all multiplies. --json prints one object per line.
     \f
     `InstructionCost.overlap` has the numbers of a `partner`, which is checked here, and `table` the shares.
     """
     patterns = [name] if isinstance(name, str) else list(name or ())
-    if not patterns and not as_table:
+    if not patterns and not as_table and arch is None:
         raise UsageError("give an INSTRUCTION or an opcode, or `as_table`.")
     if partner and as_table:
         raise UsageError("`partner` needs an INSTRUCTION and cannot be combined with `as_table`.")
+    if partner and not patterns:
+        raise UsageError("`partner` needs an INSTRUCTION.")
+    as_table = as_table or not patterns
     found = costs(patterns, arch_name(arch), layers(results, only))
     rated = [line.cost for line in table(found)] if as_table else []
     return [*rated, *(one for one in found if not as_table or one.status != "measured")]
@@ -505,10 +508,15 @@ def cost(
 
 @command(cost, short="What an instruction costs: latency, interval, overlap.")
 def print_cost(
-    found: list[InstructionCost], *, partner: str | None, as_table: bool, as_json: JsonOption = False
+    found: list[InstructionCost],
+    *,
+    name: Sequence[str],
+    partner: str | None,
+    as_table: bool,
+    as_json: JsonOption = False,
 ) -> None:
     """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
-    if as_table:
+    if as_table or not name:
         lines = table(found)
         columns = terminal.stated_width()
         if lines and not as_json:
