@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
@@ -87,7 +88,8 @@ class Operand(NamedTuple):
     negated: bool = False
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Form:
     """What the text of an instruction says: `guard` as in "!P0", "" where it is always executed, "never" where it
     never is; the registers that it reads and writes, its guard's among those read; `outputs`: how many operands come
     first that are written.
@@ -100,14 +102,19 @@ class Form(NamedTuple):
     writes: int
     outputs: int
 
-    @property
+    @cached_property
     def stem(self) -> str:
         """The opcode without modifiers."""
         return self.opcode.partition(".")[0]
 
+    @cached_property
+    def modifiers(self) -> tuple[str, ...]:
+        """Those of the opcode, in their order."""
+        return tuple(self.opcode.split(".")[1:])
+
     def has(self, modifier: str) -> bool:
         """Whether the opcode has a modifier, as in "128"."""
-        return modifier in self.opcode.split(".")[1:]
+        return modifier in self.modifiers
 
 
 def names(mask: int) -> list[str]:

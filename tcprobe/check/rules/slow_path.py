@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 
 from tcprobe.check import published
 from tcprobe.check.program import Instruction, Kernel
@@ -33,16 +34,17 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     found = [
         i for i in kernel.instructions if i.stem in STEMS and i.guard != "never" and loop_of(kernel, i) is not None
     ]
-    opcodes = Counter(i.opcode for i in found if _has_faster(kernel.arch, i, faster))
+    opcodes = Counter(i.opcode for i in found if _has_faster(kernel.arch, i.opcode, faster))
     if opcodes:
         opcode, count = opcodes.most_common(1)[0]
         first = next(i for i in found if i.opcode == opcode)
         yield _finding(kernel, first, count, faster)
 
 
-def _has_faster(arch: str, instruction: Instruction, faster: str) -> bool:
+@cache
+def _has_faster(arch: str, opcode: str, faster: str) -> bool:
     """Whether a form of the faster family takes the types of A that become this opcode."""
-    types = {form.type("a") for form in published.forms(arch, instruction.opcode)}
+    types = {form.type("a") for form in published.forms(arch, opcode)}
     rows = inventory.instructions().values()
     return any(row.family == faster.partition(".")[0] and row.type("a") in types for row in rows if row.multiplies)
 

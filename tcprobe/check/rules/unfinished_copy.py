@@ -277,6 +277,7 @@ class Places:
         self._kernel = kernel
         self._reaches: dict[int, Reach] | None = None
         self._words: dict[int, Ints | None] = {}
+        self._sets: dict[int, frozenset[int]] = {}
 
     def _of(self, number: int) -> Ints | None:
         """Words by warp, (warps, n); -1 where a lane takes no part. None where they do not follow."""
@@ -311,8 +312,14 @@ class Places:
 
     def meet(self, read: int, copy: int) -> bool:
         """Whether a read has words that a copy brings."""
-        ours, theirs = self._of(read), self._of(copy)
-        return ours is not None and theirs is not None and bool(np.intersect1d(ours[ours >= 0], theirs).size)
+        return not self._set(read).isdisjoint(self._set(copy))
+
+    def _set(self, number: int) -> frozenset[int]:
+        """The words of all warps, none where they do not follow."""
+        if number not in self._sets:
+            words = self._of(number)
+            self._sets[number] = frozenset(() if words is None else words[words >= 0].tolist())
+        return self._sets[number]
 
     def of_others(self, read: int, copy: int) -> bool:
         """Whether some warp reads words that another one's copy brought."""
