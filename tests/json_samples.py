@@ -43,6 +43,10 @@ CALLS = {
         ("show", f"{TENSOR}.k96"),
         ("show", "tcgen05.cp.64x128b"),
         ("show", "tcgen05.shift.down"),
+        ("show", "((4,8),(2,2,2)):((32,1),(16,8,128))", "--tile", "16x16"),
+        ("show", "S<3,3,3> o 0 o (8,64):(64,1)"),
+        ("show", "#ttg.nvidia_mma<{versionMajor = 2, warpsPerCTA = [2, 2], instrShape = [16, 8]}>", "--tile", "32x32"),
+        ("show", f"{MULTIPLY}.d", "--warps", "3x1", "--tile", "48x8x16"),
     ],
     "where": [
         ("where", D, "--row", "0"),
@@ -50,11 +54,22 @@ CALLS = {
         ("where", "mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--lane", "5", "--arch", "sm_70"),
         ("where", f"{WGMMA}.b_smem", "--row", "3", "--col", "5"),
         ("where", f"{WGMMA}.a_smem", "--byte", "7"),
+        ("where", D, "--warps", "2x4", "--tile", "128x128x64", "--row", "35", "--col", "9"),
+        ("where", "((4,8),2):((16,1),8)", "--tile", "8x8", "--lane", "3"),
         ("where", "tcgen05.mma.cta_group::1.kind::f16.d", "--row", "70", "--col", "200", "--ld", "32x32b.x32"),
         ("where", "tcgen05.ld.16x256b.x4.d", "--lane", "3", "--i", "5"),
         ("where", f"{TENSOR}.scale_b", "--m", "128", "--row", "1", "--col", "70", "--scale-vec", "4"),
         ("where", f"{TENSOR}.a", "--lane", "3", "--column", "0-20"),
     ],
+    "agree": [
+        ("agree", "tma:bf16,64x64,128B", f"ldmatrix:{A},64x64,plain"),
+        ("agree", "scales:sfatom,128x8", "numpy:u8,128x8,.reshape(4,32,2,4).transpose(2,1,0,3)"),
+    ],
+    "plan": [
+        ("plan", "--arch", "sm_80", "--tile", "128x128x64", "--type", "f16"),
+        ("plan", "--arch", "sm_100", "--tile", "128x256x256", "--type", "e2m1", "--scale-block", "16"),
+    ],
+    "layouts": [("layouts",)],
     "trace": [
         ("trace", MULTIPLY, "--row", "0-1", "--col", "2"),
         ("trace", MULTIPLY, "--operand", "a", "--lane", "1", "--i", "0"),

@@ -65,6 +65,9 @@ ASKED = {
     "path": ["path", f"{MULTIPLY}.a", "--tile", "64x64"],
     "load": ["load", f"{MULTIPLY}.a", "--ld", "64"],
     "scales": ["scales", "nvfp4 scale_a"],
+    "agree": ["agree", "tma:bf16,64x64,128B", "cp.async:bf16,64x64,128B"],
+    "plan": ["plan", "--arch", "sm_90", "--tile", "128x128x64", "--type", "bf16"],
+    "layouts": ["layouts"],
     "kernel gemm": ["kernel", "gemm", "--arch", "sm_80", "--type", "f16"],
 }
 NOWHERE = ("", "a\0b", "\ud800")
@@ -119,7 +122,7 @@ def test_what_means_nothing_is_a_mistake_in_the_call(name, option, tmp_path, mon
 
 def test_zero_is_a_number_where_it_means_something():
     """Where it does not it is refused as such, or by what it is of, with what there is: it never means the default."""
-    counted = {"--device", "--seed", "--selector", "--product", "--cta", "--bit", "--warp", "--explain"}
+    counted = {"--device", "--seed", "--selector", "--product", "--cta", "--bit", "--warp", "--explain", "--columns"}
     bytes_ = {"--lbo", "--sbo", "--base-offset", "--start", "--base"}
     sizes = {"--m", "--n", "--scale-vec"}
     least = {o.opts[0] for _, command in commands() for o in command.params if getattr(o.type, "min", None) == 0}

@@ -39,6 +39,8 @@ def found(name, types="f32", shape=(8, 16, 32), **options):
         ("relu", r"is no GEMM: D\[0\]\[\d+\] is 0.0, where the sum of its products is -"),
         ("square", r"is no GEMM: D\[0\]\[0\] is "),
         ("raises", "raises ValueError: no$"),
+        ("leaves", "raises SystemExit: 3$"),
+        ("zero", "gives zero, whatever A and B are: it is no GEMM"),
         ("nothing", "returned a NoneType, which is no array"),
         ("writes", "writes its operands: 1 elements of B have changed"),
         ("shuffled", r"two equal calls of .* differ in \d+ of 128 elements of D, as with atomic additions"),
@@ -61,8 +63,9 @@ def test_partial_sums_of_16_bits_are_named():
         found("half_sums", "f16", (8, 32, 64))
 
 
-def test_products_that_are_rounded_before_they_are_added():
-    order = found("chain").order
+@pytest.mark.parametrize("types", ["f32", "tf32"])
+def test_products_that_are_rounded_before_they_are_added(types):
+    order = found("chain", types).order
     assert isinstance(order.sum, Additions)
     assert all(isinstance(term, FusedMultiplyAdds) for term in order.sum.terms)
     assert [list(part) for part in products(order.sum)] == [[k] for k in range(32)]
@@ -192,6 +195,7 @@ def test_shapes():
         (f"{FILE}:nobody", ["f32"], "has no function"),
         (f"{FILE}:HALF", ["f32"], "has no function"),
         ("torch.mm", ["e9"], "of f64, f32"),
+        (f"{FILE}:integers", ["s32"], "s32 is a type of D alone"),
         ("torch.mm", ["e4m3"], "torch._scaled_mm"),
         ("torch.mm", ["f16", "bf16"], "one type for A and B"),
         ("torch._scaled_mm", ["f16"], "takes e4m3 and e5m2"),
@@ -229,7 +233,7 @@ def test_a_call_that_hangs_or_dies_is_survived(monkeypatch):
     monkeypatch.setattr(child, "PATIENCE", 1.5)
     with pytest.raises(CallError, match=r"hangs: nothing came back for 1.5 s \(calls\); its process was ended"):
         reveal(f"{FILE}:hangs", "8x16x32", "f32", CallOptions(on="cpu"))
-    with pytest.raises(CallError, match="ended its process"):
+    with pytest.raises(CallError, match=r"ended its process \(signal 6\)"):
         reveal(f"{FILE}:aborts", "8x16x32", "f32", CallOptions(on="cpu"))
 
 
@@ -252,6 +256,24 @@ def test_the_command(tmp_path):
     assert done.exit_code == 1
     assert "2.0 times" in done.stderr
     assert not saved.exists()
+    done = run(f"{FILE}:in_f64", "--shape", "16x32x64", "--type", "f32", "--on", "cpu", "-o", saved)
+    assert done.exit_code == 1
+    assert "the order is not proven: -o does not save it" in done.stdout
+    assert not saved.exists()
+
+
+def test_sums_of_integers_have_any_order():
+    made = found("integer_sums", "s8", (64, 1, 96), sums=True)
+    assert (made.different, made.order.types.d) == (0, "s32")
+    assert made.elements >= 4096
+
+
+@pytest.mark.parametrize("types", ["s8", "u8,s8,s32"])
+def test_integers_have_any_order(types):
+    done = run(f"{FILE}:integers", "--shape", "1,8x64x96", "--type", types, "--on", "cpu")
+    assert done.exit_code == 0, done.output
+    assert "row 0's bits are the same in all of them" in done.stdout
+    assert done.stdout.count(": 0 differ") == len(done.stdout.splitlines()) // 2
 
 
 def test_the_command_without_what_it_needs():
@@ -265,10 +287,12 @@ def test_the_command_without_what_it_needs():
         assert (done.exit_code, done.output.count("Traceback")) == (code, 0), done.output
 
 
-def test_batches_in_words():
-    done = run(f"{FILE}:by_batch", "--shape", "1,8x32x32", "--type", "f16", "--on", "cpu")
-    assert done.exit_code == 0, done.output
+def test_batches_in_words(tmp_path):
+    saved = tmp_path / "order.json"
+    done = run(f"{FILE}:by_batch", "--shape", "1,8x32x32", "--type", "f16", "--on", "cpu", "-o", saved)
     lines = done.stdout.splitlines()
     assert any(line.startswith("m 1: ") for line in lines)
     assert any(line.startswith("m 8: ") for line in lines)
     assert "row 0's bits change between these ranges" in lines
+    assert (done.exit_code, saved.exists()) == (2, False)
+    assert "-o takes one order; several were found" in done.stderr

@@ -142,8 +142,8 @@ def test_whose_arithmetic_it_is(folder):
         (("order", "--file", "ORDER.json", "--row", "3"), "--row needs --a and --b"),
         (("order", "--file", "ORDER.json", "-o", "D.npy"), "-o needs --a and --b"),
         ((*FILES, "--d", "A.npy"), "--d is 6x40 of float32; D is 6x4 of float32"),
-        ((*FILES, "--row", "6"), "there are 0 to 5"),
-        ((*FILES, "--col", "2-4"), "there are 0 to 3"),
+        ((*FILES, "--row", "6"), "Error: rows to choose from are 0 to 5"),
+        ((*FILES, "--col", "2-4"), "Error: columns to choose from are 0 to 3"),
         (("order", "--file", "ORDER.json", "--a", "B.npy", "--b", "A.npy"), "not matrices with 40 products"),
     ],
 )  # fmt: skip
@@ -190,7 +190,7 @@ def test_hostile_matrices_are_not_trusted(folder, name):
 
 def test_matrices_that_are_no_files(folder):
     os.mkfifo("pipe")
-    for name in ("missing.npy", "pipe", "\0"):
+    for name in ("missing.npy", "pipe", "\0", "/proc/self/mem"):  # the last is a file that cannot be read
         with pytest.raises(DataError):
             read_matrix(name)
     for kind in (np.float32, np.float64, np.int32, np.float16, np.int8):

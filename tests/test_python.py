@@ -37,6 +37,7 @@ OFFERED = {
         "read",
         "check",
     ),
+    *("layout", "layouts", "agree", "plan"),
 }
 
 

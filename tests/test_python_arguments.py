@@ -161,6 +161,10 @@ FINE = {  # arguments that work, to which each parameter's hostile values are pu
     "descriptor": {"tile": "64x64"},
     "tensormap": {"kind": "bf16", "tile": "64x64"},
     "swizzle": {"what": "3,4,3"},
+    "layout": {"text": "((4,8),(2,2,2)):((32,1),(16,8,128))", "tile": "16x16"},
+    "layouts": {},
+    "agree": {"writer": "tma:bf16,64x64,128B", "reader": "cp.async:bf16,64x64,128B"},
+    "plan": {"arch": "sm_80", "tile": "128x128x64", "kind": "f16"},
 }
 
 
@@ -209,7 +213,7 @@ def parameters_of(name):
     return [n for n in inspect.signature(getattr(tcprobe, name)).parameters if n != "others"]
 
 
-MODULES = ("kernel", "numerics")
+MODULES = ("kernel", "layout", "numerics")
 
 
 def test_every_function_is_tried():

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from tcprobe.ask.describe import same_layout
 from tcprobe.isa import inventory
 from tcprobe.isa.names import select
 from tcprobe.store import consistency
+from tcprobe.store.cell import measured_cell
 from tcprobe.store.choose import layers
 from tcprobe.store.results import Results, published
 
@@ -25,7 +25,7 @@ def test_files_that_name_a_layout_are_the_fragments_that_have_it(arch, sample):
     published_ones, asked = layers(None), 0
     for fragment in sample([f for f in inventory.of_a_warp().values() if published_ones.layout(f, arch)], 29):
         found = published_ones.choose(fragment, [arch])
-        assert same_layout(fragment, found.measured, published_ones) == compared(fragment, arch, published_ones)
+        assert measured_cell(fragment, found, published_ones).alike == compared(fragment, arch, published_ones)
         asked += 1
     assert asked > 1
 
@@ -34,7 +34,7 @@ def test_a_warpgroup_shares_with_a_warpgroup_alone():
     fragment = inventory.fragment("wgmma.mma_async.m64n64k16.f32.f16.f16.a")
     published_ones = layers(None)
     found = published_ones.choose(fragment, ["sm_90"])
-    others = same_layout(fragment, found.measured, published_ones)
+    others = measured_cell(fragment, found, published_ones).alike
     assert others == compared(fragment, "sm_90", published_ones)
     assert others
     assert all(id_.startswith("wgmma.") for id_ in others)
@@ -52,5 +52,5 @@ def test_a_folder_of_ones_own_counts_before_what_is_published(tmp_path, monkeypa
     within = layers(tmp_path)
     assert within.layout(second, "sm_90") == turned.id
     found = within.choose(first, ["sm_90"])
-    assert second.id in same_layout(first, found.measured, layers(None))
-    assert second.id not in same_layout(first, found.measured, within)
+    assert second.id in measured_cell(first, found, layers(None)).alike
+    assert second.id not in measured_cell(first, found, within).alike

@@ -15,7 +15,6 @@ from warpgroup import FORMS, LAYERS, tcprobe
 from tcprobe import emit
 from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.convert.moves import band
-from tcprobe.ask.describe import same_layout
 from tcprobe.ask.shared_operand import shared_map
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import inventory
@@ -24,7 +23,7 @@ from tcprobe.isa.names import resolve
 from tcprobe.references import cute
 from tcprobe.store import results
 from tcprobe.store.acceptance import misfit
-from tcprobe.store.cell import cell, stated
+from tcprobe.store.cell import cell, measured_cell, stated
 from tcprobe.store.cell import selected as selected_cells
 from tcprobe.store.choose import layers
 from tcprobe.store.findings import every
@@ -81,7 +80,7 @@ def test_a_question_on_a_formof_a_warp_makes_none_of_these():
     assert resolve("m16n8k16.row.col.f32.bf16.bf16.f32.a").fragments
     fragment = inventory.fragment("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
     published = layers(None)
-    assert same_layout(fragment, published.choose(fragment, ["sm_90"]).measured, published)
+    assert measured_cell(fragment, published.choose(fragment, ["sm_90"]), published).alike
     assert inventory.instructions().parts[-1].made == before
 
 

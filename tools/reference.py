@@ -80,6 +80,13 @@ def picture() -> str:
     return drawn + "\n"
 
 
+def tile() -> str:
+    """The tile of docs/layouts.md by warps."""
+    import tcprobe
+
+    return tcprobe.layout("mma m16n8k16 f16 f32 d", warps="2x4", tile=(64, 64, 16), arch="sm_90").emit("svg-warps")
+
+
 def requests() -> str:
     """What each question takes, as JSON Schema, by the names of Python's parameters."""
     from tcprobe import question
@@ -118,6 +125,7 @@ MADE_FILES = {
     ROOT / "docs" / "commands.md": page,
     ROOT / "docs" / "fragment.svg": picture,
     ROOT / "docs" / "requests.json": requests,
+    ROOT / "docs" / "tile.svg": tile,
 }
 
 if __name__ == "__main__":

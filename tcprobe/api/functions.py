@@ -21,16 +21,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tcprobe import question
-from tcprobe.api.values import FragmentAnswer, MultiplyAnswer
+from tcprobe.api.values import FragmentAnswer, MultiplyAnswer, answer_of
 from tcprobe.errors import DataError, UsageError, check_choice
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as named
-from tcprobe.question.arguments import ArchName, TypeName, arch_name, checked, element_type, word
+from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, element_type, word
+from tcprobe.question.shared import tiled_name
 from tcprobe.store import names
 from tcprobe.store.cell import Cell, selection
 from tcprobe.store.choose import layers
 
 if TYPE_CHECKING:
+    from tcprobe.api.layout import LayoutAnswer
     from tcprobe.ask.load.repack import Repacking
     from tcprobe.ask.read_file import FunctionReading
     from tcprobe.check.code_check import KernelCheck
@@ -58,7 +60,34 @@ def fragment(
     [(0, 1), (8, 0), (0, 8)]
     """
     cell = names.find_cell(word("name", name), arch_name(arch), layers(results, only)).cell
-    return FragmentAnswer.from_cell(cell if selector is None else selection(cell, selector))
+    return answer_of(cell if selector is None else selection(cell, selector))
+
+
+@checked
+def layout(
+    text: str,
+    tile: Sizes | None = None,
+    kind: TypeName | None = None,
+    warps: str | None = None,
+    permute: str | None = None,
+    arch: ArchName | None = None,
+    results: Path | None = None,
+    only: bool = False,
+) -> LayoutAnswer:
+    """What a layout's text means, as a fragment: CuTe's, Triton's or Gluon's, or a fragment over a CTA's tile.
+
+    `tile` is the tile that it is over, (rows, columns), with `warps` m, n and k; `kind` the elements' type.
+
+    >>> import tcprobe
+    >>> found = tcprobe.layout("((4,8),(2,2,2)):((32,1),(16,8,128))", tile=(16, 16), kind="f16")
+    >>> found.at(lane=12, i=5), found.agrees("mma.m16n8k16.row.col.f32.f16.f16.f32.a")
+    ((3, 9), True)
+    """
+    from tcprobe.api.layout import layout_of
+
+    element = None if kind is None else element_type(kind)
+    named = tiled_name(word("text", text), tile, warps, permute, element)
+    return layout_of(word("text", named), arch_name(arch), layers(results, only))
 
 
 @checked

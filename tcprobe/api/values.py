@@ -112,6 +112,15 @@ class FragmentAnswer(Cell):
         return f"{head}<p>{escape(self.evidence)}</p>"
 
 
+def answer_of(cell: Cell) -> FragmentAnswer:
+    """A table as a program gets it; of a layout's text or a tile one that can be compared with others."""
+    if not cell.in_cta(0):
+        return FragmentAnswer.from_cell(cell)
+    from tcprobe.api.layout import LayoutAnswer
+
+    return LayoutAnswer.from_cell(cell)
+
+
 @dataclass(frozen=True, repr=False)
 class MultiplyAnswer(Mapping[str, FragmentAnswer]):
     """A multiply on an arch: its operands by letter.

@@ -95,7 +95,7 @@ class FusedMultiplyAdds(_Node):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "ranges", _checked(self.ranges))
-        check_choice("type", self.type, ("f32", "f64"))
+        check_choice("fma", self.type, ("f32", "f64"))
         if self.c is not None and _widened(result_type(self.c)) != self.type:
             raise UsageError(f"multiply-adds in {self.type} do not start from a sum of {result_type(self.c)}.")
 
@@ -115,7 +115,7 @@ class Additions(_Node):
     def __post_init__(self) -> None:
         object.__setattr__(self, "terms", tuple(self.terms))
         if not self.terms:
-            raise UsageError("additions of nothing: `terms` needs a sum.")
+            raise UsageError("additions of nothing: `add` needs a sum.")
         kinds = {_widened(result_type(term)) for term in self.terms}
         if len(kinds) > 1:
             raise UsageError(f"sums of {' and '.join(sorted(kinds))} cannot be added.")
@@ -271,7 +271,7 @@ def _checked(ranges: Iterable[Range]) -> Ranges:
                 f"{list(each)!s:.60} is not a range of products: start < stop, step > 0, at most {MOST_K}."
             )
     if not made:
-        raise UsageError("a node without products: `ranges` needs one.")
+        raise UsageError("a sum without products: `k` needs a range.")
     return made  # type: ignore[return-value]
 
 

@@ -38,10 +38,10 @@ from tcprobe.system import files
 from tcprobe.text import plain, quoted
 from tcprobe.values import Json
 
-MOST_BYTES = 1 << 20  # of a file; 16,384 sums of one product have half of that
+MOST_BYTES = 1 << 22  # of a file; 16,384 sums of one product have half a million, indented four times that
 MOST_DETAIL = 16  # how deep what is said beside the sums may be nested
 MOST_DEPTH = 2 * MOST_NESTING + 8  # of braces and brackets
-MOST_VALUES = 1 << 17  # lists of numbers are one: more than MOST_BYTES of sums have
+MOST_VALUES = 1 << 17  # lists of numbers are one; 16,384 sums of one product have 49,153
 KEYS = ("arch", "types", "k", "inputs", "sum")
 _LONG = re.compile(r"[-+.eE0-9]{31}")  # more than any number that is meant
 _FLAT = r"\[[-+.eE0-9, \t\r\n]*\]"  # a list of numbers
@@ -85,7 +85,7 @@ def from_json(content: Json) -> Order:
     if not isinstance(types, dict) or set(types) != set(Types._fields):
         raise DataError("`types` has the keys a, b and d.")
     if not all(isinstance(text, str) for text in (content["arch"], content["inputs"], *types.values())):
-        raise DataError("`arch`, `inputs` and each of `types` are texts.")
+        raise DataError("arch, inputs and each of `types` are texts.")
     more = {key: value for key, value in content.items() if key not in KEYS}
     if not _shallow(more):
         raise DataError(f"what is said beside the sums is nested more than {MOST_DETAIL} deep.")

@@ -26,11 +26,12 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
+from tcprobe.notation import is_written
 from tcprobe.question import terminal
-from tcprobe.question.arguments import ArchName, arch_name, checked, given_names
+from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
-from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell
+from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, TileOption, find_cell, tiled_name
 from tcprobe.question.terminal import BAD, DOUBT, GOOD, LESS, Style, Styled, bold
 from tcprobe.references import Claim, Reference, claim_of, references
 from tcprobe.store.cell import Cell
@@ -480,15 +481,17 @@ def compare(
     complete: Annotated[
         bool, Option("--complete", "With FILE: a slot that FILE leaves out counts as a difference.")
     ] = False,
+    tile: TileOption = None,
     costs: Annotated[bool, Option("--cost", "Compare measured costs with what others state, in cycles.")] = False,
     results: ResultsOption = None,
     only: OnlyOption = False,
 ) -> list[Verdict] | ReferenceComparison | FileComparison | CostComparison:
     """Say where saved tables agree with what others published.
 
-    `compare FILE FRAGMENT` checks your own table of lane,i,row,col (- is standard input). It says what is wrong as a
-    whole: transposed, counted from 1, registers or lane bits exchanged, another arch's table. For metadata give the
-    --selector. Exit code 1 if something differs that is not a known erratum.
+    `compare FILE FRAGMENT` checks your own table of lane,i,row,col (- is standard input), or a layout's text in place
+    of FILE, over --tile. It says what is wrong as a whole: transposed, counted from 1, registers or lane bits
+    exchanged, another arch's table. For metadata give the --selector. Exit code 1 if something differs that is not a
+    known erratum.
     \f
 
     One `name` gives a verdict each of what others state of that fragment; several in a list, or none, give all
@@ -499,10 +502,14 @@ def compare(
     [('PTX ISA', 'confirmed'), ('CuTe', 'confirmed')]
     """
     folders = layers(results, only)
+    layout, words = _layout_first(name, tile)
     if costs:
         if unfit := given_names(table=table, selector=selector, complete=complete or None):
             raise UsageError(f"`costs` compares no tables: remove {', '.join(unfit)}.")
         return _costs(name, arch, folders)
+    if layout is not None and table is None:
+        stated, other = find_cell(layout, arch, folders), find_cell(" ".join(words), arch, folders)
+        return _compared(stated.table, stated.fragment.id, other, selector, complete, arch)
     if table is None and not isinstance(name, str | Cell) and name and _is_table(name[0]):
         if len(name) < 2:
             raise UsageError(f"`tcprobe compare {name[0]} FRAGMENT` needs a fragment.")
@@ -511,14 +518,31 @@ def compare(
         if not isinstance(name, str | Cell):
             raise UsageError("`table` needs the `name` of its fragment.")
         return _with_file(table, find_cell(name, arch, folders), selector, complete, arch)
-    if complete:
-        raise UsageError("`complete` needs FILE.csv and its fragment.")
-    if selector is not None:
-        raise UsageError("`selector` needs FILE.csv and its fragment; without a file, all selectors are compared.")
+    _needs_file(selector, complete)
     if isinstance(name, str | Cell):
         cell = find_cell(name, arch, folders)
         return verdicts(cell.fragment, cell.measured) if cell.measured else []
     return _with_references(name or (), arch, folders)
+
+
+def _needs_file(selector: int | None, complete: bool) -> None:
+    if complete:
+        raise UsageError("`complete` needs FILE.csv and its fragment.")
+    if selector is not None:
+        raise UsageError("`selector` needs FILE.csv and its fragment; without a file, all selectors are compared.")
+
+
+def _layout_first(name: str | Cell | Sequence[str] | None, tile: Sizes | None) -> tuple[str | None, Sequence[str]]:
+    """The layout's text that stands before a fragment, over its tile, None where none does; and the words after it."""
+    if isinstance(name, str | Cell) or not name or not is_written(name[0]):
+        if tile is not None:
+            raise UsageError("`tile` needs a layout's text, before its fragment.")
+        return None, ()
+    if len(name) < 2:
+        if tile is not None:
+            raise UsageError("`tile` needs a fragment after the layout's text.")
+        return None, ()
+    return name[0] if tile is None else str(tiled_name(name[0], tile, None)), name[1:]
 
 
 def _is_table(word: str) -> bool:
@@ -544,13 +568,21 @@ def _costs(name: str | Cell | Sequence[str] | None, arch: ArchName | None, folde
 def _with_file(table: Path, found: Cell, selector: int | None, complete: bool, arch: ArchName | None) -> FileComparison:
     """A CSV file beside what is measured of a fragment."""
     from tcprobe.layout.csv import read_csv
+
+    return _compared(read_csv(table), str(table), found, selector, complete, arch)
+
+
+def _compared(
+    stated: Table, whose: str, found: Cell, selector: int | None, complete: bool, arch: ArchName | None
+) -> FileComparison:
+    """A stated table beside that of a fragment."""
     from tcprobe.store.cell import no_table, selection
 
-    stated, cell = read_csv(table), selection(found, selector)
-    if not cell.measured:
+    cell = selection(found, selector)
+    if not cell.measured and not cell.in_cta(0):
         raise no_table(found.fragment, arch_name(arch), found.layers)
     answer = FileComparison(*against(stated, found.fragment, cell.table, found.layers))
-    answer.file, answer.cell, answer.complete = str(table), cell, complete
+    answer.file, answer.cell, answer.complete = whose, cell, complete
     return answer
 
 

@@ -94,7 +94,7 @@ def confidence(cell: Cell) -> Confidence:
     """
     if cell.measured is None:
         return UNMEASURED
-    fragment = inventory.find(cell.fragment.id) or cell.fragment
+    fragment = inventory.find(cell.judged.id) or cell.judged
     whole = cell.measured.tables[fragment.operand]
     found = list(cell.layers.tables(fragment, [cell.arch]))
     alike = [one.measured for one in found if one.table(fragment) == whole]

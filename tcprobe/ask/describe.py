@@ -115,9 +115,9 @@ def cell_entry(cell: Cell) -> Json:
         "fit": fit.verdict,
         "numbering": cell.numbering,
         "unread": unread(fragment, measured, cell.layers)[0] if measured else None,
-        "same_layout": same_layout(fragment, measured, cell.layers) if measured else [],
+        "same_layout": cell.alike,
         "provenance": provenance(measured) if measured else stated,
-        "references": [verdict.to_json() for verdict in verdicts(fragment, measured)] if measured else [],
+        "references": [verdict.to_json() for verdict in verdicts(cell.judged, measured)] if measured else [],
     }
 
 
@@ -172,12 +172,6 @@ def provenance(measured: Measurement) -> Json:
     }
 
 
-def same_layout(fragment: Fragment, measured: Measurement, layers: Layers) -> list[str]:
-    """Ids of the other fragments of the arch that have the very same layout, in the inventory's order."""
-    layout = measured.tables[fragment.operand].id
-    return [id_ for id_ in layers.sharing(layout, measured.arch, fragment) if id_ != fragment.id]
-
-
 def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:
     """Layout id to the ids of the fragments of `arch` that have it, in the inventory's order."""
     of = {(f.experiment, f.operand): f.id for f in inventory.fragments().values()}
@@ -208,7 +202,7 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
 def notes(cell: Cell, most: int = 4) -> list[str]:
     """What `show` says of a layout: its name, `most` of those who share it, copies and which of them are read."""
     table, fragment, measured = cell.table, cell.fragment, cell.measured
-    same = same_layout(fragment, measured, cell.layers) if measured else []
+    same = cell.alike
     if cell.selector is not None:
         lines = [selected_words(cell)]
         if fragment.role is Role.METADATA:
@@ -216,6 +210,10 @@ def notes(cell: Cell, most: int = 4) -> list[str]:
             lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
         return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same, most)}" if same else "")]
+    if cell.in_cta(0):
+        from tcprobe.ask import written
+
+        return [*lines, *written.lines(cell)]  # type: ignore[arg-type]
     lines += [fragment.container] if fragment.container else []
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:

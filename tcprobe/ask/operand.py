@@ -14,6 +14,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.names import resolve
 from tcprobe.layout.swizzle import SwizzleName
+from tcprobe.notation import is_written
 from tcprobe.question.declare import Option
 from tcprobe.question.options import NonEmptyText, Number, Numbers, SwizzleType
 from tcprobe.question.shared import find_cell
@@ -137,6 +138,8 @@ class OperandAnswer(Protocol):
 
 def in_place(name: str, forms: bool = False) -> "InRegisters | InSharedMemory | InTensorMemory":
     """The operand that a name means, in its place; with `forms` also an instruction with tensor memory alone."""
+    if is_written(name):
+        return InRegisters(name)
     if "tcgen05" in name.lower():
         from tcprobe.ask.tensor_memory import InTensorMemory, operand, tensor_form
 
@@ -162,7 +165,7 @@ class InRegisters(NamedTuple):
         require_no_tensor_memory(options, sought)
         if beyond := given(("byte", *OF_DESCRIPTORS), options, sought):
             raise UsageError(f"{beyond[0]} needs an operand in shared memory: a_smem, b_smem.")
-        whole = find_cell(self.name, options.arch, options.layers)
+        whole = find_cell(self.name, options.arch, options.layers, memory=True)
         for cell in selections(whole, options.selector):
             yield Located.find(cell, sought)
 
@@ -201,7 +204,10 @@ class Located(NamedTuple):
         if by_lane and sought.products:
             raise UsageError("`products` needs `rows` and `cols`; a slot belongs to one product only.")
         if by_lane:
-            holders = elements_held(cell, range(cell.table.threads) if lanes is None else lanes, elements or ())
+            asked = range(cell.table.threads) if lanes is None else lanes
+            if sought.warp is not None and cell.in_cta(0):
+                asked = [sought.warp * WARP + lane for lane in asked if lane < WARP]
+            holders = elements_held(cell, asked, elements or ())
         else:
             at_rows = range(cell.fragment.rows) if rows is None else rows
             at_cols = range(cell.fragment.cols) if cols is None else cols
@@ -217,7 +223,9 @@ class Located(NamedTuple):
     def in_words(self) -> Iterator[str]:
         """A line an element, or a line a slot; what it rests on; cells of tensor memory."""
         cell, name = self.cell, self.cell.fragment.operand.upper()
-        if self.by_lane:
+        if cell.in_memory:
+            yield from (Whole(f"[{holder.row}][{holder.col}]: element offset {holder.i}") for holder in self.holders)
+        elif self.by_lane:
             yield from (Whole(f"{holder}: {name}{holder.element}") for holder in self.holders)
         else:
             by_element: dict[str, list[str]] = {}
@@ -244,10 +252,13 @@ class Located(NamedTuple):
             "source": cell.source,
             "evidence": cell.evidence,
             "confidence": confidence(cell).to_json(),
-            "status": "measured" if cell.measured else "documented",
+            "status": "measured" if cell.measured else cell.how,
             **({} if cell.selector is None else {"selector": cell.selector}),
             **(self.cells[0] if len(self.cells) == 1 else {}),
-            "holders": [holder.to_json() | at for holder, at in zip(self.holders, self.cells, strict=True)],
+            "holders": [
+                {**holder.to_json(), **cell.in_cta(holder.lane), **at}
+                for holder, at in zip(self.holders, self.cells, strict=True)
+            ],
         }
 
 
@@ -262,6 +273,8 @@ def reached_cells(cell: Cell, holders: Sequence[Holder], warp: int | None) -> li
 
     UsageError for a warp of anything else, and for one that a warpgroup does not have.
     """
+    if cell.in_cta(0):
+        return [{} for _ in holders]
     check_warp(cell.fragment.family, warp)
     if cell.fragment.family != "tcgen05":
         return [{} for _ in holders]

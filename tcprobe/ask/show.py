@@ -39,9 +39,18 @@ from tcprobe.layout import grid
 from tcprobe.layout.grid import glance
 from tcprobe.layout.table import Table
 from tcprobe.question import terminal
-from tcprobe.question.arguments import arch_name, words
+from tcprobe.question.arguments import arch_name, word, words
 from tcprobe.question.declare import NameWords, Option, command, note
-from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
+from tcprobe.question.shared import (
+    ArchOption,
+    JsonOption,
+    OnlyOption,
+    PermuteOption,
+    ResultsOption,
+    TileOption,
+    WarpsOption,
+    tiled_name,
+)
 from tcprobe.question.terminal import NAME, Styled, pager, width
 from tcprobe.store import names as meanings
 from tcprobe.store.cell import Cell, on_archs, tables_of
@@ -80,6 +89,9 @@ def show(
     why: Annotated[
         bool, Option("--why", "What the table rests on, link by link, and what would prove it wrong.")
     ] = False,
+    tile: TileOption = None,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     m: MOption = None,
     n: NOption = None,
     vector: VectorOption = None,
@@ -103,7 +115,8 @@ def show(
     for each selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given
     by --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an
     instruction has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the
-    anchor, the assumption, and how sure it is. --json prints one object per line.
+    anchor, the assumption, and how sure it is. FRAGMENT may be a layout as CuTe, Triton or Gluon write it, over --tile,
+    or with --warps one over a CTA's tile (`tcprobe layouts`). --json prints one object per line.
     """
     folders, at = layers(results, only), arch_name(arch)
     options = OperandOptions(
@@ -112,7 +125,9 @@ def show(
     view = ShowView(full, elements, lanes, why)
     if why and view.draws:
         raise UsageError("`why` draws nothing: remove `full`, `lanes` and `elements`.")
-    places = [in_place(name, forms=True) for name in ([names] if isinstance(names, str) else words("names", names))]
+    listed = [names] if isinstance(names, str) else words("names", names)
+    named = [word("names", tiled_name(name, tile, warps, permute)) for name in listed]
+    places = [in_place(name, forms=True) for name in named]
     kinds = {type(place).__name__ for place in places}
     if "InSharedMemory" not in kinds and (stated := given(OF_DESCRIPTORS, options)):
         raise UsageError(f"{', '.join(stated)} is for operands in shared memory: wgmma.m64n8k16.f32.f16.f16.b_smem.")
@@ -246,7 +261,7 @@ class ShownTables(NamedTuple):
 
 
 def _verdicts_on(cell: Cell) -> list[Verdict]:
-    return verdicts(cell.fragment, cell.measured) if cell.measured else []
+    return verdicts(cell.judged, cell.measured) if cell.measured else []
 
 
 def _whole(cell: Cell) -> Iterator[str]:
@@ -274,6 +289,12 @@ def _brief(cell: Cell) -> Iterator[str]:
     yield from notes(cell, MOST_NAMED)
     if cell.fragment.role is Role.ADDRESS:
         yield from _pictures(_drawings(cell))
+    elif cell.in_memory:
+        yield from _pictures([("element (row, col) -> element offset", grid.matrix(cell.table, width()))])
+    elif cell.in_cta(0) and cell.table.threads > WARP:
+        from tcprobe.ask.written import warp_picture
+
+        yield from _pictures([("block (rows, cols) -> the warps that hold it", warp_picture(cell.table, width()))])
     else:
         picture = glance(cell.table, width(), cell.fragment.span)
         yield from _pictures([(f"element (row, col) -> {_holder(cell.table)}:i", picture)])
@@ -310,6 +331,11 @@ def _head(cell: Cell, folds: bool = True) -> Iterator[str]:
     layout = f" .{fragment.layout}" if fragment.layout else ""
     yield Styled(f"{fragment.id} on {cell.arch}, {cell.known}", fragment.id, folds, bold=True)
     size = f"{fragment.rows} rows" if fragment.role is Role.ADDRESS else f"{fragment.rows} x {fragment.cols}"
+    if cell.in_memory:
+        most = cell.table.points - 1
+        yield f"memory of {fragment.rows} x {fragment.cols} elements; i is the element offset, 0 to {most}"
+        yield from _formulas(cell, folds)
+        return
     yield Styled(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
         f"{fragment.elements} elements per lane in {fragment.registers} registers of {fragment.register_bits} bits",

@@ -30,7 +30,16 @@ from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
-from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
+from tcprobe.question.shared import (
+    ArchOption,
+    JsonOption,
+    OnlyOption,
+    PermuteOption,
+    ResultsOption,
+    TileOption,
+    WarpsOption,
+    tiled_name,
+)
 from tcprobe.store.choose import layers
 
 
@@ -65,8 +74,15 @@ def where(
     ld: LoadOption = None,
     warp: Annotated[
         int | None,
-        Option("--warp", "With tcgen05.ld and .st: the warp, which decides which lanes it reaches.", reads=Number()),
+        Option(
+            "--warp",
+            "With tcgen05.ld and .st: the warp, which decides which lanes it reaches; of a CTA's tile that of --lane.",
+            reads=Number(),
+        ),
     ] = None,
+    tile: TileOption = None,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     swizzle: DescriptorSwizzleOption = None,
     major: MajorOption = None,
     lbo: LboOption = None,
@@ -86,6 +102,9 @@ def where(
     For an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp): the cells of an
     element, or what the cell --lane, --column of --cta holds. For d also the register that --ld reads it into.
 
+    FRAGMENT may be a layout as CuTe, Triton or Gluon write it, over --tile, or with --warps one over a CTA's tile:
+    --lane is then a thread of the CTA, or with --warp a lane of it.
+
     --arch sm_70,sm_90 gives one answer after the other; --json prints one object per line.
     """
     folders, at = layers(results, only), arch_name(arch)
@@ -93,7 +112,8 @@ def where(
         folders, at, selector, swizzle, major, lbo, sbo, base_offset, start, m, n, vector, multicast
     )
     sought = Sought(rows, cols, products, lanes, elements, byte, cta, columns, bit, ld, warp)
-    return in_place(word("name", name)).where(options, sought)
+    named = tiled_name(word("name", name), tile, warps, permute)
+    return in_place(word("name", named)).where(options, sought)
 
 
 @command(where, short="Who holds an element, or what a lane holds.")

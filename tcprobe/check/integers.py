@@ -7,8 +7,6 @@ followed, unless all that it reads is alike.
 The threads of a block are those that the file states (.reqntid, or as many in a row as .maxntid allows); a block of
 unknown size has eight warps in one row. Where a kernel reads tid.y or tid.z, and its file does not say how wide a block
 is, blocks of 32, 16 and 8 threads in a row are looked at side by side.
-
-`tests/test_check_integers.py` holds each instruction against the interpreter of `sass.opcodes`.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ WIDTHS = (32, 16, 8)  # threads in a row, of a block whose shape nobody states
 NTID_BASES = ((100, 0x360), (70, 0x0))  # where constant bank 0 has the size of a block, from which arch on
 FIRST = {"R": 0, "UR": UNIFORM, "P": PREDICATE, "UP": UNIFORM_PREDICATE}
 ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
-_PART = re.compile(r"(UR|R)(\d+|Z)((?:\.\w+)*)|([+-]{0,2}0x[0-9a-f]+)")
+_PART = re.compile(r"(UR|R)([0-9]+|Z)((?:\.\w+)*)|([+-]{0,2}0x[0-9a-f]+)")
 _SCALE = {"X4": 2, "X8": 3, "X16": 4}
 
 SLOTS = UNIFORM_PREDICATE + 8  # from here on the bits of a frame's words: registers that were spilled

@@ -13,6 +13,10 @@ TASKS = {
 }
 
 EXAMPLES = {
+    "agree": (
+        "agree tma:bf16,64x64,128B 'ldmatrix:mma m16n8k16 bf16 a,64x64,plain'",
+        "agree scales:sfatom,128x8 scales:linear,128x8 --json",
+    ),
     "audit": ("audit tensor-layouts", "audit tensor-layouts --json"),
     "banks": (
         "banks m16n8k16 f16 f32 a --tile 64x64 --with ldmatrix.x4 --propose",
@@ -36,6 +40,7 @@ EXAMPLES = {
         "kernel gemm --arch sm_90 --type bf16 -o gemm.cu",
         "kernel gemm --arch sm_80 --type f16 --explain 200 150 77",
     ),
+    "layouts": ("layouts --of triton", "layouts --json"),
     "list": ("list", "list 'm16n8k16*bf16*' --arch sm_80"),
     "load": (
         "load m16n8k16 f16 f32 b --global col --ld 4096",
@@ -57,10 +62,19 @@ EXAMPLES = {
         "path m16n8k16 f16 f32 a --tile 64x64 --shared 128B",
         "path m16n8k16 f16 f32 a --tile 64x64 --shared 128B --code cuda",
     ),
+    "plan": (
+        "plan --arch sm_90 --tile 128x256x64 --type bf16 --stages 4",
+        "plan --arch b200 --tile 128x256x64 --type bf16 --stages 4 --accumulators 2",
+    ),
     "read": ("read kernel.ptx", "read kernel.ptx --json"),
     "reduce": ("reduce m16n8k16 f16 f32 d --over row --op max", "reduce m16n8k16 f16 f32 d --mask 'row >= col'"),
     "run": ("run --arch sm_80 --method sass 'wmma.m16n16k16.d.*'", "run --method live --family banks"),
-    "show": ("show m16n8k16 bf16 f32 a", "show wgmma.m64n256k16.f32.f16.f16.d --lanes"),
+    "show": (
+        "show m16n8k16 bf16 f32 a",
+        "show wgmma.m64n256k16.f32.f16.f16.d --lanes",
+        "show m16n8k16 bf16 f32 d --warps 2x4 --tile 128x128x64",
+        "show '((4,8),(2,2,2)):((32,1),(16,8,128))' --tile 16x16",
+    ),
     "site": ("site -o pages", "site --results theirs -o pages"),
     "swizzle": ("swizzle fit offsets.csv", "swizzle table SWIZZLE_128B --extent 128,8"),
     "scales": ("scales nvfp4 scale_a --line 3 --block 2", "scales nvfp4 scale_a --line 3 --block 2 --json"),

@@ -38,6 +38,9 @@ HEADINGS = {
         "numerics",
         "order",
         "banks",
+        "agree",
+        "plan",
+        "layouts",
     ),
     "Make code commands:": (
         "emit",

@@ -11,10 +11,21 @@ from tcprobe.ask.operand import SelectorOption
 from tcprobe.code.names import identifier, in_namespace, rename
 from tcprobe.errors import UsageError
 from tcprobe.isa.inventory import user_ids
-from tcprobe.question.arguments import arch_name
+from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import NonEmptyText
-from tcprobe.question.shared import NameOption, NamespaceOption, OneArch, OnlyOption, ResultsOption, output_option
+from tcprobe.question.shared import (
+    NameOption,
+    NamespaceOption,
+    OneArch,
+    OnlyOption,
+    PermuteOption,
+    ResultsOption,
+    TileOption,
+    WarpsOption,
+    output_option,
+    tiled_name,
+)
 from tcprobe.store.cell import Cell, emittable, selected, sources
 from tcprobe.store.choose import Layers, layers, some
 from tcprobe.system import files
@@ -34,6 +45,9 @@ def emit_patterns(
     patterns: Annotated[Sequence[str], NameWords("FRAGMENT...", "many", "one", required=False)] = (),
     *,
     to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText())],
+    tile: TileOption = None,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     name: NameOption = None,
     namespace: NamespaceOption = None,
     selector: SelectorOption = None,
@@ -63,7 +77,8 @@ def emit_patterns(
             raise UsageError(f"{', '.join(wrong)}: for fragments only; numerics describes whole multiplies.")
         return Emitted(_arithmetic(patterns, arch_name(arch), folders))
     on = arch_name(arch) or ("all" if formats.for_all_archs(to) else None)
-    fragments, notes = names.choose_fragments(patterns, on, folders)
+    meant = [word("patterns", tiled_name(pattern, tile, warps, permute)) for pattern in patterns]
+    fragments, notes = names.choose_fragments(meant, on, folders)
     note(*notes)
     tables, without = emittable(fragments, on, folders)
     if without:

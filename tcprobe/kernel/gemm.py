@@ -138,6 +138,8 @@ class GemmKernel(Described):
             "b": gemm.b,
             "multiply": gemm.instruction.id,
             "stages": gemm.stages,
+            "warps": gemm.numbering[0],
+            "permute": gemm.numbering[1] or None,
             "grid": list(self.grid(*mnk)) if mnk else grid,
             "block": list(self.block),
             "cluster": self.cluster,
@@ -163,6 +165,14 @@ class GemmKernel(Described):
                 for name, step in launch["wavefronts"].items()
             ),
         ]
+
+    @property
+    def where_words(self) -> str:
+        """The options of `tcprobe where` with which it gives the thread and register of an element of D."""
+        warps, permute = self.gemm.numbering
+        permuted = f" --permute '{permute}'" if permute else ""
+        tile = "x".join(map(str, self.gemm.tile))
+        return f"tcprobe where {self.gemm.instruction.id}.d --warps {warps} --tile {tile}{permuted}"
 
     @cached_property
     def warning(self) -> str | None:

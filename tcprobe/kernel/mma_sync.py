@@ -199,6 +199,17 @@ class Gemm(StagedGemm):
         (m, n, _), (down, across) = self.tile, self.warps
         return m // down, n // across
 
+    @property
+    def numbering(self) -> tuple[str, str]:
+        """Which warp has which part of the tile, as `tcprobe where` takes --warps and --permute: n counts first."""
+        (down, across), (m, n) = self.warps, self.warp_tile
+        one, rows, cols = self.shape, m // self.shape.m, n // self.shape.n
+        parts = [
+            f"({size},{along},{repeats}):(1,{apart},{size})"
+            for size, along, repeats, apart in ((one.m, down, rows, m), (one.n, across, cols, n))
+        ]
+        return f"{down}x{across}:{across},1", f"{parts[0]},{parts[1]},_"
+
     @cached_property
     def paths(self) -> dict[str, PathPlan]:
         """Of A and B: the proven path of a warp's part of the tile."""

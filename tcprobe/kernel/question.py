@@ -10,13 +10,14 @@ from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
 from tcprobe.question.options import ElementType, NonEmptyText, Number, Sides
-from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption
+from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption, print_answer
 from tcprobe.store.choose import layers
 from tcprobe.system import files
-from tcprobe.text import escaped
+from tcprobe.text import Whole, escaped
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
+    from tcprobe.kernel.plan import Budget
     from tcprobe.kernel.products import ProductRun
 
 GROUP = group(
@@ -93,7 +94,34 @@ def kernel(
     return gemm(options, layers(results, only))
 
 
-@command(kernel, of=GROUP, name="gemm", short="D = A B for an arch and a type.")
+def _budget(made: "GemmKernel") -> "Budget":
+    """What the kernel's tile takes."""
+    from tcprobe.kernel.mma_sync import Gemm
+    from tcprobe.kernel.plan import Request
+    from tcprobe.kernel.plan import budget as of
+
+    gemm = made.gemm
+    by_warps = isinstance(gemm, Gemm)
+    warps = gemm.warps if isinstance(gemm, Gemm) else (4 * gemm.consumers, 1)
+    return of(
+        Request(gemm.arch.name, gemm.type, gemm.tile, gemm.stages, warps, multiply="mma" if by_warps else None),
+        gemm.layers,
+    )
+
+
+class Explaining(click.Command):
+    """A command whose --explain without numbers means --budget."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An --explain that no number follows is --budget."""
+        numbered = [
+            not (arg == "--explain" and not "".join(args[place + 1 : place + 2]).isdigit())
+            for place, arg in enumerate(args)
+        ]
+        return super().parse_args(ctx, [arg if kept else "--budget" for arg, kept in zip(args, numbered, strict=True)])
+
+
+@command(kernel, of=GROUP, name="gemm", short="D = A B for an arch and a type.", cls=Explaining)
 def print_kernel(
     made: "GemmKernel",
     *,
@@ -115,6 +143,12 @@ def print_kernel(
             values=3,
         ),
     ] = None,
+    budget: Annotated[
+        bool,
+        Option(
+            "--budget", "What a tile takes of an SM, and who has which part of it; so --explain without numbers too."
+        ),
+    ] = False,
     run: Annotated[
         bool, Option("--run", "Run it on a GPU: compare its products with NumPy's, and time it beside cuBLAS.")
     ] = False,
@@ -125,6 +159,7 @@ def print_kernel(
     mnk = _three(size)
     note(made.warning and f"warning: {made.warning}")
     ways = made.explain(*explain) if explain else []
+    taken = _budget(made) if budget else None
     if output:
         files.write(output, made.source.encode())
     outcome = None
@@ -133,8 +168,19 @@ def print_kernel(
 
         outcome = product(made, mnk)
     if as_json:
-        click.echo(json.dumps({**made.to_json(mnk), "explain": ways, "run": outcome.to_json() if outcome else None}))
-    elif ways or outcome:
+        click.echo(
+            json.dumps(
+                {
+                    **made.to_json(mnk),
+                    "explain": ways,
+                    "budget": taken.to_json() if taken else None,
+                    "run": outcome.to_json() if outcome else None,
+                }
+            )
+        )
+    elif ways or outcome or taken:
+        if taken:
+            terminal.lines([*taken.in_words, Whole(f"who has what of D: {made.where_words} --row 0 --col 0")])
         for line in (line for way in ways for line in (f"{way['element']}:", *(f"  {step}" for step in way["steps"]))):
             click.echo(escaped(line))
         if outcome:
@@ -171,3 +217,53 @@ def _say_outcome(made: "GemmKernel", outcome: "ProductRun") -> None:
     else:
         differ = f"; {outcome.apart} elements differ from cuBLAS's" if outcome.apart else ""
         click.echo(f"{words}, cuBLAS {outcome.cublas}: ratio {outcome.ratio}{differ}")
+
+
+@checked
+def plan(
+    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())],
+    tile: Annotated[Sizes, Option("--tile", "Tile of a block.", reads=Sides(3, "MxNxK"))],
+    kind: Annotated[TypeName, Option("--type", "Type of A and B: bf16, f16, tf32, e4m3, s8.", "TYPE", ElementType())],
+    stages: Annotated[int, Option("--stages", "Tiles in shared memory.", "N", Number(1, 64), shown=True)] = 2,
+    *,
+    warps: Annotated[
+        Sizes | None,
+        Option("--warps", "Warps along m and n. Default: 2x2; of wgmma by the tile.", reads=Sides(2, "MxN")),
+    ] = None,
+    multiply: Annotated[
+        Literal["mma"] | None, Option("--multiply", "mma: mma.sync where the arch has wgmma or tcgen05.")
+    ] = None,
+    accumulators: Annotated[
+        int, Option("--accumulators", "Tiles of D in tensor memory.", "N", Number(1, 64), shown=True)
+    ] = 1,
+    columns: Annotated[
+        int, Option("--columns", "Other columns of tensor memory that are in use.", "N", Number(0, 4096), shown=True)
+    ] = 0,
+    scale_block: Annotated[
+        int | None,
+        Option("--scale-block", "In tensor memory a scale for each 16 or 32 elements along k.", "K", Number(1)),
+    ] = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> "Budget":
+    """Say what a block's tile takes of an SM: registers, shared memory, tensor memory, how many blocks fit, and the
+    wavefronts and cycles of its parts as far as they are measured. What would not launch is refused with the number.
+    \f
+    `tile` is a block's m, n and k, `kind` the type of A and B, `stages` the tiles in shared memory.
+
+    >>> import tcprobe
+    >>> tcprobe.plan("sm_80", (128, 128, 64), "f16", 3).blocks
+    1
+    """
+    from tcprobe.kernel.plan import Request, budget
+
+    block: Any = sizes("tile", tile, 3)
+    grid: Any = None if warps is None else sizes("warps", warps, 2)
+    asked = Request(str(arch_name(arch)), str(kind), block, stages, grid, accumulators, columns, scale_block, multiply)
+    return budget(asked, layers(results, only))
+
+
+@command(plan, short="What a tile takes: registers, shared and tensor memory.")
+def print_plan(found: "Budget", *, as_json: JsonOption = False) -> None:
+    """Words or JSON."""
+    print_answer(found, as_json)

@@ -60,6 +60,11 @@ class WarpgroupGemm(StagedGemm):
     cluster: int = 1
 
     @property
+    def numbering(self) -> tuple[str, str]:
+        """Which consumer warpgroup has which rows, as --warps of `tcprobe where` takes it; nothing is permuted."""
+        return f"{self.consumers}x1", ""
+
+    @property
     def consumers(self) -> int:
         """Warpgroups that multiply."""
         return self.tile[0] // LINES

@@ -45,6 +45,8 @@ class RevealedAnswer(Described):
         if len(span["alike"]) > 1:
             lines.append(f"the same bits from: {', '.join(span['alike'])}")
         lines += [*_found(order), *_proof(span), *(_places(span) if self.rows or span["places"]["different"] else ())]
+        if self.exit_code:
+            lines.append("the order is not proven: -o does not save it")
         return lines
 
     def _of_sizes(self) -> Iterator[str]:

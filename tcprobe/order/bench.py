@@ -64,7 +64,7 @@ class Bench:
             d = self._matrix_of(self.call.function(*self.given))
         except TcprobeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             words = str(error).strip().splitlines() or [""]
             raise CallError(f"{self.call.name} raises {type(error).__name__}: {words[0][:300]}") from error
         finally:

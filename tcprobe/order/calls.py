@@ -105,12 +105,14 @@ def call(name: str, types: Sequence[str], options: CallOptions | None = None) ->
     made = _MAKERS.get(name)
     if not set(types) <= {*TORCH_TYPES}:
         raise UsageError(f"`type` {','.join(types)[:40]}: of {', '.join(TORCH_TYPES)}.")
+    if "s32" in (a, b):
+        raise UsageError(f"`type` {','.join(types)}: s32 is a type of D alone.")
     if made is not None:
         return made(a, b, d, asked)
     path, colon, function = name.rpartition(":")
     if colon and path.endswith(".py"):
         return _of_file(Path(path), function, (a, b, d), asked)
-    raise UsageError(f"`call` {quoted(name[:80])}: one of {', '.join(NAMES)} is needed.")
+    raise UsageError(f"CALL {quoted(name[:80])}: one of {', '.join(NAMES)} is needed.")
 
 
 def _imported(name: str) -> Any:
@@ -347,14 +349,14 @@ _MAKERS: dict[str, Callable[[str, str, str | None, CallOptions], Call]] = {
 def _of_file(path: Path, name: str, types: tuple[str, str, str | None], asked: CallOptions) -> Call:
     """A function of a file that the user names: it is run here."""
     if not path.is_file():
-        raise UsageError(f"`call` {quoted(str(path))}: there is no such file.")
+        raise UsageError(f"CALL {quoted(str(path))}: there is no such file.")
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         found = runpy.run_path(str(path), run_name="tcprobe_order").get(name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise CallError(f"{path.name} does not run: {type(error).__name__}: {str(error)[:300]}") from error
     if not callable(found):
-        raise UsageError(f"`call`: {quoted(path.name)} has no function {quoted(name[:80])}.")
+        raise UsageError(f"CALL: {quoted(path.name)} has no function {quoted(name[:80])}.")
     memory, about = _memory_for_files(asked.on, types)
     if asked.arch:
         about = {**about, "arch": asked.arch}

@@ -6,6 +6,7 @@ or {"error": CLASS, "words": TEXT}. What the call itself prints goes to standard
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -26,6 +27,7 @@ from tcprobe.text import escaped
 from tcprobe.values import Json
 
 STARTING, PATIENCE, LONGEST = 120.0, 60.0, 480.0  # seconds: until the first word, between two, in all
+ENDING = 2.0  # seconds from the last word to the end of a process
 SELDOM = 0.1  # seconds between beats
 
 
@@ -40,6 +42,9 @@ def asked(request: Json) -> Json:
         )
         try:
             answer, stage = _heard(process, request)
+            if answer is None and not stage.endswith("silent"):
+                with contextlib.suppress(subprocess.TimeoutExpired):  # it ends by itself: how, its code says
+                    process.wait(ENDING)
         finally:
             children.end(process)
             process.wait()

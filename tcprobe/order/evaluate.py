@@ -101,7 +101,7 @@ def multiply(
         raise UsageError(f"A {first.shape} and B {second.shape} are not matrices with {order.k} products an element.")
     rules = rules_of(order)
     first = first[_chosen("rows", rows, first.shape[0])]
-    second = second[:, _chosen("cols", cols, second.shape[1])].T
+    second = second[:, _chosen("columns", cols, second.shape[1])].T
     operands = _Operands(order.types, *(_stored(order, name, part) for name, part in (("a", first), ("b", second))))
     d = np.empty((first.shape[0], second.shape[0]), _word(order.types.d))
     side = max(1, min(SIDE, int((HELD / (nesting(order.sum) + 1)) ** 0.5)))
@@ -125,9 +125,9 @@ def _chosen(name: str, chosen: Chosen, size: int) -> slice | Ints:
         return chosen or slice(None)
     places = np.asarray(chosen)
     if places.ndim != 1 or (places.size and places.dtype.kind not in "iu"):
-        raise UsageError(f"`{name}`: whole numbers are needed.")
+        raise UsageError(f"{name} are chosen by whole numbers.")
     if places.size and not 0 <= places.min() <= places.max() < size:
-        raise UsageError(f"`{name}`: there are 0 to {size - 1}.")
+        raise UsageError(f"{name} to choose from are 0 to {size - 1}." if size else f"there are no {name}.")
     return places.astype(np.int64)
 
 

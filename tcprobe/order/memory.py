@@ -106,7 +106,7 @@ class ArrayModule:
     def own(self, result: Any) -> Any:
         """An array of another library, by DLPack."""
         if isinstance(result, self.module.ndarray):
-            return result
+            return self.module.asarray(result)  # of np.matrix and other kinds of array the plain one
         if not hasattr(result, "__dlpack__"):
             raise TypeError(f"it returned a {type(result).__name__}, which is no array")
         return self.module.from_dlpack(result)

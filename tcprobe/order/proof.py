@@ -135,7 +135,8 @@ def operands(kind: str, types: Types, size: tuple[int, int, int], seed: int, sum
     rng = np.random.default_rng(seed)
     rows, cols, k = size
     if types.a in ("s8", "u8"):
-        return Operands(kind, _whole(rng, types.a, (rows, k)), _whole(rng, types.b, (k, cols)))
+        a, b = _whole(rng, types.a, (rows, k)), _whole(rng, types.b, (k, cols))
+        return Operands(kind, a, np.ones_like(b) if sums else b)
     a, b = _numbers(rng, kind, types.a, types.d, (rows, k)), _numbers(rng, kind, types.b, types.d, (k, cols))
     if sums:
         b = np.ones_like(b)

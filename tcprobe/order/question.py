@@ -259,18 +259,18 @@ def print_order(
     as_json: JsonOption = False,
 ) -> None:
     """Words or JSON; the exit code says whether elements differ."""
-    if picture:
-        if answer.order is None:
-            raise UsageError("`picture` needs an order, and none was found.")
+    if picture and answer.order is not None:
         files.write(picture, svg(answer.order).encode())
     if output and isinstance(answer, OrderAnswer):
         if answer.d is None:
             raise UsageError("`output` needs `a` and `b`, or a CALL.")
         write_matrix(output, answer.stored)
-    elif output and answer.order is not None:
+    elif output and answer.order is not None and answer.exit_code == 0:  # an order is kept where it is proven
         files.write(output, order_text.text(answer.order).encode())
     if as_json:
         click.echo(answer.json())
     else:
         terminal.lines(answer.in_words)
+    if answer.order is None and (output or picture):
+        raise UsageError(f"`{'output' if output else 'picture'}` takes one order; several were found: name one size.")
     sys.exit(answer.exit_code)

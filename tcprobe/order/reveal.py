@@ -213,11 +213,12 @@ class Revealing:
         """CallError unless D is A B where sums are exact: alpha, beta and what is no product are told apart."""
         rng, (m, _, k) = np.random.default_rng(self.seed), self.shape
         rows, cols, name = min(m, ROWS), min(self.bench.width, 64), self.call.name
-        a, b = np.zeros((rows, k)), rng.choice([-1.0, 1.0], (k, cols))
+        ones, others = ([1.0, 2.0] if kind == "u8" else [-1.0, 1.0] for kind in self.call.types)
+        a, b = np.zeros((rows, k)), rng.choice(others, (k, cols))
         if self.call.sums:
             b = np.ones((k, 1))
         for line in a:
-            line[rng.permutation(k)[: min(k, NONZERO)]] = rng.choice([-1.0, 1.0], min(k, NONZERO))
+            line[rng.permutation(k)[: min(k, NONZERO)]] = rng.choice(ones, min(k, NONZERO))
         d = self._exact(a, b)
         wanted = a @ b
         if (d == wanted).all():
@@ -231,6 +232,8 @@ class Revealing:
         with np.errstate(all="ignore"):
             ratio = d / wanted
         known = ratio[wanted != 0]
+        if not d.any():
+            raise CallError(f"{name} gives zero, whatever A and B are: it is no GEMM.")
         if known.size and (known == known[0]).all() and not d[wanted == 0].any():
             raise CallError(f"{name} gives {float(known[0])!r} times A B (alpha or a scale): orders are of alpha 1.")
         row, col = map(int, np.argwhere(d != wanted)[0])
@@ -284,7 +287,7 @@ class Revealing:
         if root is None:
             names = integer_forms(self.arch, types.a, types.b, prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
-        inexact = not self.call.sums and types.a in ("f32", "f64")  # products of narrower types are exact
+        inexact = not self.call.sums and types.a in ("f32", "tf32", "f64")  # products of narrower types are exact
         earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
         return candidates(root, Asked(self.arch, types, k, prefers, earlier))
 

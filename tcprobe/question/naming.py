@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
+from tcprobe.notation import begins_layout, follows_layout, is_written
 from tcprobe.text import quoted
 
 Called = Callable[..., None]  # a command, whatever its options
@@ -67,7 +68,11 @@ def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
 
 def _split_gpus(tokens: Sequence[str]) -> tuple[list[str], str]:
     """The words that are no GPU's name, and the names of GPUs, joined by commas."""
-    words = [(number, word) for number, token in enumerate(tokens) for word in token.split()]
+    words = [
+        (number, word)
+        for number, token in enumerate(tokens)
+        for word in ([token] if begins_layout(token) else token.split())
+    ]
     kept: list[list[str]] = [[] for _ in tokens]
     gpus, start = list[str](), 0
     while start < len(words):
@@ -84,7 +89,9 @@ def _split_gpus(tokens: Sequence[str]) -> tuple[list[str], str]:
 
 def _is_gpu(name_words: Sequence[str]) -> bool:
     text = " ".join(name_words)
-    if "." in text or (len(name_words) > 1 and not re.match(_BRANDS, text)):  # what is dotted is a fragment's name
+    if (
+        "." in text or begins_layout(text) or (len(name_words) > 1 and not re.match(_BRANDS, text))
+    ):  # what is dotted is a fragment's name
         return False
     from tcprobe.isa.arch import ARCHS, archs_of_gpu
 
@@ -100,6 +107,12 @@ def split_names(tokens: Sequence[str]) -> list[str]:
 
     if tokens and (tokens[0] == "-" or tokens[0].endswith((".csv", ".tsv"))):
         return [tokens[0], *split_names(tokens[1:])]
+    if layouts := [place for place, token in enumerate(tokens) if is_written(token)]:
+        first = layouts[0]
+        last = first + 1
+        while last < len(tokens) and follows_layout(tokens[first:last], tokens[last]):
+            last += 1
+        return [*split_names(tokens[:first]), " ".join(tokens[first:last]), *split_names(tokens[last:])]
     if len(tokens) < 2 or not any(map(_is_bare, tokens)) or set(tokens) <= set(inventory.families()):
         return list(tokens)
     words = " ".join(tokens).split()

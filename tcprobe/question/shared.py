@@ -76,6 +76,36 @@ SwizzleOption = Annotated[
 ]
 
 
+TileOption = Annotated[
+    Sizes | None,
+    Option(
+        "--tile",
+        "Of a layout's text the tile that it is over, ROWSxCOLS; with --warps that of the CTA, MxNxK.",
+        "SIZES",
+        NonEmptyText(),
+    ),
+]
+WarpsOption = Annotated[
+    str | None,
+    Option(
+        "--warps",
+        "FRAGMENT over a CTA's tile by so many warps (of wgmma warpgroups) along m and n, m fastest: 2x4; 2x4:4,1 with "
+        "strides.",
+        "RxC[:STRIDES]",
+        NonEmptyText(),
+    ),
+]
+PermuteOption = Annotated[
+    str | None,
+    Option(
+        "--permute",
+        "With --warps: what reorders m, n and k, as CuTe's permutation: 32,(8,2,2):(1,16,8),_.",
+        "M,N,K",
+        NonEmptyText(),
+    ),
+]
+
+
 def place_of(placed: PlaceName | None, swizzle: PlaceName | None) -> str:
     """Where a tile lies, by one of two parameters, a swizzle in its one spelling; plain without both."""
     if placed is not None and swizzle is not None:
@@ -90,8 +120,66 @@ def tile_text(tile: Sizes) -> str:
     return "x".join(map(str, sizes("tile", tile, 2)))
 
 
-def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
-    """The table that a name means on an arch, or the table itself; what the name was taken for is noted."""
+def tiled_name(
+    name: str | Cell,
+    tile: Sizes | None,
+    warps: str | None,
+    permute: str | None = None,
+    kind: str | None = None,
+    needs_tile: bool = True,
+) -> str | Cell:
+    """A name with what options say of its tile, as one text; UsageError where they do not go with what is named.
+
+    Where `needs_tile` is not so, a tile is of memory: a layout's text is over it only where it says no other.
+    """
+    from tcprobe.notation import begins_layout, is_written, spelled, with_options
+
+    if isinstance(name, Cell):
+        if warps is not None or permute is not None:
+            raise UsageError("`warps` and `permute` go with a name, not with a table.")
+        return name
+    text = None if tile is None else "x".join(map(str, sizes("tile", tile, 3)))
+    if warps is None and not is_written(name):
+        if permute is not None:
+            raise UsageError("`permute` needs `warps`.")
+        if tile is not None and needs_tile:
+            raise UsageError(
+                "`tile` needs `warps`, or a layout's text: a fragment has its own size. `tcprobe path --tile` and "
+                "`tcprobe banks --tile` take a tile of memory."
+            )
+        return name
+    if permute is not None and warps is None and not (is_written(name) and spelled(name).warps):
+        raise UsageError("`permute` needs `warps`.")
+    kind = kind if begins_layout(name) else None
+    return with_options(name, over=text, of=kind, warps=warps, permute=permute)
+
+
+def tiled_cell(
+    name: str | Cell,
+    tile: Sizes | None,
+    warps: str | None,
+    permute: str | None,
+    arch: ArchName | None,
+    folders: Layers,
+    kind: str | None = None,
+) -> tuple[Cell, Sizes | None]:
+    """The table that a name means, and the tile in its rows and columns, where `tile` is one of memory.
+
+    With warps the tile is MxNxK of the CTA, and the operand's part of it is left; a layout's text without a tile of its
+    own is over this one.
+    """
+    named = tiled_name(name, tile, warps, permute, kind, needs_tile=False)
+    cell = find_cell(named, arch, folders)
+    if warps is not None:
+        return cell, (cell.fragment.rows, cell.fragment.cols)
+    return cell, tile
+
+
+def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers, memory: bool = False) -> Cell:
+    """The table that a name means on an arch, or the table itself; what the name was taken for is noted.
+
+    UsageError for a layout of memory, unless one is allowed.
+    """
     from tcprobe.store import names
 
     if isinstance(name, Cell):
@@ -100,6 +188,8 @@ def find_cell(name: str | Cell, arch: ArchName | None, folders: Layers) -> Cell:
         return name
     cell, remark = names.find_cell(word("name", name), arch_name(arch), folders)
     note(remark)
+    if cell.in_memory and not memory:
+        raise UsageError(f"{cell.fragment.id} is a layout of memory: here one of registers is needed.")
     return cell
 
 

@@ -17,6 +17,7 @@ from tcprobe import facts
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.fragment import Fragment
+from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import WRITTEN, Role
 from tcprobe.layout.table import Table, selected, slot_table
 from tcprobe.references import Claim, Erratum
@@ -144,18 +145,7 @@ def claim(fragment: Fragment, device: Arch) -> Claim | str:
 def _multiply_claim(fragment: Fragment) -> Claim | str:
     """What the traits state of a fragment of a warp's multiply, or why nothing."""
     instruction = inventory.instructions()[fragment.experiment]
-    # as atoms are called, without the arch: 16x8x256_S32U1U1S32_TN_XORPOPC. There are no types in it if one atom
-    # stands for all types of a kind
-    types = "" if instruction.kind else "".join(instruction.type(operand) for operand in WRITTEN).replace("b1", "u1")
-    parts = [
-        *(["SPARSE"] if instruction.metadata else []),
-        "{}x{}x{}".format(*instruction.shape),
-        *([types.upper()] if types else []),
-        "".join(ORDERS[factor.layout] for factor in instruction.factors),
-        *([f"{instruction.bit_op.upper()}POPC"] if instruction.bit_op else []),
-        *(["VS"] if instruction.scales else []),
-    ]
-    atom = _atom("_".join(parts))
+    atom = _atom(name_of(instruction))
     if atom is None:
         return f"CuTe has no atom for {instruction.name}"
     layout = atom.layout(fragment.operand)
@@ -174,6 +164,23 @@ def _atom(name: str) -> Atom | None:
     """The atom of a name, whichever arch its own name begins with."""
     named = (atom for atom in atoms() for of_arch in atom.names if of_arch.partition("_")[2] == name)
     return next(named, None)
+
+
+def name_of(instruction: Instruction) -> str:
+    """As atoms are called, without the arch: 16x8x256_S32U1U1S32_TN_XORPOPC.
+
+    There are no types in it if one atom stands for all types of a kind.
+    """
+    types = "" if instruction.kind else "".join(instruction.type(operand) for operand in WRITTEN).replace("b1", "u1")
+    parts = [
+        *(["SPARSE"] if instruction.metadata else []),
+        "{}x{}x{}".format(*instruction.shape),
+        *([types.upper()] if types else []),
+        "".join(ORDERS[factor.layout] for factor in instruction.factors),
+        *([f"{instruction.bit_op.upper()}POPC"] if instruction.bit_op else []),
+        *(["VS"] if instruction.scales else []),
+    ]
+    return "_".join(parts)
 
 
 @cache

@@ -66,6 +66,29 @@ class Cell:
         drawn = addresses(self.table, 120) if self.fragment.role is Role.ADDRESS else matrix(self.table, 120)
         return f"{title}<pre>{escape(chr(10).join(drawn))}</pre>"
 
+    def in_cta(self, thread: int) -> dict[str, int]:
+        """What a table of a whole CTA says of a thread beside its number in a warp or warpgroup: nothing here."""
+        del thread
+        return {}
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether it is a layout of memory, whose slots are element offsets."""
+        return False
+
+    @property
+    def judged(self) -> Fragment:
+        """The fragment that references speak of: the cell's own."""
+        return self.fragment
+
+    @property
+    def alike(self) -> list[str]:
+        """Ids of the other fragments of the arch that have the very same table, in the inventory's order."""
+        if self.measured is None:
+            return []
+        layout = self.measured.tables[self.fragment.operand].id
+        return [id_ for id_ in self.layers.sharing(layout, self.arch, self.fragment) if id_ != self.fragment.id]
+
     @property
     def how(self) -> str:
         """The method of its measurement, or DOCUMENTED."""
@@ -125,6 +148,9 @@ def find(fragment: Fragment, arch: str | None, results: Results | Layers) -> Cel
     if arch == "all":
         raise UsageError("one arch is needed here, not all.")
     layers = layers_of(results)
+    if make := getattr(fragment, "make", None):  # what a text describes
+        made: Cell = make(arch, layers)
+        return made
     chosen = layers.choose(fragment, choose.archs_of(arch, layers) if arch else layers.usual_archs(fragment))
     if chosen:
         return measured_cell(fragment, chosen, layers)
@@ -331,8 +357,8 @@ def on_archs(fragment: Fragment, archs: Sequence[str | None], layers: Layers) ->
 
 def _everywhere(fragment: Fragment, arch: str | None, layers: Layers) -> list[Cell]:
     """As `find`, but for "all" on every arch that has a measurement."""
-    if arch != "all":
-        return [one] if (one := find(fragment, arch, layers)) else []
+    if arch != "all" or hasattr(fragment, "make"):
+        return [one] if (one := find(fragment, None if arch == "all" else arch, layers)) else []
     return list(by_arch(fragment, layers.archs(), layers, documented=False).values())
 
 

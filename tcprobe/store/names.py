@@ -17,6 +17,7 @@ from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import Meaning
+from tcprobe.notation import is_written
 from tcprobe.store import choose
 from tcprobe.store.cell import Cell, find, find_operands, no_table, operands
 from tcprobe.store.choose import Layers
@@ -55,6 +56,10 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
 
     Of those that an arch lacks, where it is named, none counts. UsageError where there is no table, or several.
     """
+    if is_written(name):
+        from tcprobe.store import written
+
+        return NamedCell(*written.find_cell(name, arch_name, layers))
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
@@ -84,6 +89,13 @@ def choose_fragments(
     chosen: dict[Fragment, None] = {}
     notes: list[str | None] = []
     for name in patterns:
+        if is_written(name):
+            from tcprobe.store import written
+
+            made, note = written.choose(name, at, layers)
+            chosen |= dict.fromkeys(made)
+            notes.append(note)
+            continue
         meaning = resolve(name, layers)
         fragments = meaning.some_fragments
         if len(fragments) > 1 and not any(c in name for c in "*?[") and len(rows := meaning.instructions) != 1:

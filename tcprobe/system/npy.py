@@ -38,7 +38,11 @@ def read_matrix(path: str | Path) -> NDArray[Any]:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
             raise DataError(f"{path}: not a regular file.")
-        kind, fortran, shape, start = _header(str(path), file.read(MOST_HEADER))
+        try:
+            head = file.read(MOST_HEADER)
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
+        kind, fortran, shape, start = _header(str(path), head)
         size = math.prod(shape) * kind.itemsize
         if status.st_size != start + size or size > MOST_BYTES:
             raise DataError(

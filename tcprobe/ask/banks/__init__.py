@@ -25,12 +25,14 @@ from tcprobe.question.shared import (
     GlobalOption,
     JsonOption,
     OnlyOption,
+    PermuteOption,
     ResultsOption,
     SharedOption,
     SwizzleOption,
-    find_cell,
+    WarpsOption,
     place_of,
     tile_text,
+    tiled_cell,
 )
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import layers
@@ -42,7 +44,7 @@ if TYPE_CHECKING:
 _ACCESS = re.compile(r"(ld|st|atom|red)\.shared\.|(ld|st)matrix\.|cp\.async\.")
 # what decides the form of the question, and what else goes with it
 FORMS = {
-    "tile": {"name", "kind", "contiguous", "access", "placed", "swizzle", "propose"},
+    "tile": {"name", "kind", "contiguous", "access", "placed", "swizzle", "propose", "warps", "permute"},
     "lane_addresses": {"source_addresses", "access"},
     "patterns": set[str](),
     "rule": set[str](),
@@ -64,6 +66,8 @@ def banks(
             "--tile", "Size of the tile in shared memory, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText()
         ),
     ] = None,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     kind: Annotated[
         TypeName | None, Option("--type", "Its element type. Default: FRAGMENT's.", "T", ElementType())
     ] = None,
@@ -148,12 +152,15 @@ def banks(
 
     if not accesses:
         raise UsageError("no accesses are given; add them, for example `access` cp.async.16 ldmatrix.x4.")
-    cell = None if name is None else find_cell(name, arch, folders)
+    if warps is not None and name is None:
+        raise UsageError("`warps` needs a FRAGMENT.")
+    typed = None if kind is None else str(kind)
+    cell, size = (None, tile) if name is None else tiled_cell(name, tile, warps, permute, arch, folders, typed)
     if kind is None and cell is None:
         raise UsageError("`tile` needs the type of its elements: `kind` f16, or a FRAGMENT.")
     slots = slots_of(cell) if cell else None
     type_ = str(kind) if kind is not None else cell.fragment.type if cell else ""
-    parsed = parse_tile(tile_text(tile or ""), type_, contiguous or "row")
+    parsed = parse_tile(tile_text(size or ""), type_, contiguous or "row")
     walks = [walk(parse_access(text), parsed, slots) for text in accesses]
     found = answer(parsed, parse_shared(place_of(placed, swizzle)), walks, rules(None), propose)
     return replace(found, fragment=slots.name) if slots else found

@@ -22,12 +22,16 @@ from tcprobe.question.shared import (
     JsonOption,
     OneArch,
     OnlyOption,
+    PermuteOption,
     ResultsOption,
     SharedOption,
     SwizzleOption,
+    TileOption,
+    WarpsOption,
     find_cell,
     output_option,
     place_of,
+    tiled_name,
 )
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import layers
@@ -51,6 +55,9 @@ def convert(
             "factor.",
         ),
     ] = False,
+    tile: TileOption = None,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     function: Annotated[
         str | None,
         Option("--name", "Name of the function; give it once for each FROM TO.", "NAME", NonEmptyText(), multiple=True),
@@ -87,7 +94,10 @@ def convert(
     from tcprobe.code.names import FUNCTION, require_legal
 
     folders = layers(results, only)
-    source = find_cell(from_, arch, folders)
+    source = find_cell(tiled_name(from_, tile, warps, permute, needs_tile=False), arch, folders)
+    if isinstance(into, str) and not is_store(into):
+        target = find_cell(tiled_name(into, tile, warps, permute, needs_tile=False), source.arch, folders)
+        source, target = _of_one_type(source, target), _of_one_type(target, source)
     name = require_legal(function or "convert", FUNCTION)
     source = with_register_type(source, None if register_type is None else str(register_type))
     if isinstance(into, str) and is_store(into):
@@ -101,7 +111,14 @@ def convert(
         raise UsageError(
             "`kind`, `contiguous`, `placed` and `swizzle` need stmatrix as TO, which stores into shared memory."
         )
-    return plan_conversion(source, find_cell(into, source.arch, folders), transpose, permute_k, name)
+    return plan_conversion(source, into if isinstance(into, Cell) else target, transpose, permute_k, name)
+
+
+def _of_one_type(cell: Cell, other: Cell) -> Cell:
+    """A layout whose text says no type, of the other's."""
+    from tcprobe.store.written import WrittenCell
+
+    return cell.retyped(other.fragment) if isinstance(cell, WrittenCell) and cell.untyped else cell
 
 
 def _asks(values: dict[str, Any]) -> list[dict[str, Any]]:

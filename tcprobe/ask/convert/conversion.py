@@ -31,7 +31,7 @@ from tcprobe.ask.convert.moves import (
     Shuffle,
     Tiling,
     UnmovableError,
-    band,
+    bands,
     k_order,
     route,
     tiling,
@@ -41,7 +41,7 @@ from tcprobe.code.cuda import origin
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.names import search
 from tcprobe.isa.operand import Role
@@ -195,7 +195,7 @@ def plan_conversion(
     """How the matrix in fragments `from_` gets into fragments `to`; `transpose`: its transpose.
 
     With `permute_k` k of the factor `to` is put in an order that spares all exchange; `name` is the function's. Of a
-    warpgroup's fragments each warp converts the band of rows that it holds (`band`).
+    warpgroup's fragments, and in a CTA's tile, each warp converts what it holds (`bands`).
 
     What ldmatrix loaded is a matrix in memory whose rows are those of A, or the columns of B; with .trans they are k.
 
@@ -208,9 +208,9 @@ def plan_conversion(
         require_matrix(cell)
     if loaded:
         transpose ^= (to.fragment.operand == "b") != (".trans." in from_.fragment.instruction)
-    if transpose and WARPGROUP in (from_.fragment.threads, to.fragment.threads):
+    if transpose and max(from_.fragment.threads, to.fragment.threads) > WARP:
         raise UsageError("transposing a warpgroup's matrix moves elements between warps: use shared memory.")
-    from_, to = band(from_), band(to)
+    from_, to = bands(from_, to)
     if from_.arch != to.arch:
         raise UsageError(f"tables of two archs, {from_.arch} and {to.arch}: choose one.")
     tiles = tiling(from_, to, transpose)

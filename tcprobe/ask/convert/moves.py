@@ -125,6 +125,58 @@ def tiling(source: Cell, target: Cell, transpose: bool) -> Tiling:
     return Tiling(source, target, transpose, lcm(source.fragment.rows, rows), lcm(source.fragment.cols, cols))
 
 
+def bands(source: Cell, target: Cell) -> tuple[Cell, Cell]:
+    """What the first warp holds of both, as fragments of a warp; the cells themselves where they are such.
+
+    UsageError unless every warp holds the same elements on both sides, in the same order.
+    """
+    owned = [_owned(cell) for cell in (source, target)]
+    names = f"{source.fragment.id} and {target.fragment.id}"
+    if len(owned[0]) != len(owned[1]):
+        raise UsageError(
+            f"{names}: {len(owned[0])} warps and {len(owned[1])}; they exchange through shared memory alone."
+        )
+    if len(owned[0]) == 1:
+        return source, target
+    for warp, (mine, theirs) in enumerate(zip(*owned, strict=True)):
+        whole = all(
+            held == tuple(range(size))
+            for cell, each in ((source, mine), (target, theirs))
+            for held, size in [(each[1], cell.fragment.cols)]
+        )
+        if mine[0] != theirs[0] or not (whole or mine[1] == theirs[1]):
+            raise UsageError(f"{names}: warp {warp} holds other elements on either side: use shared memory.")
+    return _packed(source), _packed(target)
+
+
+def _owned(cell: Cell) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Of each warp the rows and the columns in which it holds elements, ascending."""
+    size = WARP * cell.table.elements
+    parts = (cell.table.cells[first : first + size] for first in range(0, cell.table.points, size))
+    return [(tuple(sorted({c[0] for c in part if c})), tuple(sorted({c[1] for c in part if c}))) for part in parts]
+
+
+def _packed(cell: Cell) -> Cell:
+    """What the first warp holds, without the rows and columns of which it holds nothing.
+
+    UsageError unless every further warp holds its own so too.
+    """
+    fragment, table = cell.fragment, cell.table
+    size, parts = WARP * table.elements, []
+    for warp, (rows, cols) in enumerate(_owned(cell)):
+        row, col = ({number: place for place, number in enumerate(numbers)} for numbers in (rows, cols))
+        part = table.cells[warp * size : (warp + 1) * size]
+        parts.append(([c and (row[c[0]], col[c[1]], *c[2:]) for c in part], len(rows), len(cols)))
+        if parts[-1] != parts[0]:
+            raise UsageError(f"{fragment.id}: warp {warp} does not hold its part as the first warp does.")
+    first, height, width = parts[0]
+    values: dict[str, tuple[int | None, ...]] = {
+        name: tuple(c[place] if c else None for c in first) for place, name in enumerate(table.outputs)
+    }
+    packed = replace(fragment, threads=WARP, rows=height, cols=width)
+    return replace(cell, fragment=packed, table=slot_table(WARP, table.elements, values))
+
+
 def band(cell: Cell) -> Cell:
     """What the first warp holds, as a fragment of a warp; the cell itself where it is one.
 

@@ -19,10 +19,14 @@ from tcprobe.question.shared import (
     NamespaceOption,
     OnlyOption,
     OutputOption,
+    PermuteOption,
     ResultsOption,
+    TileOption,
+    WarpsOption,
     find_cell,
     print_answer,
     print_code,
+    tiled_name,
 )
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import layers
@@ -36,6 +40,9 @@ def load(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
     *,
     source: Annotated[Literal["global"], Option("--from", "Where the matrix is.", shown=True)] = "global",
+    tile: TileOption = None,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     ld: Annotated[
         int | None,
         Option("--ld", "Stride from line to line. Default: the fragment's own lines.", "ELEMENTS", Number(1)),
@@ -87,7 +94,7 @@ def load(
     With --repack: store quantised weights in an order in which one load brings a lane's elements of several k steps.
     --packer prints the code that brings a matrix into that order, --code the code that loads and converts it.
     """
-    folders = layers(results, only)
+    folders, name = layers(results, only), tiled_name(name, tile, warps, permute)
     if not repack:
         if unfit := given_names(stored=stored, wanted=wanted, group=group, zeros=zeros or None):
             raise UsageError(f"{', '.join(unfit)}: only for repacked weights; give `repack` too.")

@@ -12,6 +12,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from tcprobe.errors import UsageError, answer_or_none
+from tcprobe.notation import is_written
 from tcprobe.question.arguments import Sizes, TypeName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, NonEmptyText, Number
@@ -23,13 +24,15 @@ from tcprobe.question.shared import (
     NamespaceOption,
     OnlyOption,
     OutputOption,
+    PermuteOption,
     ResultsOption,
     SharedOption,
     SwizzleOption,
-    find_cell,
+    WarpsOption,
     place_of,
     print_answer,
     tile_text,
+    tiled_cell,
 )
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import layers
@@ -44,6 +47,8 @@ def path(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
     tile: Annotated[Sizes, Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText())],
     *,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     contiguous: GlobalOption = None,
     ld: Annotated[
         int | None,
@@ -89,12 +94,13 @@ def path(
 
     folders = layers(results, only)
     in_memory = None if kind is None else str(kind)
-    options = PathOptions(tile_text(tile), contiguous or "row", place_of(placed, swizzle), access, ld, fill, in_memory)
-    if isinstance(name, str) and (meaning := resolve(name)).shared:
+    options = PathOptions("", contiguous or "row", place_of(placed, swizzle), access, ld, fill, in_memory)
+    if isinstance(name, str) and warps is None and not is_written(name) and (meaning := resolve(name)).shared:
         from tcprobe.ask.path.operand import operand_path
 
-        return operand_path(meaning.shared_operand, folders, options, arch_name(arch))
-    asked = request(find_cell(name, arch, folders), options)
+        return operand_path(meaning.shared_operand, folders, options._replace(tile=tile_text(tile)), arch_name(arch))
+    cell, size = tiled_cell(name, tile, warps, permute, arch, folders, in_memory)
+    asked = request(cell, options._replace(tile=tile_text(size or "")))
     try:
         return plan_path(asked)
     except UsageError as error:

@@ -20,10 +20,12 @@ from tcprobe.question.shared import (
     NameOption,
     NamespaceOption,
     OnlyOption,
+    PermuteOption,
     ResultsOption,
-    find_cell,
+    WarpsOption,
     output_option,
     tile_text,
+    tiled_cell,
 )
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import layers
@@ -47,6 +49,8 @@ def reduce(
     tile: Annotated[
         Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", NonEmptyText())
     ] = None,
+    warps: WarpsOption = None,
+    permute: PermuteOption = None,
     mask: Annotated[
         str | None, Option("--mask", "Keep only where this holds, for example 'row >= col'.", "CONDITION")
     ] = None,
@@ -81,9 +85,9 @@ def reduce(
     folders = layers(results, only)
     if (over is None) == (mask is None and fill is None):
         raise UsageError("give `over` row or `over` col, or `mask` and `fill`.")
-    if over is None and (needing := given_names(op=op, tile=tile)):
+    if over is None and warps is None and (needing := given_names(op=op, tile=tile)):
         raise UsageError(f"{', '.join(needing)} needs `over`.")
-    cell = find_cell(name, arch, folders)
+    cell, size = tiled_cell(name, tile, warps, permute, arch, folders)
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment
 
@@ -92,7 +96,7 @@ def reduce(
     from tcprobe.ask.reduce.reduction import reduce_fragment
 
     default = "softmax" if op == "softmax" else "reduce"
-    return reduce_fragment(cell, over, op or "sum", function or default, None if tile is None else tile_text(tile))
+    return reduce_fragment(cell, over, op or "sum", function or default, None if size is None else tile_text(size))
 
 
 @command(reduce, short="Combine by row or column, mask, fill: exchanges and code.")

@@ -87,7 +87,16 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         others = published - ahead(kernel, reader) - behind(kernel, reader) if START in fact else frozenset()
         writers = fact - {START} or others
         if writers:
-            yield verdict(kernel, reader, kernel.instructions[max(writers)], filled)
+            writer = kernel.instructions[max(writers)]
+            copied = reader.opcode.startswith(COPIES_OUT) and not kernel.stems.isdisjoint(("STS", "STSM"))
+            if (
+                not fact - {START} and writer.stem == "LDGSTS" and copied
+            ):  # another role brings factors, this one results
+                yield undecided(
+                    NAME, reader, f"whether {reader.opcode} reads what another role's {writer.opcode} brought"
+                )
+            else:
+                yield verdict(kernel, reader, writer, filled)
 
 
 def ahead(kernel: Kernel, reader: Instruction) -> frozenset[int]:

@@ -117,7 +117,7 @@ def _waited(copies: Copies, left: int) -> Copies:
     return copies._replace(
         fresh=_not_ended(copies.fresh, left),
         waiting=_not_ended(copies.waiting, left),
-        groups=frozenset(min(groups, max(left, 0)) for groups in copies.groups),
+        groups=copies.groups if left < 0 else frozenset(min(groups, left) for groups in copies.groups),
         since={number: groups for number, groups in copies.since.items() if groups <= left},
         alone=copies.alone | ended if left >= 0 else frozenset(),
         settled=copies.settled if left < 0 else min(left, left if copies.settled is None else copies.settled),
