@@ -69,7 +69,7 @@ class Present(NamedTuple):
     sure: bool
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def _walked(kernel: Kernel) -> _Walk:
     walk = _Walk(kernel)
     walk.settle()
@@ -110,7 +110,7 @@ def descriptors(kernel: Kernel) -> dict[int, dict[str, tuple[Lanes, ...]]]:
     return found
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def reaches(kernel: Kernel) -> tuple[Reach, ...]:
     """All loads, stores, matrix moves, atomics and copies of shared memory, and loads and stores of global memory.
 
@@ -363,7 +363,7 @@ def _needed_before(live: int, instruction: Instruction) -> int:
     return live | _roots(form)
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 15)
 def _roots(form: Form) -> int:
     """The registers that an access, a branch or an exit itself depends on."""
     if form.stem in ACCESSES:

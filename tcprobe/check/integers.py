@@ -272,7 +272,7 @@ def reads(form: Form) -> int:
     return form.reads | sum(1 << bit for bit in own) if own else form.reads
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 15)
 def _read_by(form: Form) -> tuple[int, ...]:
     """The bits of what an instruction may look at; of an operand of 64 bits, both registers."""
     mask = form.reads
@@ -281,7 +281,7 @@ def _read_by(form: Form) -> tuple[int, ...]:
     return tuple(bits_of(mask))
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 15)
 def _kept_by(form: Form) -> tuple[int, ...]:
     """The bits of an instruction's guard and of what it leaves as it was where that is false."""
     return tuple(bits_of(form.reads & (ALL_PREDICATES | ALL_UNIFORM_PREDICATES) | form.writes))

@@ -134,7 +134,7 @@ def run(kind: str, index: int, count: int) -> int:
     return 0 if index < 0 else ((1 << count) - 1) << _BASE[kind] + index
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 15)
 def decode(text: str) -> Form:
     """What an instruction reads and writes."""
     body, guard, guard_mask = text.partition(" (*")[0].strip().rstrip(" ;"), "", 0
@@ -169,6 +169,7 @@ def _union(operands: Sequence[Operand]) -> int:
     return mask
 
 
+@lru_cache(maxsize=1 << 14)
 def _operand(text: str) -> Operand:
     """An operand as it stands there; registers outside brackets count one until their width is known."""
     bare = text.lstrip("-!~+|")
@@ -312,7 +313,7 @@ def _with_widths(stem: str, operands: Sequence[Operand], widths: Sequence[int]) 
     """gdesc[UR4] of a warpgroup's multiply stands for the descriptors of A, UR4 and UR5, and of B, UR6 and UR7."""
     found = []
     for operand, width in zip(operands, widths, strict=True):
-        if operand.kind in ("R", "UR"):
+        if operand.kind in ("R", "UR") and operand.width != width:
             found.append(operand._replace(width=width, mask=run(operand.kind, operand.first, width)))
         elif operand.kind == "descriptor" and stem.endswith("GMMA"):
             found.append(operand._replace(width=4, mask=run("UR", operand.first, 4)))
