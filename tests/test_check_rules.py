@@ -235,3 +235,103 @@ def test_measured_numbers_are_those_of_the_file():
     assert numbers <= there
     assert all(row["found"] > 0 for row in saved["experiments"] if row["case"] == "breaks")
     assert not any(row["found"] or row["most_wrong"] for row in saved["experiments"] if row["case"] == "mended")
+
+
+DOUBLE_BUFFER = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry kernel(.param .u64 in, .param .u64 out, .param .u32 n) <threads> {
+  .reg .pred %p; .reg .b32 %r<10>; .reg .b64 %d<4>;
+  .shared .align 16 .b8 tile[4096];
+  ld.param.u64 %d0, [in]; ld.param.u64 %d1, [out]; ld.param.u32 %r9, [n];
+  mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; cvt.u64.u32 %d2, %r1; add.u64 %d0, %d0, %d2; add.u64 %d1, %d1, %d2;
+  mov.u32 %r2, tile; add.u32 %r3, %r2, %r1;
+  xor.b32 %r1, %r1, 16; add.u32 %r8, %r2, %r1;
+  cp.async.cg.shared.global [%r3], [%d0], 16; cp.async.commit_group;
+LOOP:
+  cp.async.cg.shared.global [%r3+2048], [%d0+2048], 16; cp.async.commit_group;
+  cp.async.wait_group <left>; bar.sync 0;
+  ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r8]; st.global.v4.u32 [%d1], {%r4, %r5, %r6, %r7};
+  bar.sync 0;
+  cp.async.cg.shared.global [%r3], [%d0+4096], 16; cp.async.commit_group;
+  cp.async.wait_group <left>; bar.sync 0;
+  ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r8+2048]; st.global.v4.u32 [%d1+2048], {%r4, %r5, %r6, %r7};
+  bar.sync 0;
+  sub.u32 %r9, %r9, 1; setp.ne.u32 %p, %r9, 0; @%p bra LOOP;
+  ret;
+}"""
+
+
+@pytest.mark.parametrize("threads", ["", ".maxntid 128", ".reqntid 128"])
+def test_two_stages_of_copies_by_a_block_of_any_size(tmp_path, threads):
+    """A block of more than 128 threads would copy over the next stage; that none states its size is no error."""
+    text = DOUBLE_BUFFER.replace("<threads>", threads)
+    right = assembled(tmp_path, text.replace("<left>", "1"))
+    found = list(rules()["unfinished-copy"].check(right))
+    assert [finding.severity for finding in found] == ([] if threads else ["note"])
+    assert errors(assembled(tmp_path, text.replace("<left>", "2")), "unfinished-copy")
+
+
+GUARDED = """.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry kernel(.param .u64 out, .param .u32 n) {
+  .reg .pred %p, %q; .reg .b32 %r<10>; .reg .b64 %d<4>;
+  .shared .align 16 .b8 tile[2048];
+  ld.param.u64 %d0, [out]; ld.param.u32 %r8, [n];
+  mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; mov.u32 %r2, tile; and.b32 %r1, %r1, 2032; add.u32 %r2, %r2, %r1;
+  mul.wide.u32 %d1, %r0, 4; add.u64 %d1, %d0, %d1; mov.u32 %r9, %r0;
+LOOP:
+  st.shared.u32 [%r2], %r9; add.u32 %r9, %r9, 1; setp.lt.u32 %q, %r9, %r8; @%q bra LOOP;
+  bar.sync 0; mov.u32 %r4, 0;
+  <condition>
+  @%p ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r2];
+  st.global.u32 [%d1], %r4;
+  ret;
+}"""
+CONDITIONS = {
+    "and.b32 %r3, %r0, 31; setp.lt.u32 %p, %r3, 16;": "error",
+    "ld.global.u32 %r3, [%d1]; setp.lt.u32 %p, %r3, 16;": "note",
+    "setp.lt.u32 %p, %r0, 64;": None,
+    "setp.lt.u32 %p, %r8, 64;": None,
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_guards_behind_a_loop_that_lanes_leave_one_by_one(tmp_path, condition):
+    kernel = assembled(tmp_path, GUARDED.replace("<condition>", condition))
+    found = list(rules()["partial-warp"].check(kernel))
+    assert [finding.severity for finding in found] == ([CONDITIONS[condition]] if CONDITIONS[condition] else [])
+
+
+@pytest.mark.parametrize(("threads", "severity"), [("", "note"), (".reqntid 32, 4", None), (".reqntid 16, 8", "error")])
+def test_a_row_of_a_block_whose_width_nothing_states(tmp_path, threads, severity):
+    text = GUARDED.replace("param .u32 n) {", f"param .u32 n) {threads} {{")
+    text = text.replace("<condition>", "mov.u32 %r3, %tid.y; setp.eq.u32 %p, %r3, 0;")
+    found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
+    assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+LAST_ROUND = (
+    DOUBLE_BUFFER.split("LOOP:", maxsplit=1)[0].replace("<threads>", ".maxntid 128")
+    + """LOOP:
+  setp.eq.u32 %p, %r9, 1; @%p bra LAST;
+  xor.b32 %r3, %r3, 2048;
+  cp.async.cg.shared.global [%r3], [%d0+2048], 16; cp.async.commit_group;
+  cp.async.wait_group <left>; bra READ;
+LAST:
+  cp.async.wait_group 0;
+READ:
+  bar.sync 0;
+  ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r8]; st.global.v4.u32 [%d1], {%r4, %r5, %r6, %r7};
+  bar.sync 0; xor.b32 %r8, %r8, 2048;
+  sub.u32 %r9, %r9, 1; setp.ne.u32 %p, %r9, 0; @%p bra LOOP;
+  ret;
+}"""
+)
+
+
+@pytest.mark.parametrize(("left", "wrong"), [("1", False), ("2", True)])
+def test_a_loop_that_waits_for_all_in_its_last_round(tmp_path, left, wrong):
+    kernel = assembled(tmp_path, LAST_ROUND.replace("<left>", left))
+    assert bool(errors(kernel, "unfinished-copy")) == wrong

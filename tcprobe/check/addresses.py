@@ -62,11 +62,17 @@ class Parting(NamedTuple):
 
 
 class Present(NamedTuple):
-    """The lanes that may be at an instruction, (warps, 32), and whether that is known; of those that there are."""
+    """The lanes that may be at an instruction, (warps, 32), and whether that is known; of those that there are.
+
+    `guarded`: the lanes that its guard lets execute it, None where that is not known and may differ between lanes.
+    `shapes`: as of `Reach`.
+    """
 
     active: Bools
     there: Bools
     sure: bool
+    guarded: Bools | None
+    shapes: tuple[int, ...]
 
 
 @lru_cache(maxsize=1)
@@ -207,7 +213,10 @@ class _Walk:
         active, sure = state.active, state.sure and (condition.exact or condition.uniform)
         if condition.exact:
             active = np.asarray(active & (condition.known != 0))
-        return Present(active, self.reader.threads.there, sure)
+        guarded = None
+        if condition.exact or condition.uniform:
+            guarded = np.broadcast_to(condition.known != 0 if condition.exact else True, active.shape)
+        return Present(active, self.reader.threads.there, sure, guarded, self.reader.threads.shapes)
 
     def _run(self, number: int, entry: State, note: Visit | None = None) -> State:
         """What holds at the end of a block."""
@@ -230,7 +239,7 @@ class _Walk:
         places = [operand for operand in instruction.operands if operand.kind == "address"]
         seen = self.reader.seen(instruction.form, state.held)
         addresses = [self.reader.address(operand, seen) for operand in places]
-        active, _, sure = self.present(instruction, state)
+        active, _, sure, *_ = self.present(instruction, state)
         first = addresses[0] if addresses else lanes.lost("no address is printed")
         source = addresses[1] if instruction.stem == "LDGSTS" and len(addresses) > 1 else None
         return Reach(instruction, first, active, self.reader.threads.shapes, source, sure)

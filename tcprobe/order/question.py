@@ -19,7 +19,7 @@ from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply, rules_of
 from tcprobe.order.picture import in_words, svg, tree_lines
 from tcprobe.question import terminal
-from tcprobe.question.arguments import ArchName, Sizes, arch_name, sizes
+from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import Named, NonEmptyText, Number, Numbers, Output, Sides
 from tcprobe.question.shared import JsonOption
@@ -108,6 +108,7 @@ class OrderAnswer(Described):
         )
 
 
+@checked
 def order(
     call: Annotated[str | None, PlainArgument("[CALL]")] = None,
     *,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tcprobe.pages.tables import page
 from tcprobe.store.surveys import CheckedPackage, NamedFinding
 
-HEADS = ("package", "version", "arch", "kernels", "errors", "warnings, by rule", "undecided of shared", "CPU s")
+HEADS = ("package", "arch", "kernels", "errors", "warnings, by rule", "undecided of shared", "CPU s")
 
 
 def row(one: CheckedPackage) -> list[str]:
@@ -18,7 +18,7 @@ def row(one: CheckedPackage) -> list[str]:
     share = f"{one.undecided} of {one.shared_accesses}"
     share += f" ({one.undecided / one.shared_accesses:.1%})" if one.shared_accesses else ""
     part = "" if one.files == one.files_of else f", {one.files} of {one.files_of} files"
-    about = [one.package, f"{one.version}{part}", one.arch, f"{one.kernels:,}"]
+    about = [f"{one.package} {one.version}{part}", one.arch, f"{one.kernels:,}"]
     return [*about, str(errors), ", ".join(warnings) or "none", share, f"{one.seconds:g}"]
 
 

@@ -232,6 +232,9 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
         value if isinstance(value, str) else addresses(name, value)
     ),
     "str | NDArray[np.int64]": _as_is,
+    "Sequence[int]": lambda name, value: (
+        value if isinstance(value, range) else [whole(name, n) for n in each(name, value)]
+    ),
 }
 NAMES_OF_TYPES: dict[Any, str] = {
     str: "str",
@@ -242,6 +245,7 @@ NAMES_OF_TYPES: dict[Any, str] = {
     PlaceName: "PlaceName",
     Sizes: "Sizes",
     object: "TypeName",
+    Sequence[int]: "Sequence[int]",
     str | Sequence[str]: "str | Sequence[str]",
     str | Sequence[SupportsIndex | None]: "str | Sequence[SupportsIndex | None]",
 }

@@ -1,7 +1,8 @@
 """Instructions that a whole warp executes, where only some of its lanes do.
 
 Followed are the lanes that may be at an instruction (`addresses`): by what of a branch or a guard follows from the
-number of the thread. Where lanes part by what is not known, whether it differs between them decides.
+number of the thread. Where lanes part by what is not known, whether it differs between them decides. A guard that is
+known decides by itself, wherever the instruction is.
 """
 
 from __future__ import annotations
@@ -31,14 +32,29 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each instruction that some lanes of a warp reach alone; one note for each branch in doubt."""
     if kernel.stems.isdisjoint(WHOLE_WARP) or not kernel.blocks:
         return
-    parted, doubted = partings(kernel), set[int]()
+    parted, doubted, guards, by_shape = partings(kernel), set[int](), set[str](), False
     for number, lanes in sorted(present(kernel).items()):
         instruction, block = kernel.instructions[number], kernel.block_of[number]
         around = [each for each in parted if block in each.region]
-        lane = first_alone(lanes.active, lanes.there) if lanes.sure else by_known(kernel, around, block, lanes)
-        if lane is not None:
+        lacking = first_alone(lanes.active, lanes) if lanes.sure else by_known(kernel, around, block, lanes)
+        if not lacking and lanes.guarded is not None:
+            lacking = first_alone(lanes.guarded, lanes)
+        alone = [lane for lane in lacking if lane is not None]
+        if alone and len(alone) == len(lacking):
             text = f"{instruction.opcode} is executed by some lanes of a warp alone; {MEND}"
-            yield Finding(NAME, SEVERITY, instruction.address, text, {"lane": lane})
+            yield Finding(NAME, SEVERITY, instruction.address, text, {"lane": alone[0]})
+            continue
+        if alone:
+            if not by_shape:
+                by_shape = True
+                reason = f"whether a block is so wide that whole warps execute {instruction.opcode}"
+                yield undecided(NAME, instruction, reason)
+            continue
+        if lanes.guarded is None:
+            if instruction.guard not in guards:
+                guards.add(instruction.guard)
+                reason = f"whether lanes of a warp differ on the guard of {instruction.opcode}, on what they load"
+                yield undecided(NAME, instruction, reason)
             continue
         unknown = [each for each in around if each.known is None and each.branch.number not in doubted]
         if unknown and not lanes.sure:
@@ -47,27 +63,29 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             yield undecided(NAME, instruction, reason)
 
 
-def first_alone(active: Bools, there: Bools) -> int | None:
-    """The first lane that is missing from a warp of which others are there, None where all or none are."""
-    active, there = np.broadcast_arrays(active, there)
-    for row, of in zip(active, there, strict=True):
-        if (row & of).any() and (of & ~row).any():
-            return int(np.flatnonzero(of & ~row)[0])
-    return None
+def first_alone(active: Bools, lanes: Present) -> list[int | None]:
+    """By shape of the block the first lane that is missing from a warp of which others are there, None where all or
+    none are; empty if it is None of every shape."""
+    found = dict[int, int | None].fromkeys(lanes.shapes)
+    active, there = np.broadcast_arrays(active, lanes.there)
+    for row, of, shape in zip(active, there, lanes.shapes, strict=True):
+        if found[shape] is None and (row & of).any() and (of & ~row).any():
+            found[shape] = int(np.flatnonzero(of & ~row)[0])
+    return [] if all(lane is None for lane in found.values()) else list(found.values())
 
 
-def by_known(kernel: Kernel, around: list[Parting], block: int, lanes: Present) -> int | None:
-    """As `first_alone`, by the branches around it that are known: of each the lanes of the one way that leads "
-    "there."""
+def by_known(kernel: Kernel, around: list[Parting], block: int, lanes: Present) -> list[int | None]:
+    """As `first_alone`, by the branches around it that are known: of each the lanes of the one way that leads
+    there."""
     for parting in around:
         if parting.known is not None and parting.branch.stem == "BRA":
             through, to = kernel.blocks[kernel.block_of[parting.branch.number]].after
             ways = [leads(kernel, way, block, parting.region) for way in (through, to)]
             if ways.count(True) == 1:
-                found = first_alone(parting.known if ways[1] else ~parting.known, lanes.there)
-                if found is not None:
+                found = first_alone(parting.known if ways[1] else ~parting.known, lanes)
+                if found:
                     return found
-    return None
+    return []
 
 
 def leads(kernel: Kernel, start: int, block: int, region: frozenset[int]) -> bool:

@@ -11,6 +11,7 @@ from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.requests import loop_of
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch as arch_row
 
 NAME = "slow-path"
 SEVERITY: Severity = "warning"
@@ -22,12 +23,12 @@ EVIDENCE = (
     "On sm_100 and its family nobody measured either here; NVIDIA's CUTLASS uses tcgen05 there.",
 )
 STEMS = ("HMMA", "IMMA", "BMMA", "QMMA")
-FASTER = {90: "wgmma", 100: "tcgen05.mma", 103: "tcgen05.mma", 107: "tcgen05.mma", 110: "tcgen05.mma"}
+FASTER = {"tcgen05": "tcgen05.mma", "wgmma": "wgmma"}  # families, the fastest first
 
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for a kernel that multiplies by warps in a loop, and by no warpgroup."""
-    faster = FASTER.get(int(kernel.arch.removeprefix("sm_")))
+    faster = faster_family(kernel.arch)
     by_groups = any(stem.endswith("GMMA") or (stem.startswith("UTC") and stem.endswith("MMA")) for stem in kernel.stems)
     if faster is None or by_groups or not kernel.stems.intersection(STEMS):
         return
@@ -42,11 +43,19 @@ def check(kernel: Kernel) -> Iterator[Finding]:
 
 
 @cache
-def _has_faster(arch: str, opcode: str, faster: str) -> bool:
+def faster_family(arch: str) -> str | None:
+    """The multiplies of warpgroups or of tensor memory that an arch has."""
+    row, forms = arch_row(arch), inventory.instructions().values()
+    there = {form.family for form in forms if form.multiplies and form.family in FASTER and form.target.on(row)}
+    return next((family for family in FASTER if family in there), None)
+
+
+@cache
+def _has_faster(arch: str, opcode: str, family: str) -> bool:
     """Whether a form of the faster family takes the types of A that become this opcode."""
     types = {form.type("a") for form in published.forms(arch, opcode)}
-    rows = inventory.instructions().values()
-    return any(row.family == faster.partition(".")[0] and row.type("a") in types for row in rows if row.multiplies)
+    forms = inventory.instructions().values()
+    return any(form.family == family and form.type("a") in types for form in forms if form.multiplies)
 
 
 def _finding(kernel: Kernel, first: Instruction, count: int, faster: str) -> Finding:
@@ -56,7 +65,7 @@ def _finding(kernel: Kernel, first: Instruction, count: int, faster: str) -> Fin
     if share:
         numbers |= {"share": round(share.macs / share.most, 3), "macs_per_cycle": share.macs, "peak": share.most}
         rate = f"at best {share.macs / share.most:.0%} of what an SM can do ({share.source})"
-    text = f"{count} {first.opcode} in loops, {rate}, where the arch has {faster}; {MEND}"
+    text = f"{count} {first.opcode} in loops, {rate}, where the arch has {FASTER[faster]}; {MEND}"
     return Finding(NAME, SEVERITY, first.address, text, numbers)
 
 

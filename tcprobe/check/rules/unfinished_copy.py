@@ -8,7 +8,8 @@ to all threads. Found are
 - waits that end no group although some run, or part of what a round of a loop commits: they ask for too few;
 - loops that commit copies and read shared memory, and go round without a wait;
 - reads of bytes that a running copy brings, and reads of bytes that a copy of another warp brought with no barrier
-  since, where the addresses of both follow from the thread.
+  since, where the addresses of both follow from the thread; of a block whose size nothing states, by the warps that
+  there are in any case.
 
 A loop that commits and does not wait may commit any number of groups.
 """
@@ -51,7 +52,8 @@ class Copies(NamedTuple):
 
     While no wait has ended a group, the fewest that were committed since the kernel's begin: with no copy issued yet
     (`fresh`), or with some (`waiting`, `issued` the last of them), None where that is not the case. `other`: something
-    else wrote shared memory. `groups`: how many may run. `since`: by running copy the fewest commits since; `alone`:
+    else wrote shared memory. `groups`: how many may run; `drained`: how many on ways where a
+    wait has ended all. `since`: by running copy the fewest commits since; `alone`:
     copies that have ended with no barrier since. `settled`: how many groups a wait has left with no commit since.
     """
 
@@ -60,6 +62,7 @@ class Copies(NamedTuple):
     issued: int = -1
     other: bool = False
     groups: frozenset[int] = frozenset({0})
+    drained: frozenset[int] = frozenset()
     since: Mapping[int, int] = {}
     alone: frozenset[int] = frozenset()
     settled: int | None = None
@@ -102,6 +105,7 @@ def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> C
             fresh=_committed(copies.fresh, more),
             waiting=_committed(copies.waiting, more),
             groups=frozenset(min(groups + more, MANY) for groups in copies.groups),
+            drained=frozenset(min(groups + more, MANY) for groups in copies.drained),
             settled=None,
             since={number: min(groups + more, MANY) for number, groups in copies.since.items()},
         )
@@ -117,7 +121,10 @@ def _waited(copies: Copies, left: int) -> Copies:
     return copies._replace(
         fresh=_not_ended(copies.fresh, left),
         waiting=_not_ended(copies.waiting, left),
-        groups=copies.groups if left < 0 else frozenset(min(groups, left) for groups in copies.groups),
+        groups=copies.groups if left < 0 else frozenset(min(groups, left) for groups in copies.groups if left),
+        drained=copies.drained
+        if left < 0
+        else frozenset(min(groups, left) for groups in copies.drained) | ({0} if not left else set()),
         since={number: groups for number, groups in copies.since.items() if groups <= left},
         alone=copies.alone | ended if left >= 0 else frozenset(),
         settled=copies.settled if left < 0 else min(left, left if copies.settled is None else copies.settled),
@@ -160,6 +167,7 @@ def joined(one: Copies, other: Copies) -> Copies:
         max(one.issued, other.issued),
         one.other or other.other,
         one.groups | other.groups,
+        one.drained | other.drained,
         {n: min(one.since.get(n, MANY), other.since.get(n, MANY)) for n in one.since.keys() | other.since.keys()},
         one.alone | other.alone,
         None if one.settled is None or other.settled is None else max(one.settled, other.settled),
@@ -183,18 +191,17 @@ def check(kernel: Kernel) -> Iterator[Finding]:
                 text = f"{instruction.opcode} reads shared memory {words[0]}; {MEND}"
                 copy = kernel.instructions[words[1]].address
                 yield Finding(NAME, SEVERITY, instruction.address, text, {"copy": copy})
-            elif copies.alone and not doubted and not places.own_only:
+            elif not doubted and (reason := in_doubt(places, instruction, copies)):
                 doubted = True
-                reason = (
-                    f"whether other warps copied what {instruction.opcode} reads behind a wait with no barrier since"
-                )
                 yield undecided(NAME, instruction, reason)
         elif counted and left is not None and left > 0:
-            ends = ends_too_few(copies.groups, left)
+            # a loop that waits for all in its last round has a way, never gone, from there to its next round
+            groups = copies.groups if any(copies.groups) else copies.drained
+            ends = ends_too_few(groups, left)
             again = copies.settled is not None and left >= copies.settled  # the wait before has left as few
             if ends is not None and not again:
                 text = f"a wait that lets {left} groups run ends {ends or 'none'} where it is first reached; {MEND}"
-                yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(copies.groups), "left": left})
+                yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(groups), "left": left})
 
 
 def ends_too_few(groups: frozenset[int], left: int) -> int | None:
@@ -222,6 +229,15 @@ def too_early(kernel: Kernel, places: Places, read: Instruction, copies: Copies)
         if places.shared or places.of_others(read.number, number):
             return f"that {kernel.instructions[number].opcode} of another warp filled, with no barrier since", number
     return None
+
+
+def in_doubt(places: Places, read: Instruction, copies: Copies) -> str:
+    """Why it is not known whether a read comes too early; empty if it is known."""
+    if copies.alone and not places.own_only:
+        return f"whether other warps copied what {read.opcode} reads behind a wait with no barrier since"
+    if any(places.meet(read.number, number, every=True) for number in copies.since):
+        return f"whether a block has so many threads that {read.opcode} reads what a copy still brings"
+    return ""
 
 
 def reads_of_loops(kernel: Kernel) -> dict[int, tuple[str, int]]:
@@ -277,7 +293,12 @@ class Places:
         self._kernel = kernel
         self._reaches: dict[int, Reach] | None = None
         self._words: dict[int, Ints | None] = {}
-        self._sets: dict[int, frozenset[int]] = {}
+        self._sets: dict[tuple[int, int | None], frozenset[int]] = {}
+
+    @cached_property
+    def _stated(self) -> bool:
+        """Whether the kernel states how many threads a block has, or has at most."""
+        return bool(self._kernel.code.threads or self._kernel.code.most_threads)
 
     def _of(self, number: int) -> Ints | None:
         """Words by warp, (warps, n); -1 where a lane takes no part. None where they do not follow."""
@@ -293,7 +314,7 @@ class Places:
         """Whether some warp reads what another one copies, by those copies and reads of which both follow."""
         reads = self._union(i.number for i in self._kernel.instructions if i.stem in ("LDS", "LDSM"))
         copies = self._union(i.number for i in self._kernel.instructions if i.stem == "LDGSTS")
-        return len(reads) == len(copies) and _crossing(reads, copies)
+        return len(reads) == len(copies) and self._crossing(reads, copies)
 
     @cached_property
     def own_only(self) -> bool:
@@ -310,34 +331,37 @@ class Places:
             return []
         return [np.unique(np.concatenate([words[warp] for words in found])) for warp in range(counts.pop())]
 
-    def meet(self, read: int, copy: int) -> bool:
-        """Whether a read has words that a copy brings."""
-        return not self._set(read).isdisjoint(self._set(copy))
+    def meet(self, read: int, copy: int, every: bool = False) -> bool:
+        """Whether a read has words that a copy brings; `every`: by all warps that a block may have."""
+        warps = None if self._stated or every else 1
+        return not self._set(read, warps).isdisjoint(self._set(copy, warps))
 
-    def _set(self, number: int) -> frozenset[int]:
-        """The words of all warps, none where they do not follow."""
-        if number not in self._sets:
+    def _set(self, number: int, warps: int | None) -> frozenset[int]:
+        """The words of the first warps, or all; none where they do not follow."""
+        if (number, warps) not in self._sets:
             words = self._of(number)
-            self._sets[number] = frozenset(() if words is None else words[words >= 0].tolist())
-        return self._sets[number]
+            own = None if words is None else words[:warps]
+            self._sets[number, warps] = frozenset(() if own is None else own[own >= 0].tolist())
+        return self._sets[number, warps]
 
     def of_others(self, read: int, copy: int) -> bool:
         """Whether some warp reads words that another one's copy brought."""
         ours, theirs = self._of(read), self._of(copy)
         if ours is None or theirs is None or len(ours) != len(theirs):
             return False
-        return _crossing(list(ours), list(theirs))
+        return self._crossing(list(ours), list(theirs))
 
-
-def _crossing(reads: Sequence[Ints], copies: Sequence[Ints]) -> bool:
-    """Whether some warp has words among its reads that other warps copied and it did not."""
-    if not copies:
-        return False
-    brought = np.unique(np.concatenate(copies))
-    brought = brought[brought >= 0]
-    return any(
-        bool(np.setdiff1d(np.intersect1d(read, brought), own).size) for read, own in zip(reads, copies, strict=True)
-    )
+    def _crossing(self, reads: Sequence[Ints], copies: Sequence[Ints]) -> bool:
+        """Whether some warp has words among its reads that other warps copied and it did not."""
+        if not copies:
+            return False
+        if not self._stated:
+            reads, copies = reads[:2], copies[:2]
+        brought = np.unique(np.concatenate(copies))
+        brought = brought[brought >= 0]
+        return any(
+            bool(np.setdiff1d(np.intersect1d(read, brought), own).size) for read, own in zip(reads, copies, strict=True)
+        )
 
 
 def _words(reach: Reach) -> Ints | None:
