@@ -20,7 +20,7 @@ from tcprobe.check.flow import backward
 from tcprobe.check.integers import FIRST, NEVER, NEVER_BIT, PLACES, Held, Reader, alike, bits_of, reads, unset, writes
 from tcprobe.check.lanes import Lanes, constant
 from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM
+from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form
 from tcprobe.layout.arrays import Bools
 
 SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
@@ -75,7 +75,7 @@ class Present(NamedTuple):
     shapes: tuple[int, ...]
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def _walked(kernel: Kernel) -> _Walk:
     walk = _Walk(kernel)
     walk.settle()
@@ -116,7 +116,7 @@ def descriptors(kernel: Kernel) -> dict[int, dict[str, tuple[Lanes, ...]]]:
     return found
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)
 def reaches(kernel: Kernel) -> tuple[Reach, ...]:
     """All loads, stores, matrix moves, atomics and copies of shared memory, and loads and stores of global memory.
 
@@ -369,20 +369,20 @@ def _needed_before(live: int, instruction: Instruction) -> int:
     written = writes(form)
     if written & live:
         live = (live if form.guard else live & ~written) | reads(form)
-    return live | _roots(instruction)
+    return live | _roots(form)
 
 
-def _roots(instruction: Instruction) -> int:
+@lru_cache(maxsize=1 << 15)
+def _roots(form: Form) -> int:
     """The registers that an access, a branch or an exit itself depends on."""
-    form = instruction.form
     if form.stem in ACCESSES:
         mask = 0
         for operand in form.operands:
             if operand.kind == "address" or operand.kind in ("P", "UP"):
                 mask |= operand.mask
         return mask | _guard_mask(form.guard)
-    if form.stem in WHOLE_WARP or _described(instruction):
-        return _described(instruction) | _guard_mask(form.guard)
+    if form.stem in WHOLE_WARP or _described(form):
+        return _described(form) | _guard_mask(form.guard)
     return form.reads if form.stem in ("BRA", "EXIT") else 0
 
 
@@ -391,15 +391,15 @@ def _is_root(instruction: Instruction) -> bool:
         return False
     if instruction.stem == "EXIT":
         return bool(instruction.guard)
-    return instruction.stem in ACCESSES or instruction.stem in WHOLE_WARP or bool(_described(instruction))
+    return instruction.stem in ACCESSES or instruction.stem in WHOLE_WARP or bool(_described(instruction.form))
 
 
-def _described(instruction: Instruction) -> int:
+def _described(form: Form) -> int:
     """The registers of a multiply's descriptors of shared memory, and of its instruction descriptor."""
-    if not instruction.stem.endswith("MMA"):
+    if not form.stem.endswith("MMA"):
         return 0
     mask = 0
-    for operand in instruction.operands:
+    for operand in form.operands:
         mask |= operand.mask if operand.text.startswith(DESCRIBED) else 0
     return mask
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,15 @@ import numpy as np
 from tcprobe.check import lanes
 from tcprobe.check.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import PREDICATE, UNIFORM, UNIFORM_PREDICATE, Form, Operand
+from tcprobe.check.registers import (
+    ALL_PREDICATES,
+    ALL_UNIFORM_PREDICATES,
+    PREDICATE,
+    UNIFORM,
+    UNIFORM_PREDICATE,
+    Form,
+    Operand,
+)
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Array, Bools, Words
 
@@ -38,6 +47,7 @@ SLOTS = UNIFORM_PREDICATE + 8  # from here on the bits of a frame's words: regis
 MOST_SLOTS = 2048
 PLACES = 12  # bits of a register's number
 Held = dict[int, Lanes]  # what registers hold, by their bit in `registers`
+Under = tuple[str, int, Lanes]  # a guard, where its predicate is from, what a register holds where it is true
 
 
 class Threads(NamedTuple):
@@ -97,7 +107,9 @@ class Reader:
     def __init__(self, kernel: Kernel) -> None:
         self.threads, self._relocated = threads(kernel), kernel.code.relocated
         # by bit of a register written under a guard in this block: the guard, where its predicate is from, the value
-        self._under: dict[int, tuple[str, int, Lanes]] = {}
+        self._under: dict[int, Under] = {}
+        # by number of an instruction what it read when it was followed last, and what came of it
+        self._known: dict[int, tuple[Sequence[Lanes | None], Sequence[tuple[int, Lanes, Under | None]]]] = {}
         self._framed = _keeps_its_frame(kernel)
         arch = int(kernel.arch.removeprefix("sm_"))
         sizes = next(base for least, base in NTID_BASES if arch >= least)
@@ -171,13 +183,29 @@ class Reader:
         return _not(value) if guard[0] == "!" else value
 
     def write(self, instruction: Instruction, held: Held) -> None:
-        """Note what an instruction writes."""
+        """Note what an instruction writes: what it wrote before, if it reads the same values as then."""
         form = instruction.form
-        follow = FOLLOWED.get(form.stem)
         if form.stem in LOCAL:
             self._spill(instruction, held)
             return
         seen = self.seen(form, held)
+        read = [seen.get(bit) for bit in _read_by(form)]
+        if form.guard:
+            read += [held.get(bit) for bit in _kept_by(form)]
+        known = self._known.get(instruction.number)
+        if known is None or not all(map(is_, known[0], read)):
+            known = self._known[instruction.number] = read, self._written(instruction, held, seen)
+        for bit, value, under in known[1]:
+            if under is not None:
+                self._under[bit] = under
+            else:
+                self._under.pop(bit, None)
+            held[bit] = value
+
+    def _written(self, instruction: Instruction, held: Held, seen: Held) -> list[tuple[int, Lanes, Under | None]]:
+        """Registers that an instruction writes, what they hold then, and under which guard."""
+        form = instruction.form
+        follow = FOLLOWED.get(form.stem)
         inputs = list(self.inputs(form.reads, seen))
         same = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
         results: dict[int, Lanes] = {}
@@ -191,17 +219,18 @@ class Reader:
                 written[FIRST[operand.kind] + operand.first] = results.get(j)
                 if j + HIGH in results:
                     written[FIRST[operand.kind] + operand.first + 1] = results[j + HIGH]
+        found: list[tuple[int, Lanes, Under | None]] = []
         for bit in bits_of(form.writes):
-            value = written.get(bit)
+            value, under = written.get(bit), None
             if value is None:
                 value = _unfollowed(bit, same, why)
             origin = instruction.number << PLACES | bit
-            self._under.pop(bit, None)
             if condition is not None:
                 old = held.get(bit) or unset(bit)
-                self._under[bit] = form.guard, self._guard_origin(form.guard, held), value._replace(origin=origin)
+                under = form.guard, self._guard_origin(form.guard, held), value._replace(origin=origin)
                 value = value if old is NEVER or old is NEVER_BIT else lanes.choose(condition, value, old)
-            held[bit] = value._replace(origin=origin)
+            found.append((bit, value._replace(origin=origin), under))
+        return found
 
     def begin(self) -> None:
         """Enter another block."""
@@ -240,13 +269,28 @@ def slots(form: Form) -> range | None:
 def reads(form: Form) -> int:
     """The registers that an instruction reads, and the words of the frame."""
     own = slots(form) if form.stem == "LDL" else None
-    return form.reads | sum(1 << bit for bit in own or ())
+    return form.reads | sum(1 << bit for bit in own) if own else form.reads
+
+
+@lru_cache(maxsize=1 << 15)
+def _read_by(form: Form) -> tuple[int, ...]:
+    """The bits of what an instruction may look at; of an operand of 64 bits, both registers."""
+    mask = form.reads
+    for operand in form.operands[form.outputs :]:
+        mask |= operand.mask | (operand.mask << 1 if operand.kind in ("R", "UR") else 0)
+    return tuple(bits_of(mask))
+
+
+@lru_cache(maxsize=1 << 15)
+def _kept_by(form: Form) -> tuple[int, ...]:
+    """The bits of an instruction's guard and of what it leaves as it was where that is false."""
+    return tuple(bits_of(form.reads & (ALL_PREDICATES | ALL_UNIFORM_PREDICATES) | form.writes))
 
 
 def writes(form: Form) -> int:
     """The registers that an instruction writes, and the words of the frame."""
     own = slots(form) if form.stem == "STL" else None
-    return form.writes | sum(1 << bit for bit in own or ())
+    return form.writes | sum(1 << bit for bit in own) if own else form.writes
 
 
 def bits_of(mask: int) -> Iterator[int]:

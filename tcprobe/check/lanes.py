@@ -20,6 +20,7 @@ here keeps what it can prove of them and loses the rest: nothing is guessed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -52,6 +53,7 @@ class Lanes(NamedTuple):
         return not (self.flips or self.steps or self.lost)
 
 
+@lru_cache(maxsize=1 << 12)
 def constant(value: int) -> Lanes:
     """The same number in all lanes."""
     return Lanes(np.full((1, 1), value & ALL, np.uint32))

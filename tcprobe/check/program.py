@@ -65,7 +65,7 @@ class Instruction(NamedTuple):
     @property
     def stem(self) -> str:
         """The opcode without modifiers."""
-        return self.form.opcode.partition(".")[0]
+        return self.form.stem
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
@@ -87,7 +88,8 @@ class Operand(NamedTuple):
     negated: bool = False
 
 
-class Form(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Form:
     """What the text of an instruction says: `guard` as in "!P0", "" where it is always executed, "never" where it
     never is; the registers that it reads and writes, its guard's among those read; `outputs`: how many operands come
     first that are written.
@@ -100,14 +102,19 @@ class Form(NamedTuple):
     writes: int
     outputs: int
 
-    @property
+    @cached_property
     def stem(self) -> str:
         """The opcode without modifiers."""
         return self.opcode.partition(".")[0]
 
+    @cached_property
+    def modifiers(self) -> tuple[str, ...]:
+        """Those of the opcode, in their order."""
+        return tuple(self.opcode.split(".")[1:])
+
     def has(self, modifier: str) -> bool:
         """Whether the opcode has a modifier, as in "128"."""
-        return modifier in self.opcode.split(".")[1:]
+        return modifier in self.modifiers
 
 
 def names(mask: int) -> list[str]:
@@ -127,7 +134,7 @@ def run(kind: str, index: int, count: int) -> int:
     return 0 if index < 0 else ((1 << count) - 1) << _BASE[kind] + index
 
 
-@lru_cache(maxsize=1 << 16)
+@lru_cache(maxsize=1 << 15)
 def decode(text: str) -> Form:
     """What an instruction reads and writes."""
     body, guard, guard_mask = text.partition(" (*")[0].strip().rstrip(" ;"), "", 0
@@ -162,6 +169,7 @@ def _union(operands: Sequence[Operand]) -> int:
     return mask
 
 
+@lru_cache(maxsize=1 << 14)
 def _operand(text: str) -> Operand:
     """An operand as it stands there; registers outside brackets count one until their width is known."""
     bare = text.lstrip("-!~+|")
@@ -305,7 +313,7 @@ def _with_widths(stem: str, operands: Sequence[Operand], widths: Sequence[int]) 
     """gdesc[UR4] of a warpgroup's multiply stands for the descriptors of A, UR4 and UR5, and of B, UR6 and UR7."""
     found = []
     for operand, width in zip(operands, widths, strict=True):
-        if operand.kind in ("R", "UR"):
+        if operand.kind in ("R", "UR") and operand.width != width:
             found.append(operand._replace(width=width, mask=run(operand.kind, operand.first, width)))
         elif operand.kind == "descriptor" and stem.endswith("GMMA"):
             found.append(operand._replace(width=4, mask=run("UR", operand.first, 4)))

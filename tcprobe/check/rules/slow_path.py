@@ -35,7 +35,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     found = [
         i for i in kernel.instructions if i.stem in STEMS and i.guard != "never" and loop_of(kernel, i) is not None
     ]
-    opcodes = Counter(i.opcode for i in found if _has_faster(kernel.arch, i, faster))
+    opcodes = Counter(i.opcode for i in found if _has_faster(kernel.arch, i.opcode, faster))
     if opcodes:
         opcode, count = opcodes.most_common(1)[0]
         first = next(i for i in found if i.opcode == opcode)
@@ -50,9 +50,10 @@ def faster_family(arch: str) -> str | None:
     return next((family for family in FASTER if family in there), None)
 
 
-def _has_faster(arch: str, instruction: Instruction, family: str) -> bool:
+@cache
+def _has_faster(arch: str, opcode: str, family: str) -> bool:
     """Whether a form of the faster family takes the types of A that become this opcode."""
-    types = {form.type("a") for form in published.forms(arch, instruction.opcode)}
+    types = {form.type("a") for form in published.forms(arch, opcode)}
     forms = inventory.instructions().values()
     return any(form.family == family and form.type("a") in types for form in forms if form.multiplies)
 

@@ -293,6 +293,7 @@ class Places:
         self._kernel = kernel
         self._reaches: dict[int, Reach] | None = None
         self._words: dict[int, Ints | None] = {}
+        self._sets: dict[tuple[int, int | None], frozenset[int]] = {}
 
     @cached_property
     def _stated(self) -> bool:
@@ -332,12 +333,16 @@ class Places:
 
     def meet(self, read: int, copy: int, every: bool = False) -> bool:
         """Whether a read has words that a copy brings; `every`: by all warps that a block may have."""
-        ours, theirs = self._of(read), self._of(copy)
-        if ours is None or theirs is None:
-            return False
-        if not (self._stated or every):
-            ours, theirs = ours[:1], theirs[:1]
-        return bool(np.intersect1d(ours[ours >= 0], theirs).size)
+        warps = None if self._stated or every else 1
+        return not self._set(read, warps).isdisjoint(self._set(copy, warps))
+
+    def _set(self, number: int, warps: int | None) -> frozenset[int]:
+        """The words of the first warps, or all; none where they do not follow."""
+        if (number, warps) not in self._sets:
+            words = self._of(number)
+            own = None if words is None else words[:warps]
+            self._sets[number, warps] = frozenset(() if own is None else own[own >= 0].tolist())
+        return self._sets[number, warps]
 
     def of_others(self, read: int, copy: int) -> bool:
         """Whether some warp reads words that another one's copy brought."""
