@@ -12,20 +12,3 @@
 A rule follows the control flow and decides on what every path, or some path, does. What it cannot decide it says by a
 note with the reason.
 """
-
-from __future__ import annotations
-
-import sys
-from importlib import import_module
-from types import ModuleType
-from typing import Any
-
-
-class _Called(ModuleType):
-    """`tcprobe.check(path)` is that of `tcprobe.api`, also where something imported this package first."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return import_module("tcprobe.api.functions").check(*args, **kwargs)
-
-
-sys.modules[__name__].__class__ = _Called
