@@ -11,6 +11,7 @@ from tcprobe.store.cell import Cell
 
 WHAT = "SVG of a tile by warps: which warp holds each block"
 WIDE, HIGH, MARGIN, HEAD = 54, 26, 64, 58
+LEAST = 420  # of a picture, so that its words fit
 MOST = 64  # rows and columns of blocks
 COLOURS = ("#cfe3f7", "#fbe0c8", "#d8f0d0", "#f6d3dd", "#e4dbf5", "#fdf3c4", "#d1eeee", "#e8e3da")
 
@@ -26,7 +27,7 @@ def emit(cells: Sequence[Cell]) -> str:
     if max(len(rows), len(cols)) > MOST:
         counted = f"{len(rows)} x {len(cols)} blocks"
         raise UsageError(f"{cell.fragment.id} has {counted}; svg-warps draws at most {MOST} x {MOST}.")
-    width, height = MARGIN + WIDE * len(cols) + 8, HEAD + HIGH * len(rows) + 8
+    width, height = max(LEAST, MARGIN + WIDE * len(cols) + 8), HEAD + HIGH * len(rows) + 8
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'font-family="monospace" font-size="12">',

@@ -20,6 +20,7 @@ from tcprobe.pages.site import (
     recipe_pages,
     shared_memory_pages,
     tensor_memory_pages,
+    tile_pages,
 )
 from tcprobe.pages.site.data_files import picture_of
 from tcprobe.pages.site.facts import Facts, for_every_n
@@ -68,6 +69,7 @@ def other_views(facts: Facts) -> Iterator[View]:
     yield comparison_pages.compare_page(facts)
     yield from number_pages.number_pages(facts)
     yield from order_pages.order_pages(facts)
+    yield from tile_pages.tile_pages(facts)
     yield from tensor_memory_pages.bare_pages(facts)
     yield shared_memory_pages.playground(facts)
     yield from instruction_pages.wgmma_pages(facts)

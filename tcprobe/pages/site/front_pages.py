@@ -22,6 +22,7 @@ from tcprobe.pages.site import (
     markup,
     number_pages,
     order_pages,
+    tile_pages,
     words,
 )
 from tcprobe.pages.site.facts import BADGES, Fact, Facts
@@ -83,7 +84,12 @@ def front_page(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
             *([("Tensor memory (documented)", addresses.TENSOR_MEMORY)] if facts.bare or facts.without_source else []),
             *beyond,
             *((view.title, view.page) for view in number_pages.number_pages(facts)),
-            *((view.title, view.page) for view in order_pages.order_pages(facts)),
+            *(
+                (view.title, view.page)
+                for view in order_pages.order_pages(facts)
+                if view.page == order_pages.ORDER_PAGE
+            ),
+            *((view.title, view.page) for view in tile_pages.tile_pages(facts)),
         ],
     }
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"
