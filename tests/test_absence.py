@@ -16,6 +16,9 @@ GO_ON = {
     "ask/tensor_memory.py": "of several places one that nobody states is said beside the others",
     "ask/path/steps.py": "of several widths the last one's reason counts where none is there",
     "audit/package_audit.py": "what is wrong with a stated table is its ruling",
+    "check/rules/descriptor.py": "bits that no descriptor has are the finding",
+    "notation/cute.py": "the place in the text is added",
+    "order/explain.py": "a form that a tree does not fit is one candidate fewer; where none is left all reasons are said",
     "run/campaign.py": "why no GPU is taken is said, and machine code takes its place",
 }
 

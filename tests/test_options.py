@@ -2,6 +2,7 @@
 
 import itertools
 import re
+from pathlib import Path
 
 import click
 import fatbins
@@ -23,6 +24,7 @@ from tcprobe.question.options import (
     SwizzleType,
 )
 
+EXAMPLES = Path(__file__).parent.parent / "examples" / "orders"
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 CODES = ["run", A, "--arch", "sm_80", "--method", "sass"]
@@ -174,6 +176,7 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch,
     filled(tmp_path / "no")
     (tmp_path / "no.ptx").write_text(fatbins.ptx())
     (tmp_path / "no.csv").write_text("row,col,offset\n0,0,0\n0,1,1\n")
+    (tmp_path / "no.json").write_text((EXAMPLES / "chain.json").read_text())
     columns = CliRunner().invoke(main, ["emit", "wmma.m8n8k4.c.f64", "--to", "csv"]).stdout
     (tmp_path / "wmma.m8n8k4.c.f64.csv").write_text(columns)
     needs = {
