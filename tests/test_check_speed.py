@@ -253,3 +253,18 @@ mad.wide.u32 p, t, 4, p; st.global.b32 [p], x; ret;
     (finding,) = rules()["bank-conflicts"].check(kernel)
     assert finding.undecided
     assert "that lanes load" in finding.text
+
+
+@pytest.mark.parametrize(("shape", "wavefronts", "assumed"), [("", 32, True), (".reqntid 32, 32", 32, False)])
+def test_a_block_of_unstated_shape_has_whole_warps_in_a_row(tmp_path, shape, wavefronts, assumed):
+    """A transposed tile: a column of 32 rows of 128 bytes is in one bank, whatever else a narrower block does."""
+    text = (
+        f"{HEAD}.visible .entry columns(.param .u64 out) {shape} {{\n"
+        ".reg .b32 x, y, a; .reg .b64 p; .shared .align 16 .b8 tile[4096];\nld.param.u64 p, [out];\n"
+        "mov.u32 x, %tid.x; mov.u32 y, %tid.y; mov.u32 a, tile; mad.lo.u32 a, x, 128, a; mad.lo.u32 a, y, 4, a;\n"
+        "ld.shared.b32 x, [a]; st.global.b32 [p], x; ret; }\n"
+    )
+    (kernel,) = checked(text, tmp_path, "bank-conflicts")
+    (found,) = [one for one in kernel.findings if one.severity == "warning"]
+    assert found.numbers["wavefronts"] == wavefronts
+    assert ("whole warps" in found.text) == assumed

@@ -33,6 +33,9 @@ class UndecidedError(Exception):
     """Why the cost of a request does not follow."""
 
 
+ROWS = ", in blocks whose rows are whole warps (the file does not state their shape)"
+
+
 class Request(NamedTuple):
     """The cost of the worst warp and of most of them, and the least that this width takes with these lanes."""
 
@@ -40,6 +43,7 @@ class Request(NamedTuple):
     typical: int
     least: int
     lanes: int  # of the worst warp
+    assumed: bool = False  # that a block's rows are whole warps: its shape is not stated, and another one costs else
 
 
 def width(form: Form) -> int:
@@ -77,12 +81,12 @@ def conflicts(reach: Reach) -> Request | None:
     rows, shapes = _rows(reach.address, reach.active, access.bytes, reach.shapes)
     if not len(rows):
         return None
-    found: list[Request] = []
+    found: list[list[Request]] = []
     for offset in _places(reach.address, access.bytes, WORD):
         moved = np.where(rows == IDLE, IDLE, (rows ^ offset[0]) + offset[1])
         costs = judge.costs(moved)
-        found += _by_shape([(c.wavefronts, max(c.beats, 1)) for c in costs], shapes, _counts(rows))
-    return _agreed(found, "where a base lies in a word decides how many wavefronts it takes")
+        found.append(_by_shape([(c.wavefronts, max(c.beats, 1)) for c in costs], shapes, _counts(rows)))
+    return _of_shapes([_agreed(list(places)) for places in zip(*found, strict=True)])
 
 
 def sectors(reach: Reach) -> Request | None:
@@ -99,7 +103,7 @@ def sectors(reach: Reach) -> Request | None:
         moved = np.where(rows == IDLE, IDLE, (rows ^ flipped) + added)
         counts = [_sectors(row[row != IDLE], size) for row in moved]
         fewest = [min(pair) for pair in zip(fewest, counts, strict=True)] if fewest else counts
-    return _agreed(_by_shape(fewest, shapes, _counts(rows)), "")
+    return _of_shapes(_by_shape(fewest, shapes, _counts(rows)))
 
 
 def _sectors(places: Ints, size: int) -> tuple[int, int]:
@@ -154,14 +158,22 @@ def _by_shape(costs: list[tuple[int, int]], shapes: tuple[int, ...], counts: lis
     return found
 
 
-def _agreed(found: list[Request], why: str) -> Request:
-    """The one that all shapes and places agree on; the best one where all of them cost more than they need."""
+def _agreed(places: list[Request]) -> Request:
+    """The one that all places of a base agree on; the best one where all of them cost more than they need."""
+    best = min(places, key=lambda each: (each.worst - each.least, each.worst))
+    if len({(each.worst, each.least) for each in places}) > 1 and best.worst == best.least:
+        raise UndecidedError("where a base lies in a word decides how many wavefronts it takes")
+    return best
+
+
+def _of_shapes(found: list[Request]) -> Request:
+    """The one that all shapes of a block agree on; else that of whole warps in a row, if it costs too much."""
+    usual = found[0]
     if len({(each.worst, each.least) for each in found}) == 1:
-        return found[0]
-    best = min(found, key=lambda each: (each.worst - each.least, each.worst))
-    if best.worst > best.least:
-        return best
-    raise UndecidedError(why or "how wide a block is decides it, which the file does not say")
+        return usual
+    if usual.worst == usual.least:
+        raise UndecidedError("how wide a block is decides it, which the file does not say")
+    return usual._replace(assumed=True)
 
 
 def loop_of(kernel: Kernel, instruction: Instruction) -> frozenset[int] | None:

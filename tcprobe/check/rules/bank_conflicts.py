@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tcprobe.check.addresses import SHARED, reaches
 from tcprobe.check.program import Kernel
-from tcprobe.check.requests import UndecidedError, conflicts, loop_of
+from tcprobe.check.requests import ROWS, UndecidedError, conflicts, loop_of
 from tcprobe.check.rule import Finding, Severity, undecided
 
 NAME = "bank-conflicts"
@@ -46,13 +46,13 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             "lanes": request.lanes,
             "a_round": int(in_loop),
         }
-        yield Finding(NAME, SEVERITY, instruction.address, _words(instruction.opcode, numbers, reach.sure), numbers)
+        lanes = ("" if reach.sure else ", if all lanes take part that may") + (ROWS if request.assumed else "")
+        yield Finding(NAME, SEVERITY, instruction.address, _words(instruction.opcode, numbers, lanes), numbers)
 
 
-def _words(opcode: str, numbers: dict[str, int], sure: bool) -> str:
+def _words(opcode: str, numbers: dict[str, int], lanes: str) -> str:
     """What to say of an access."""
     warps = "" if numbers["typical"] == numbers["wavefronts"] else f" in the worst warp, {numbers['typical']} in most"
-    lanes = "" if sure else ", if all lanes take part that may"
     more = numbers["wavefronts"] - numbers["least"]
     often = "once a round of its loop" if numbers["a_round"] else "outside loops"
     return (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tcprobe.check.addresses import GLOBAL, reaches
 from tcprobe.check.program import Kernel
-from tcprobe.check.requests import SECTOR, UndecidedError, loop_of, sectors
+from tcprobe.check.requests import ROWS, SECTOR, UndecidedError, loop_of, sectors
 from tcprobe.check.rule import Finding, Severity, undecided
 
 NAME = "sectors"
@@ -44,6 +44,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             "a_round": int(loop_of(kernel, instruction) is not None),
         }
         lanes = "" if reach.sure else ", if all lanes take part that may"
+        lanes += ROWS if request.assumed else ""
         text = (
             f"{instruction.opcode} touches {request.worst} sectors where {request.least} would hold its bytes{lanes}: "
             f"{(request.worst - request.least) * SECTOR} bytes more are moved; {MEND}"
