@@ -265,6 +265,6 @@ def test_a_block_of_unstated_shape_has_whole_warps_in_a_row(tmp_path, shape, wav
         "ld.shared.b32 x, [a]; st.global.b32 [p], x; ret; }\n"
     )
     (kernel,) = checked(text, tmp_path, "bank-conflicts")
-    (found,) = [one for one in kernel.findings if one.severity == "warning"]
+    (found,) = [one.finding for one in kernel.findings if one.finding.severity == "warning"]
     assert found.numbers["wavefronts"] == wavefronts
     assert ("whole warps" in found.text) == assumed
