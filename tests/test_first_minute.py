@@ -43,7 +43,7 @@ def test_a_fault_costs_its_own_cell_and_names_itself(tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("number", [2, 3])
 def test_every_family_that_no_gpu_has_run_goes_wrong_alone(number, tmp_path):
-    """A round of each arch; `benchmarks/first_minute.py` tries all, which takes half an hour of a core."""
+    """A round of each arch; `benchmarks/first_minute.py` tries all."""
     name = ("sm_100", "sm_120")[number % 2]
     faults, others = list(first_minute.rounds(name))[number]
     found, _ = first_minute.tried(name, faults, others, tmp_path)
