@@ -32,7 +32,7 @@ from tcprobe.question.options import NonEmptyText
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, find_cell
 from tcprobe.question.terminal import BAD, GOOD, Styled
 from tcprobe.store.choose import Layers, layers
-from tcprobe.text import Described, Whole, quoted
+from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 MOST_ELEMENTS = 1 << 22  # of a matrix whose bytes are compared
@@ -103,8 +103,8 @@ class Agreement(Described):
     @property
     def in_words(self) -> Iterator[str]:
         """Whether they agree, the first difference, how many there are, what would make them agree."""
-        yield Whole(f"writer {self.writer.text}: {self.writer.words}")
-        yield Whole(f"reader {self.reader.text}: {self.reader.words}")
+        yield f"writer {self.writer.text}: {self.writer.words}"
+        yield f"reader {self.reader.text}: {self.reader.words}"
         size = f"{self.writer.rows} x {self.writer.cols} elements of {self.writer.bits} bits"
         if self.first is None:
             yield Styled(f"agree: all {self.bytes} bytes, {size}", "agree", **GOOD)
@@ -114,7 +114,7 @@ class Agreement(Described):
         writer, reader = ("nowhere" if side is None else f"at byte {side}" for side in sides)
         yield f"first: element [{row}][{col}], which the writer has {writer}, the reader {reader}"
         if self.change:
-            yield Whole(f"they agree with {self.change.words}: {self.change.whose} {self.change.text}")
+            yield f"they agree with {self.change.words}: {self.change.whose} {self.change.text}"
         else:
             yield "no other swizzle, major, order or pitch that was tried makes them agree"
 

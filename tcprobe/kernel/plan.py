@@ -31,7 +31,7 @@ from tcprobe.kernel.mma_sync import MOST_REGISTERS, Gemm
 from tcprobe.kernel.staged import shape
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
-from tcprobe.text import Described, Whole
+from tcprobe.text import Described
 from tcprobe.values import Json
 
 ALL_REGISTERS = 1 << 16  # of an SM
@@ -135,7 +135,7 @@ class Budget(Described):
         """A line each: what is multiplied, registers, shared memory, tensor memory, blocks, parts, sources."""
         asked, of = self.request, limits(self.device.number)
         tile = "x".join(map(str, asked.tile))
-        yield Whole(
+        yield (
             f"{tile} of {asked.type} on {self.device.name}, {asked.stages} stages: {self.multiply}, "
             f"{self.threads} threads"
         )
@@ -152,7 +152,7 @@ class Budget(Described):
         for part in self.parts:
             wavefronts = "" if part.wavefronts is None else f", {part.wavefronts} wavefronts"
             cycles = f": {part.cycles}" if str(part.cycles) else ""
-            yield Whole(f"{part.part}: {part.issues} x {part.instruction}{wavefronts}{cycles}")
+            yield f"{part.part}: {part.issues} x {part.instruction}{wavefronts}{cycles}"
         yield f"limits: {of.source}"
 
     def to_json(self) -> Json:
