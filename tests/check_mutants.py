@@ -190,6 +190,50 @@ def _keeps_registers(kernel: Kernel, was: Instruction) -> bool:
     return bool(wgmma_operands.groups_left(was)) and not in_registers
 
 
+def _up_to_a_wait(kernel: Kernel, start: int, after: Callable[[int], list[int]]) -> Iterator[Instruction]:
+    """Every instruction that some way from one comes by, in a direction, before a wait for multiplies."""
+    pending, seen = after(start), set()
+    while pending:
+        at = pending.pop()
+        if at not in seen and not kernel.instructions[at].opcode.startswith("WARPGROUP.DEPBAR"):
+            seen.add(at)
+            pending += after(at)
+            yield kernel.instructions[at]
+
+
+def _other_registers(kernel: Kernel, was: Instruction) -> bool:
+    """Up to the next wait nothing touches registers of the multiplies that may run here."""
+    following = {
+        at: [at + 1] if at + 1 < block.end else [kernel.blocks[number].first for number in block.after]
+        for block in kernel.blocks
+        for at in range(block.first, block.end)
+    }
+    preceding: dict[int, list[int]] = {at: [] for at in following}
+    for at, ways in following.items():
+        for to in ways:
+            preceding[to].append(at)
+    running = [
+        wgmma_operands.multiply(i)
+        for i in _up_to_a_wait(kernel, was.number, lambda at: list(preceding[at]))
+        if i.stem.endswith("GMMA")
+    ]
+    a, d = 0, 0
+    for each in running:
+        a, d = a | each.a, d | each.d
+    return not any(
+        i.writes & (a | d) or i.reads & d
+        for i in _up_to_a_wait(kernel, was.number, lambda at: list(following[at]))
+        if not i.stem.endswith("GMMA")
+    )
+
+
+def _fenced_again(kernel: Kernel, was: Instruction) -> bool:
+    """Another fence comes before a reader."""
+    behind = kernel.instructions[was.number + 1 :]
+    first = next((i.stem for i in behind if i.stem in ("FENCE", "UTMASTG", "UBLKCP") or i.stem.endswith("GMMA")), "")
+    return first == "FENCE"
+
+
 def _for_barriers(kernel: Kernel, was: Instruction) -> bool:
     before = reversed(kernel.instructions[max(0, was.number - 60) : was.number])
     first = next((i.stem for i in before if i.stem in ("STS", "STSM", "LDGSTS", "SYNCS") and i.guard != "never"), "")
@@ -214,6 +258,8 @@ def _stored_anew(kernel: Kernel, was: Instruction) -> bool:
 
 HARMLESS = (
     ("wait for wgmma", _keeps_registers, "it waits for shared memory to be free: D goes on, A is in shared memory"),
+    ("wait for wgmma", _other_registers, "up to the next wait no register of the multiplies that run is touched"),
+    ("fence", _fenced_again, "another fence comes before what reads"),
     ("fence", _for_barriers, "it is for mbarriers that were made, not for data"),
     ("swizzle lost", _another_tile, "with lines contiguous it is the descriptor of another tile"),
     ("a wait for cp.async", _stored_anew, "shared memory is filled anew behind it, and the copies are not read"),
