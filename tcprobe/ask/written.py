@@ -4,9 +4,9 @@
 >>> from tcprobe.store.names import find_cell
 >>> cell = find_cell("((4,8),(2,2,2)):((32,1),(16,8,128)) over 16x16", None, layers(None)).cell
 >>> next(identity(cell))
-'this is A of mma.m16n8k16.row.col.f32.f16.f16.f32 over 16 x 16, and 18 other fragments'
+'this is A of mma.m16n8k16.row.col.f16.f16.f16.f16 over 16 x 16, and 18 other fragments'
 >>> tile = find_cell("mma.m16n8k16.row.col.f32.f16.f16.f32.d warps 2x2 over 32x32x16", None, layers(None)).cell
->>> print("\\n".join(warp_picture(tile.table, 80)))
+>>> print("\\n".join(warp_picture(tile.table, 80)))  # doctest: +NORMALIZE_WHITESPACE
               0-7   8-15  16-23  24-31
    0-15         0      2      0      2
   16-31         1      3      1      3

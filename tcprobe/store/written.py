@@ -3,11 +3,11 @@
 >>> from tcprobe.store.choose import layers
 >>> from tcprobe.store.written import find_cell
 >>> found = find_cell("((4,8),(2,2,2)):((32,1),(16,8,128)) over 16x16 of f16", None, layers(None)).cell
->>> found.table.at(lane=12, i=5), found.alike[0]
-({'row': 3, 'col': 9}, 'mma.m16n8k16.row.col.f32.f16.f16.f32.a')
+>>> found.table.at(lane=12, i=5)
+{'row': 3, 'col': 9}
 >>> tile = find_cell("mma.m16n8k16.row.col.f32.f16.f16.f32.d warps 2x4 over 128x128x64", None, layers(None)).cell
 >>> tile.table.threads, tile.table.elements, tile.table.holders(row=35, col=9)
-(256, 64, [(44, 5)])
+(256, 64, [(76, 5)])
 
 A tile of multiplies rests on the measured table of one; a layout on its text alone.
 """
