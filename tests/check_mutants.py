@@ -1,7 +1,7 @@
 """Mutants of right kernels, by kinds that a rule claims to find: one instruction of the machine code is changed.
 
-The kinds were listed before the rules were tried on them. A mutant that does the same as the right kernel is none, and
-`harmless` says why.
+The kinds were listed before the rules were tried on them. A mutant that breaks nothing its rule is about is none, and
+`harmless` says why; it may break what no rule looks at.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import decode
-from tcprobe.check.rules import wgmma_operands
+from tcprobe.check.rules import async_proxy, wgmma_operands
 
 NOP = "NOP"
 
@@ -190,48 +190,77 @@ def _keeps_registers(kernel: Kernel, was: Instruction) -> bool:
     return bool(wgmma_operands.groups_left(was)) and not in_registers
 
 
-def _up_to_a_wait(kernel: Kernel, start: int, after: Callable[[int], list[int]]) -> Iterator[Instruction]:
-    """Every instruction that some way from one comes by, in a direction, before a wait for multiplies."""
-    pending, seen = after(start), set()
+def _up_to(kernel: Kernel, start: int, last: Callable[[Instruction], bool]) -> Iterator[Instruction]:
+    """Every instruction that some way from one comes by, up to the first on it that is a last one, which counts too."""
+    pending, seen = list(kernel.successors.get(start, ())), set[int]()
     while pending:
         at = pending.pop()
-        if at not in seen and not kernel.instructions[at].opcode.startswith("WARPGROUP.DEPBAR"):
+        if at not in seen:
             seen.add(at)
-            pending += after(at)
             yield kernel.instructions[at]
+            if not last(kernel.instructions[at]):
+                pending += kernel.successors.get(at, ())
+
+
+Groups = tuple[frozenset[int], ...]  # multiplies that run: groups that were committed, oldest first, then the open one
+
+
+def _clash(kernel: Kernel, i: Instruction, running: Groups) -> bool:
+    """Whether an instruction touches a register of a multiply that runs; accumulating on by the same shape is none."""
+    for number in frozenset[int]().union(*running):
+        of = wgmma_operands.multiply(kernel.instructions[number])
+        if not i.stem.endswith("GMMA"):
+            if i.writes & (of.a | of.d) or i.reads & of.d:
+                return True
+            continue
+        own = wgmma_operands.multiply(i)
+        goes_on = (own.d, own.shape) == (of.d, of.shape)
+        if own.a & of.d or own.d & of.a or (own.d & of.d and not goes_on):
+            return True
+    return False
 
 
 def _other_registers(kernel: Kernel, was: Instruction) -> bool:
-    """Up to the next wait nothing touches registers of the multiplies that may run here."""
-    following = {
-        at: [at + 1] if at + 1 < block.end else [kernel.blocks[number].first for number in block.after]
-        for block in kernel.blocks
-        for at in range(block.first, block.end)
-    }
-    preceding: dict[int, list[int]] = {at: [] for at in following}
-    for at, ways in following.items():
-        for to in ways:
-            preceding[to].append(at)
-    running = [
-        wgmma_operands.multiply(i)
-        for i in _up_to_a_wait(kernel, was.number, lambda at: list(preceding[at]))
-        if i.stem.endswith("GMMA")
-    ]
-    a, d = 0, 0
-    for each in running:
-        a, d = a | each.a, d | each.d
-    return not any(
-        i.writes & (a | d) or i.reads & d
-        for i in _up_to_a_wait(kernel, was.number, lambda at: list(following[at]))
-        if not i.stem.endswith("GMMA")
-    )
+    """Without the wait no register of a running multiply is touched: every way is walked by itself, none are joined.
+
+    A weaker wait ends more than none, so what holds without it holds for that, too.
+    """
+    empty: Groups = (frozenset(),)
+    pending, seen = [(kernel.blocks[0].first, empty)], set[tuple[int, Groups]]()
+    while pending:
+        at, running = pending.pop()
+        if (at, running) in seen:
+            continue
+        seen.add((at, running))
+        i = kernel.instructions[at]
+        if _clash(kernel, i, running):
+            return False
+        left = None if at == was.number else wgmma_operands.groups_left(i)
+        after = running
+        if i.stem.endswith("GMMA"):
+            after = (*running[:-1], running[-1] | {at})
+            if wgmma_operands.commits(i):
+                after = (*after, frozenset())
+                if len(after) > wgmma_operands.MOST_GROUPS + 1:
+                    after = (after[0] | after[1], *after[2:])
+        elif left is not None:
+            after = (*running[:-1][max(len(running) - 1 - left, 0) :], running[-1])
+        ways = (running, after) if i.guard else (after,)
+        pending += [(to, way) for to in kernel.successors.get(at, ()) for way in ways]
+    return True
+
+
+def _fills_shared(kernel: Kernel, was: Instruction) -> bool:
+    """Shared memory is filled anew before another wait, while multiplies read it, and registers are left alone."""
+    fills = ("STS", "STSM", "LDGSTS", "UTMALDG", "UBLKCP")
+    behind = _up_to(kernel, was.number, lambda i: i.opcode.startswith("WARPGROUP.DEPBAR"))
+    return any(i.stem in fills and i.guard != "never" for i in behind) and _other_registers(kernel, was)
 
 
 def _fenced_again(kernel: Kernel, was: Instruction) -> bool:
-    """Another fence comes before a reader."""
-    behind = kernel.instructions[was.number + 1 :]
-    first = next((i.stem for i in behind if i.stem in ("FENCE", "UTMASTG", "UBLKCP") or i.stem.endswith("GMMA")), "")
-    return first == "FENCE"
+    """On every way to what reads shared memory another fence comes first."""
+    behind = _up_to(kernel, was.number, lambda i: async_proxy.fences(i) and not i.guard)
+    return not any(async_proxy.reads_shared(i) for i in behind)
 
 
 def _for_barriers(kernel: Kernel, was: Instruction) -> bool:
@@ -258,7 +287,8 @@ def _stored_anew(kernel: Kernel, was: Instruction) -> bool:
 
 HARMLESS = (
     ("wait for wgmma", _keeps_registers, "it waits for shared memory to be free: D goes on, A is in shared memory"),
-    ("wait for wgmma", _other_registers, "up to the next wait no register of the multiplies that run is touched"),
+    ("wait for wgmma", _fills_shared, "it breaks shared memory, filled while it is read; no rule is about that"),
+    ("wait for wgmma", _other_registers, "on no way a register of the multiplies that run is touched without it"),
     ("fence", _fenced_again, "another fence comes before what reads"),
     ("fence", _for_barriers, "it is for mbarriers that were made, not for data"),
     ("swizzle lost", _another_tile, "with lines contiguous it is the descriptor of another tile"),
