@@ -27,7 +27,6 @@ from tcprobe.layout.table import Table
 from tcprobe.notation.places import REPEATED
 from tcprobe.store.cell import find
 from tcprobe.store.written import WrittenCell, WrittenFragment
-from tcprobe.text import Whole
 from tcprobe.values import Json
 
 MOST_DIAGNOSED = 1 << 12  # slots of a table that is compared with near ones
@@ -118,7 +117,7 @@ def tile_lines(cell: WrittenCell) -> Iterator[str]:
         f"lane is the thread of the CTA, 0 to {fragment.threads - 1}; its warp is lane / {WARP}; "
         f"i is that of the multiply + {fragment.atom.elements} x repetition"
     )
-    yield Whole(f"CuTe: {cute_text(cell)}")
+    yield f"CuTe: {cute_text(cell)}"
 
 
 def cute_text(cell: WrittenCell) -> str:
