@@ -9,16 +9,17 @@ tried, and an answer is one only where they agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import Reach
+from tcprobe.check.addresses import Reach, reaches
 from tcprobe.check.lanes import Lanes
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import Form
+from tcprobe.check.rule import Finding, undecided
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.layout.arrays import Bools, Ints
@@ -44,6 +45,46 @@ class Request(NamedTuple):
     least: int
     lanes: int  # of the worst warp
     assumed: bool = False  # that a block's rows are whole warps: its shape is not stated, and another one costs else
+
+
+class Counting(NamedTuple):
+    """What a rule counts of requests: its name, the unit, stems of accesses, the cost, and what is said of one.
+
+    `words` takes the opcode, the numbers, and what holds of the lanes.
+    """
+
+    rule: str
+    unit: str
+    stems: frozenset[str]
+    cost: Callable[[Reach], Request | None]
+    words: Callable[[str, dict[str, int], str], str]
+
+
+def costly(kernel: Kernel, counting: Counting) -> Iterator[Finding]:
+    """A warning for each access whose worst warp costs more than the least; a note where the cost is not known."""
+    if not counting.stems & kernel.stems:
+        return
+    for reach in reaches(kernel):
+        instruction = reach.instruction
+        if instruction.stem not in counting.stems:
+            continue
+        try:
+            request = counting.cost(reach)
+        except UndecidedError as error:
+            yield undecided(counting.rule, instruction, f"{error}, of {instruction.opcode}")
+            continue
+        if request is None or request.worst <= request.least:
+            continue
+        numbers = {
+            counting.unit: request.worst,
+            "least": request.least,
+            "typical": request.typical,
+            "lanes": request.lanes,
+            "a_round": int(loop_of(kernel, instruction) is not None),
+        }
+        lanes = ("" if reach.sure else ", if all lanes take part that may") + (ROWS if request.assumed else "")
+        text = counting.words(instruction.opcode, numbers, lanes)
+        yield Finding(counting.rule, "warning", instruction.address, text, numbers)
 
 
 def width(form: Form) -> int:

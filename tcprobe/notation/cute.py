@@ -402,7 +402,7 @@ def _tiled_mma(reader: Reader, token: Token) -> TiledMma:
     permutation: list[L | int | None] = [None, None, None]
     if reader.accept(","):
         _keyword(reader, "atom_layout_mnk", "atom_layout")
-        warps = _atoms_along(reader, item(reader), token)
+        warps = _modes(reader, item(reader), token, _ATOMS)
     if reader.accept(","):
         _keyword(reader, "permutation_mnk", "permutations")
         sides = _sides(reader, item(reader))
@@ -418,17 +418,37 @@ def _keyword(reader: Reader, *names: str) -> None:
         reader.expect("=")
 
 
-def _atoms_along(reader: Reader, given: Item, token: Token) -> L:
-    """Atoms along m, n and k, as a layout or a shape."""
+class _Along(NamedTuple):
+    """Directions in which something lies: how many, what is wanted, what is said of more."""
+
+    most: int
+    wanted: str
+    more: str
+
+
+_ATOMS = _Along(
+    3,
+    "the atoms along m, n and k are a layout, such as (2,4,1):(1,2,8)",
+    "atoms lie along m, n and k, not along more",
+)
+_LINES = _Along(
+    2,
+    "threads and values are layouts of rows and columns",
+    "threads and values lie along rows and columns, not along more",
+)
+
+
+def _modes(reader: Reader, given: Item, token: Token, along: _Along) -> L:
+    """A layout, or a shape, with a mode for each direction."""
     if isinstance(given, tuple) and not isinstance(given, (L, Composed, TiledMma, TiledCopy)):
         shape = _nested(reader, token, given)
         given = L(shape, compact(shape))
     if not isinstance(given, L):
-        reader.fail("the atoms along m, n and k are a layout, such as (2,4,1):(1,2,8)", token)
+        reader.fail(along.wanted, token)
     modes = list(by_modes(given))
-    if len(modes) > 3:
-        reader.fail("atoms lie along m, n and k, not along more", token)
-    while len(modes) < 3:
+    if len(modes) > along.most:
+        reader.fail(along.more, token)
+    while len(modes) < along.most:
         modes.append(L(1, 0))
     return L(tuple(mode.shape for mode in modes), tuple(mode.stride for mode in modes))
 
@@ -487,19 +507,7 @@ def _tiled_copy(reader: Reader, token: Token, name: str) -> TiledCopy:
 
 def _two_modes(reader: Reader, given: Item, token: Token) -> L:
     """A layout of threads, or of values, along rows and columns."""
-    if isinstance(given, int):
-        given = L((given, 1), (1, given))
-    if isinstance(given, tuple) and not isinstance(given, (L, Composed, TiledMma, TiledCopy)):
-        shape = _nested(reader, token, given)
-        given = L(shape, compact(shape))
-    if not isinstance(given, L):
-        reader.fail("threads and values are layouts of rows and columns", token)
-    modes = list(by_modes(given))
-    if len(modes) > 2:
-        reader.fail("threads and values lie along rows and columns, not along more", token)
-    while len(modes) < 2:
-        modes.append(L(1, 0))
-    return L(tuple(mode.shape for mode in modes), tuple(mode.stride for mode in modes))
+    return _modes(reader, L((given, 1), (1, given)) if isinstance(given, int) else given, token, _LINES)
 
 
 def _copy_atom(reader: Reader) -> tuple[str, str]:

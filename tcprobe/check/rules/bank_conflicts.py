@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.check.addresses import SHARED, reaches
+from tcprobe.check.addresses import SHARED
 from tcprobe.check.program import Kernel
-from tcprobe.check.requests import ROWS, UndecidedError, conflicts, loop_of
-from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.check.requests import Counting, conflicts, costly
+from tcprobe.check.rule import Finding, Severity
 
 NAME = "bank-conflicts"
 SEVERITY: Severity = "warning"
@@ -25,29 +25,7 @@ EVIDENCE = (
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """A warning for each access whose worst warp takes more wavefronts than beats; a note where that is not known."""
-    if not SHARED & kernel.stems:
-        return
-    for reach in reaches(kernel):
-        instruction = reach.instruction
-        if instruction.stem not in SHARED:
-            continue
-        try:
-            request = conflicts(reach)
-        except UndecidedError as error:
-            yield undecided(NAME, instruction, f"{error}, of {instruction.opcode}")
-            continue
-        if request is None or request.worst <= request.least:
-            continue
-        in_loop = loop_of(kernel, instruction) is not None
-        numbers = {
-            "wavefronts": request.worst,
-            "least": request.least,
-            "typical": request.typical,
-            "lanes": request.lanes,
-            "a_round": int(in_loop),
-        }
-        lanes = ("" if reach.sure else ", if all lanes take part that may") + (ROWS if request.assumed else "")
-        yield Finding(NAME, SEVERITY, instruction.address, _words(instruction.opcode, numbers, lanes), numbers)
+    return costly(kernel, Counting(NAME, "wavefronts", SHARED, conflicts, _words))
 
 
 def _words(opcode: str, numbers: dict[str, int], lanes: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.check.addresses import GLOBAL, reaches
+from tcprobe.check.addresses import GLOBAL
 from tcprobe.check.program import Kernel
-from tcprobe.check.requests import ROWS, SECTOR, UndecidedError, loop_of, sectors
-from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.check.requests import SECTOR, Counting, costly, sectors
+from tcprobe.check.rule import Finding, Severity
 
 NAME = "sectors"
 SEVERITY: Severity = "warning"
@@ -23,33 +23,16 @@ EVIDENCE = (
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """A warning for each access with more sectors than it needs; a note where that is not known."""
-    if not GLOBAL & kernel.stems:
-        return
-    for reach in reaches(kernel):
-        instruction = reach.instruction
-        if instruction.stem not in GLOBAL:
-            continue
-        try:
-            request = sectors(reach)
-        except UndecidedError as error:
-            yield undecided(NAME, instruction, f"{error}, of {instruction.opcode}")
-            continue
-        if request is None or request.worst <= request.least:
-            continue
-        numbers = {
-            "sectors": request.worst,
-            "least": request.least,
-            "typical": request.typical,
-            "lanes": request.lanes,
-            "a_round": int(loop_of(kernel, instruction) is not None),
-        }
-        lanes = "" if reach.sure else ", if all lanes take part that may"
-        lanes += ROWS if request.assumed else ""
-        text = (
-            f"{instruction.opcode} touches {request.worst} sectors where {request.least} would hold its bytes{lanes}: "
-            f"{(request.worst - request.least) * SECTOR} bytes more are moved; {MEND}"
-        )
-        yield Finding(NAME, SEVERITY, instruction.address, text, numbers)
+    return costly(kernel, Counting(NAME, "sectors", GLOBAL, sectors, _words))
+
+
+def _words(opcode: str, numbers: dict[str, int], lanes: str) -> str:
+    """What to say of an access."""
+    touched, least = numbers["sectors"], numbers["least"]
+    return (
+        f"{opcode} touches {touched} sectors where {least} would hold its bytes{lanes}: "
+        f"{(touched - least) * SECTOR} bytes more are moved; {MEND}"
+    )
 
 
 FAILS = """
