@@ -41,12 +41,16 @@ add.u32 %r7, %r6, %r3;
 mov.u32 %r8, 0;
 """
 STEP = "sub.u32 %r0, %r0, 1;\nsetp.ne.u32 %p, %r0, 0;\n@%p bra STEP;"
+ENDED = "wgmma.wait_group.sync.aligned 0;"
 FENCE, BARRIER = "fence.proxy.async.shared::cta;", "bar.sync 0;"
 WAIT = "cp.async.commit_group;\ncp.async.wait_group 0;"
 
 
-def multiply(name: str, n: int, fill: str, fenced: bool, descriptor: int = PLAIN) -> str:
-    """D (64 x n, n / 2 floats a thread) += A B a step; A comes into shared memory by st or cp.async, fenced or not."""
+def multiply(name: str, n: int, fill: str, fenced: bool, descriptor: int = PLAIN, waits: bool = True) -> str:
+    """D (64 x n, n / 2 floats a thread) += A B a step; A comes into shared memory by st or cp.async, fenced or not.
+
+    `waits`: for each step's multiplies before the next step fills A anew, else for all of them behind the last step.
+    """
     d = [f"%f{i}" for i in range(n // 2)]
     lines = [
         HEAD.format(name=name, sums=len(d), a_bytes=TILE, b_bytes=128 * n),
@@ -62,9 +66,11 @@ def multiply(name: str, n: int, fill: str, fenced: bool, descriptor: int = PLAIN
         BARRIER,
         "wgmma.fence.sync.aligned;",
         *(_multiplied(n, d, k, 2 if descriptor != PLAIN else 16) for k in range(4)),
-        "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;",
+        "wgmma.commit_group.sync.aligned;",
+        *(ENDED for _ in range(waits)),
         BARRIER,
         STEP,
+        *(ENDED for _ in range(not waits)),
         _place(4 * len(d)),
         *(f"st.global.f32 [%rd10+{4 * i}], {register};" for i, register in enumerate(d)),
         "ret;\n}\n",

@@ -117,8 +117,12 @@ class _Walk:
 
     @cached_property
     def loops(self) -> dict[int, Loop]:
-        """By first block, from the outermost on. Loops by which a warp's lanes converge are none."""
-        looked = {self.kernel.block_of[number] for number in self.wanted}
+        """By first block, from the outermost on. Loops by which a warp's lanes converge are none.
+
+        A loop that waits for a barrier has nothing else to look at.
+        """
+        waits = {n for n in self.wanted if self.kernel.instructions[n].opcode.startswith("SYNCS.PHASECHK")}
+        looked = {self.kernel.block_of[number] for number in self.wanted - waits}
         found = [loop for loop in self.kernel.loops if not self._converges(loop)]
         relevant = [loop for loop in found if loop & looked]
         made = dict[int, Loop]()
@@ -130,9 +134,10 @@ class _Walk:
         return made
 
     def _converges(self, loop: frozenset[int]) -> bool:
-        """Whether a loop goes round for lanes of a warp that differ: BRA.U.ANY."""
-        ends = (self.kernel.instructions[self.kernel.blocks[number].end - 1] for number in loop)
-        return any("ANY" in end.opcode.split(".") for end in ends)
+        """Whether a loop goes round for lanes of a warp that differ: BRA.U.ANY to its own block."""
+        (number, *others) = loop
+        end = self.kernel.instructions[self.kernel.blocks[number].end - 1]
+        return not others and "ANY" in end.opcode.split(".")
 
     def _writes(self, loop: frozenset[int]) -> int:
         mask = 0

@@ -39,6 +39,7 @@ EVIDENCE = (
 )
 STORES = ("STS", "STSM", "ATOMS", "LDGSTS")
 BULK = ("UTMALDG", "UBLKCP.S.G")
+FILLS = ("STS.", "LDGSTS", *BULK)  # of a role that does nothing else
 ARRIVES, CHECKS = "SYNCS.ARRIVE", "SYNCS.PHASECHK"
 MEETS = ("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT")
 UNIT = 16  # bytes
@@ -69,7 +70,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     ]
     if not early:
         return
-    roles = {i.number for i in kernel.instructions if writes_tiles(i) or i.opcode.startswith(CHECKS)}
+    roles = {i.number for i in kernel.instructions if i.opcode.startswith((*FILLS, CHECKS)) and i.guard != "never"}
     roles = {number for number in roles if number in kernel.block_of}
     arrive = any(not writes_tiles(i) for i in early)
     try:
@@ -237,8 +238,9 @@ def read(instruction: Instruction, reader: Reader, state: State) -> Units | None
         used = 0x3FFF if high.exact and not transposed and (high.known >> np.uint32(30)).all() else ALL
         if not high.exact or (low.flips | low.lost | low.steps) & used:
             return None
-        rows = np.broadcast_arrays(low.known[:, 0] & np.uint32(used), high.known[:, 0])
-        for words in set(zip(*(row.tolist() for row in rows), strict=True)):
+        warps = np.asarray(state.active.any(axis=1))
+        *rows, there = np.broadcast_arrays(low.known[:, 0] & np.uint32(used), high.known[:, 0], warps)
+        for words in set(zip(*(row[there].tolist() for row in rows), strict=True)):
             found |= tile(*words, lines * size if transposed else lines, transposed, size)
     return found
 
