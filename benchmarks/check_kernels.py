@@ -46,11 +46,8 @@ FENCE, BARRIER = "fence.proxy.async.shared::cta;", "bar.sync 0;"
 WAIT = "cp.async.commit_group;\ncp.async.wait_group 0;"
 
 
-def multiply(name: str, n: int, fill: str, fenced: bool, descriptor: int = PLAIN, waits: bool = True) -> str:
-    """D (64 x n, n / 2 floats a thread) += A B a step; A comes into shared memory by st or cp.async, fenced or not.
-
-    `waits`: for each step's multiplies before the next step fills A anew, else for all of them behind the last step.
-    """
+def multiply(name: str, n: int, fill: str, fenced: bool, descriptor: int = PLAIN) -> str:
+    """D (64 x n, n / 2 floats a thread) += A B a step; A comes into shared memory by st or cp.async, fenced or not."""
     d = [f"%f{i}" for i in range(n // 2)]
     lines = [
         HEAD.format(name=name, sums=len(d), a_bytes=TILE, b_bytes=128 * n),
@@ -67,15 +64,21 @@ def multiply(name: str, n: int, fill: str, fenced: bool, descriptor: int = PLAIN
         "wgmma.fence.sync.aligned;",
         *(_multiplied(n, d, k, 2 if descriptor != PLAIN else 16) for k in range(4)),
         "wgmma.commit_group.sync.aligned;",
-        *(ENDED for _ in range(waits)),
+        ENDED,
         BARRIER,
         STEP,
-        *(ENDED for _ in range(not waits)),
         _place(4 * len(d)),
         *(f"st.global.f32 [%rd10+{4 * i}], {register};" for i, register in enumerate(d)),
         "ret;\n}\n",
     ]
     return "\n".join(lines)
+
+
+def refill(name: str, n: int, fill: str) -> str:
+    """The same, but all multiplies are waited for behind the last step: each step fills A while they may read it."""
+    rest = f"{BARRIER}\n{STEP}\n"
+    right = multiply(name, n, fill, True)
+    return right.replace(f"{ENDED}\n{rest}", f"{rest}{ENDED}\n")
 
 
 def copy_out(name: str, fenced: bool) -> str:

@@ -135,10 +135,11 @@ def refilled(fill: str, n: int) -> dict[str, Case]:
     a, b = small(rng, check_kernels.STAGES, 64, 64), small(rng, n, 64)
     expected = accumulators(a.sum(0) @ b.T * (STEPS // check_kernels.STAGES))
     bits = np.concatenate([matrices(tile) for tile in a])
-    return {
-        name: Case(check_kernels.multiply("kernel", n, fill, True, waits=waits), bits, matrices(b), expected)
-        for name, waits in (("breaks", False), ("mended", True))
+    texts = {
+        "breaks": check_kernels.refill("kernel", n, fill),
+        "mended": check_kernels.multiply("kernel", n, fill, True),
     }
+    return {name: Case(text, bits, matrices(b), expected) for name, text in texts.items()}
 
 
 def noise(seed: int) -> Values:

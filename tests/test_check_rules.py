@@ -118,7 +118,7 @@ BROKEN = {
     ],
     "unfinished-copy": [check_kernels.copy_in("kernel", False)],
     "partial-warp": [check_kernels.half_warp("kernel", False)],
-    "wgmma-shared": [check_kernels.multiply("kernel", 64, fill, True, waits=False) for fill in ("st", "cp.async")],
+    "wgmma-shared": [check_kernels.refill("kernel", 64, fill) for fill in ("st", "cp.async")],
     "descriptor": [check_kernels.multiply("kernel", 64, "st", True, check_kernels.OVERLAPPING)],
 }
 

@@ -501,8 +501,8 @@ def _add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     if form.has("64"):
         pairs = [_pair(reader, operand, held) for operand in sources if operand.kind not in ("P", "UP")][:2]
         if all(half.exact for pair in pairs for half in pair):
-            (low, high), (other, beside) = ((low.known, high.known) for low, high in pairs)
-            return {0: lanes.made(low + other), HIGH: lanes.made(high + beside + (low + other < other))}
+            (a, above), (b, beside) = ((pair[0].known, pair[1].known) for pair in pairs)
+            return {0: lanes.made(a + b), HIGH: lanes.made(above + beside + (a + b < b))}
         low, carry = _sum([each for each, _ in pairs], sources)
         high = lanes.add(lanes.add(pairs[0][1], pairs[1][1]), carry or CHOICE)
         return {0: low, HIGH: high}

@@ -20,9 +20,9 @@ import numpy as np
 from tcprobe.check import lanes
 from tcprobe.check.addresses import State
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import NEVER, NEVER_BIT, Held, Reader, bits_of, reads, unset, writes
+from tcprobe.check.integers import NEVER, NEVER_BIT, Held, Reader, reads, unset, writes
 from tcprobe.check.program import Block, Instruction, Kernel
-from tcprobe.check.registers import Form
+from tcprobe.check.registers import PREDICATE
 
 ROUNDS, ROUNDS_OUTSIDE = 4, 2
 LEFT_AFTER = 2  # rounds behind which a loop is left whose end is not known
@@ -93,7 +93,7 @@ class _Walk:
         """The registers whose values are asked for."""
         form = instruction.form
         if instruction.number in self.wanted:
-            mask = form.reads & _PREDICATES
+            mask = form.reads >> PREDICATE << PREDICATE
             for operand in form.operands:
                 mask |= operand.mask if operand.kind in ("address", "descriptor") else 0
             return mask | (form.operands[-1].mask if form.stem == "UBLKCP" else 0)
@@ -130,7 +130,9 @@ class _Walk:
             heads = [n for n in sorted(loop) if not n or any(other not in loop for other in self.kernel.before[n])]
             inside = any(other < loop for other in relevant)
             count = 1 if loop not in relevant else ROUNDS_OUTSIDE if inside else ROUNDS
-            made[heads[0] if heads else min(loop)] = Loop(heads[0] if heads else min(loop), loop, count, self._writes(loop))
+            made[heads[0] if heads else min(loop)] = Loop(
+                heads[0] if heads else min(loop), loop, count, self._writes(loop)
+            )
         return made
 
     def _converges(self, loop: frozenset[int]) -> bool:
@@ -214,7 +216,7 @@ class _Walk:
 
     def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
         """The copies that follow, and what holds on the way there."""
-        number, path = place
+        number = place[0]
         branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
         ways = [(after, state, False) for after in self.kernel.blocks[number].after]
         if len(ways) == 2 and branch.stem == "BRA":
@@ -297,9 +299,6 @@ class _Walk:
 
             self._run(place[0], self.entry(place), note)
         return Rounds(self.kernel.name, instructions, tuple(blocks), first, states)
-
-
-_PREDICATES = ~((1 << 512) - 1)
 
 
 def _gone(bit: int) -> lanes.Lanes:

@@ -1,10 +1,10 @@
 """Shared memory that is filled anew while a wgmma in flight reads it through a descriptor.
 
-Followed are the multiplies that run, as by `wgmma-operands`. Where something writes shared memory on a way where one
-may run, or arrives at a barrier behind which another role writes, the kernel's loops are taken apart (`rounds`), and the
-bytes of both are compared: those of a multiply by its descriptors, those of stores and cp.async by the addresses of all
-lanes, of a bulk copy from its first on, by its size where that is known. A role that fills shared memory behind a wait
-for an mbarrier fills what the barrier stands for: who arrives there while a multiply reads that lets it be filled early.
+Followed are the multiplies that run, as by `wgmma-operands`. Where something writes shared memory while one may run, or
+arrives at a barrier behind which another role writes, loops are taken apart (`rounds`) and bytes are compared: those of
+a multiply by its descriptors, those of stores and cp.async by the addresses of all lanes, of a bulk copy from its first
+on, by its size where that is known. A role that fills shared memory behind a wait for an mbarrier fills what the
+barrier stands for: who arrives there while a multiply reads that lets it be filled early.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def writes_tiles(instruction: Instruction) -> bool:
 
 def _compared(kernel: Kernel, found: Rounds, places: Places) -> Iterator[Finding]:
     """What the rounds show, once for each instruction; a note where some of it does not follow."""
-    freed, said = _freed(found, places), set[int]()
+    freed = _freed(found, places)
     doubt: Instruction | None = None
     findings: dict[int, Finding] = {}
     start: groups.Running = {}
@@ -226,14 +226,13 @@ def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
 def read(instruction: Instruction, reader: Reader, state: State) -> Units | None:
     """What a multiply reads of shared memory."""
     operand = next(o for o in instruction.operands if o.text.startswith("gdesc[UR"))
-    words = list(reader.inputs(operand.mask, state.held))
+    held = list(reader.inputs(operand.mask, state.held))
     sizes, size = group_sizes(instruction.opcode), 2 if instruction.stem == "HGMMA" else 1
     found = frozenset[int]()
-    for name, pair, lines in (("A", words[:2], LINES_A), ("B", words[2:4], sizes[1])):
+    for name, (low, high), lines in (("A", held[:2], LINES_A), ("B", held[2:4], sizes[1])):
         if name == "A" and instruction.operands[1].kind == "R":
             continue
         transposed = any(f".tnsp{name}" in each.text for each in instruction.operands)
-        low, high = pair
         # the system's bits of an address may reach up to LBO, which swizzled tiles with k contiguous don't have
         used = 0x3FFF if high.exact and not transposed and (high.known >> np.uint32(30)).all() else ALL
         if not high.exact or (low.flips | low.lost | low.steps) & used:
@@ -247,7 +246,7 @@ def read(instruction: Instruction, reader: Reader, state: State) -> Units | None
 
 @lru_cache(maxsize=1 << 12)
 def tile(low: int, high: int, lines: int, transposed: bool, size: int) -> Units:
-    """The units of a factor with this descriptor: `lines` (bytes of them where they are contiguous) by 32 bytes of k."""
+    """The units of a factor with this descriptor: `lines`, or their bytes where they are contiguous, by 32 bytes of k."""
     start, lbo, sbo = (low & 0x3FFF) << 4, (low >> 16 & 0x3FFF) << 4, (high & 0x3FFF) << 4
     laid = Descriptor(lbo, sbo, SWIZZLE[high >> 30], high >> 17 & 7, start)
     if transposed:
