@@ -1,15 +1,22 @@
-"""Mutants of right kernels, by kinds that a rule claims to find: one instruction of the machine code is changed.
+"""Mutants of right kernels, by kinds that a rule claims to find: an instruction of the machine code is changed, or two.
+
+Two more kinds are made of texts (`retargeted`): a multiply for an arch that emulates it, a loop of mma.sync for an arch
+that has wgmma or tcgen05.mma.
 
 The kinds were listed before the rules were tried on them. A mutant that breaks nothing its rules are about is none, and
 `harmless` says why.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import decode
+from tcprobe.check.requests import loop_of
 from tcprobe.check.rules import async_proxy, wgmma_operands, wgmma_shared
 
 NOP = "NOP"
@@ -162,6 +169,55 @@ def lanes_parted(kernel: Kernel) -> Iterator[Mutant]:
                 yield changed(kernel, i.number, str(i).replace(i.operands[-2].text, f"{i.operands[-2].value - 16:#x}"))
 
 
+def in_loops(kernel: Kernel) -> Iterator[Instruction]:
+    """Instructions of innermost loops."""
+    return (i for i in reached(kernel) if loop_of(kernel, i) is not None)
+
+
+def narrowed(kernel: Kernel) -> Iterator[Mutant]:
+    """Of a load or store of global memory of 8 or 16 bytes a lane, its first word."""
+    for i in reached(kernel):
+        if i.stem in ("LDG", "STG") and {"64", "128"} & set(i.form.modifiers):
+            opcode = ".".join(part for part in i.opcode.split(".") if part not in ("64", "128"))
+            yield changed(kernel, i.number, str(i).replace(i.opcode, opcode))
+
+
+def wait_strengthened(kernel: Kernel) -> Iterator[Mutant]:
+    """wgmma.wait_group N of some groups made one for all."""
+    for i in reached(kernel):
+        if i.opcode == "WARPGROUP.DEPBAR.LE" and wgmma_operands.groups_left(i):
+            yield changed(kernel, i.number, "WARPGROUP.DEPBAR.LE gsb0, 0x0")
+
+
+def waited_for_alone(kernel: Kernel) -> Iterator[Mutant]:
+    """A multiply in a loop, not the last of its group, made a group that is waited for at once."""
+    for i in in_loops(kernel):
+        if i.stem.endswith("GMMA") and not wgmma_operands.commits(i):
+            behind = kernel.instructions[i.number + 1]
+            if not behind.stem.endswith("GMMA") and behind.stem not in ("BRA", "EXIT", "WARPGROUP"):
+                own = changed(kernel, i.number, f"{i}, gsb0").kernel
+                yield changed(own, behind.number, "WARPGROUP.DEPBAR.LE gsb0, 0x0")
+
+
+def kept_on_the_stack(kernel: Kernel) -> Iterator[Mutant]:
+    """A move between registers in a loop made a store to the stack, or a load from it."""
+    for i in in_loops(kernel):
+        if i.stem == "MOV" and [o.kind for o in i.operands] == ["R", "R"] and not kernel.stems & {"LDL", "STL"}:
+            yield changed(kernel, i.number, f"STL [R1+0x8], {i.operands[1].text}")
+            yield changed(kernel, i.number, f"LDL {i.operands[0].text}, [R1+0x8]")
+
+
+def registers_raised(kernel: Kernel) -> Iterator[Mutant]:
+    """One register more than as many as let another block on an SM."""
+    threads = int(np.prod(kernel.code.threads)) if kernel.code.threads else kernel.code.most_threads
+    for blocks in (2, 3, 4) if threads else ():
+        registers = 65536 // (blocks * -(-threads // 32) * 32) // 8 * 8
+        if 24 <= registers < 255:
+            code = dataclasses.replace(kernel.code, registers=registers + 1)
+            made = Kernel(kernel.file, kernel.arch, code, kernel.instructions, kernel.unread, kernel.ptx)
+            yield Mutant(made, 0, f"{registers} registers", f"{registers + 1} registers")
+
+
 WAITS = ("wgmma-operands", "wgmma-shared")  # what is in flight reads registers and shared memory
 KINDS: dict[str, tuple[tuple[str, ...], Callable[[Kernel], Iterator[Mutant]]]] = {
     "a wait for wgmma dropped": (WAITS, wait_dropped),
@@ -177,6 +233,11 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Kernel], Iterator[Mutant]]]] =
     "SBO 0": (("descriptor",), stride_zero),
     "a descriptor's swizzle lost": (("descriptor",), swizzle_lost),
     "a condition on warps made one on lanes": (("partial-warp",), lanes_parted),
+    "an access of global memory made one of its first word": (("sectors",), narrowed),
+    "a wait that leaves groups of wgmma made one for all": (("serialised",), wait_strengthened),
+    "a wgmma made a group that is waited for at once": (("serialised",), waited_for_alone),
+    "a move in a loop made one to or from the stack": (("spills",), kept_on_the_stack),
+    "a register more than lets another block on an SM": (("registers",), registers_raised),
 }
 
 

@@ -246,7 +246,7 @@ def read(instruction: Instruction, reader: Reader, state: State) -> Units | None
 
 @lru_cache(maxsize=1 << 12)
 def tile(low: int, high: int, lines: int, transposed: bool, size: int) -> Units:
-    """The units of a factor with this descriptor: `lines`, or their bytes where they are contiguous, by 32 bytes of k."""
+    """The units of a factor with this descriptor: `lines`, or bytes of them if contiguous, by 32 bytes of k."""
     start, lbo, sbo = (low & 0x3FFF) << 4, (low >> 16 & 0x3FFF) << 4, (high & 0x3FFF) << 4
     laid = Descriptor(lbo, sbo, SWIZZLE[high >> 30], high >> 17 & 7, start)
     if transposed:
