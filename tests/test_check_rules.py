@@ -316,6 +316,22 @@ def test_a_row_of_a_block_whose_width_nothing_states(tmp_path, threads, severity
     assert [finding.severity for finding in found] == ([severity] if severity else [])
 
 
+EXITS = {
+    "and.b32 %r3, %r0, 31; setp.ge.u32 %p, %r3, 20;": "error",  # with certainty
+    "mov.u32 %r3, %ctaid.x; mad.lo.u32 %r3, %r3, 128, %r0; setp.ge.u32 %p, %r3, %r8;": "note",  # if (i >= n) return
+    "setp.ge.u32 %p, %r0, 64;": None,  # whole warps
+    "mov.u32 %r3, %ctaid.x; setp.ge.u32 %p, %r3, %r8;": None,  # the whole block
+}
+
+
+@pytest.mark.parametrize("condition", EXITS)
+def test_lanes_that_end_before_an_instruction_of_the_whole_warp(tmp_path, condition):
+    text = GUARDED.replace("<condition>", f"{condition} @%p exit;").replace("@%p ldmatrix", "ldmatrix")
+    found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
+    assert [finding.severity for finding in found] == ([EXITS[condition]] if EXITS[condition] else [])
+    assert all("EXIT" in finding.text or finding.severity == "error" for finding in found)
+
+
 LAST_ROUND = (
     DOUBLE_BUFFER.split("LOOP:", maxsplit=1)[0].replace("<threads>", ".maxntid 128")
     + """LOOP:
