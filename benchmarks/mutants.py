@@ -24,23 +24,24 @@ from typing import Any
 import check_kernels
 import wgmma_loops
 
-ROOT = Path(__file__).parent.parent
-sys.path += [str(ROOT / "tests"), str(ROOT / "examples")]
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
 import nvrtc
 from check_mutants import KINDS, harmless
 
+from tcprobe.check.code_check import Checker
 from tcprobe.check.program import Kernel, programs
 from tcprobe.check.rule import rules
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.isa.instruction import TENSOR_OPCODES
 from tcprobe.kernel.gemm import GemmOptions, gemm
+from tcprobe.probes import ptx
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.image import cubin
 
+ROOT = Path(__file__).parent.parent
 PAGE, SAVED = ROOT / "docs" / "check.md", ROOT / "docs" / "check_mutants.json"
 HEAD = "| kind | rule | found | break nothing |"
 GEMMS = [(number, kind) for number in (75, 80, 86, 89, 90, 120) for kind in ("f16", "bf16", "tf32", "s8", "e4m3")]
@@ -132,48 +133,32 @@ def known(kernel: Kernel, rule: str) -> frozenset[int]:
 
 
 def try_emulated(tally: Tally) -> None:
-    """Forms whose opcodes on one arch are not those on another: whether the rule says so of the other."""
+    """Forms that one arch multiplies in their own type, and another one does not: whether the rule says so there."""
     tools = toolchain.find(None)
     rows = {i: row for i, row in inventory.instructions().items() if row.family in ("mma", "mma.sp")}
     probes = {i: lowering.probe(row) for i, row in rows.items()}
-    opcodes: dict[tuple[str, str], frozenset[str]] = {}
+    native: dict[tuple[str, str], bool] = {}
     for name in ("sm_80", "sm_89", "sm_90", "sm_120"):
         able = {i: probe for i, probe in probes.items() if rows[i].target.on(arch(name))}
         codes, _ = assemble(tools, list(able.values()), arch(name), apart=True)
         for i, probe in able.items():
             if probe.name in codes:
-                found = codes[probe.name].opcodes
-                opcodes[i, name] = frozenset(o for o in found if o.split(".")[0] in TENSOR_OPCODES)
-    for (i, name), own in opcodes.items():
-        others = {other: found for (j, other), found in opcodes.items() if j == i and other != name}
-        elsewhere = [found for found in others.values() if found and not found & own]
-        if elsewhere and name in ("sm_90", "sm_120"):  # native somewhere, and something else here
-            text = probes[i].text
-            hit = emulated_by_rule(text, name)
-            note(tally, EMULATED, "emulated", "found" if hit else "missed", f"{rows[i].name} on {name}: {sorted(own)}")
+                native[i, name] = lowering.count(codes[probe.name].opcodes, rows[i]).native(rows[i])
+    for (i, name), own in native.items():
+        if name in ("sm_90", "sm_120") and not own and any(there for (j, _), there in native.items() if i == j):
+            hit = emulated_by_rule(ptx.module([probes[i]], arch(name)), name)
+            note(tally, EMULATED, "emulated", "found" if hit else "missed", f"{rows[i].name} on {name}")
 
 
 def emulated_by_rule(text: str, name: str) -> bool:
-    """Whether the rule warns of a text, assembled for an arch."""
-    tools = toolchain.find(None)
-    image = assembled_for(tools.ptxas, text, name)
-    code = cubin(image)
-    for kernel in programs(tools, code.arch, code.functions):
-        assert isinstance(kernel, Kernel)
-        kernel.ptx = text
-        if any(f.severity == "warning" for f in rules()["emulated"].check(kernel)):
-            return True
-    return False
-
-
-def assembled_for(ptxas: str, text: str, name: str) -> bytes:
-    """The cubin of a PTX text whose target is another arch."""
+    """Whether the rule warns of a text that is assembled for an arch."""
     with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder, "text.ptx"), Path(folder, "text.cubin")
-        lines = [f".target {name}" if line.startswith(".target") else line for line in text.splitlines()]
-        source.write_text("\n".join(lines) + "\n")
-        subprocess.run([ptxas, "-arch", name, str(source), "-o", str(made)], check=True, capture_output=True)
-        return made.read_bytes()
+        source = Path(folder, "text.ptx")
+        source.write_text(text)
+        checker = Checker(toolchain.find(None), [rules()["emulated"]], [name])
+        found = [each.finding.severity for kernel in checker.check([source]) for each in kernel.findings]
+        assert not checker.complaints, checker.complaints
+        return "warning" in found
 
 
 def try_slow(tally: Tally) -> None:
@@ -196,9 +181,8 @@ def table(saved: dict[str, Any]) -> list[str]:
     """The page's table."""
     lines = [HEAD, "| --- | --- | --- | --- |"]
     for kind, of in saved["kinds"].items():
-        lines.append(
-            f"| {kind} | `{of['rule'].replace(' or ', '`, `')}` | {of['found']} of {of['tried']} | {sum(of['harmless'].values())} |"
-        )
+        rule, left_out = of["rule"].replace(" or ", "`, `"), sum(of["harmless"].values())
+        lines.append(f"| {kind} | `{rule}` | {of['found']} of {of['tried']} | {left_out} |")
     sums = [sum(of[key] for of in saved["kinds"].values()) for key in ("found", "tried")]
     left_out = sum(sum(of["harmless"].values()) for of in saved["kinds"].values())
     return [*lines, f"| all | | {sums[0]} of {sums[1]} | {left_out} |"]
