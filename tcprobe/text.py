@@ -70,6 +70,12 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def any_of(words: Iterable[str], last: str = "and") -> str:
+    """Words with commas between, and `last` before the last one: A, B or C."""
+    *most, final = words
+    return f"{', '.join(most)} {last} {final}" if most else final
+
+
 class Whole(str):
     """A line that a narrow terminal does not break: a row of a table, a formula, code."""
 

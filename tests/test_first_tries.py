@@ -23,8 +23,8 @@ from tcprobe.errors import UsageError
 
 ROOT = Path(__file__).parent.parent
 FAILED = 10  # of the tries, at most
-# a task, what a person types first, what the answer says; the public question it is from; whether it was kept aside, and
-# first run when the commands were done
+# a task, what a person types first, what the answer says; the public question it is from; whether it was kept aside,
+# and first run when the commands were done
 TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
 COLUMNS = 80
 CODE = (

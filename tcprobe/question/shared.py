@@ -40,6 +40,7 @@ ResultsOption = Annotated[
     ),
 ]
 OnlyOption = Annotated[bool, Option("--only", "Read that folder alone, not the published tables.")]
+FullOption = Annotated[bool, Option("--full", "Everything: each number, each address table, each source.")]
 JsonOption = Annotated[bool, Option("--json", "JSON for other programs.")]
 NameOption = Annotated[str | None, Option("--name", "Name of the struct or function in the code.", "NAME")]
 NamespaceOption = Annotated[str | None, Option("--namespace", "Namespace of the code: a name, or a::b.", "NS")]
