@@ -22,7 +22,7 @@ from tcprobe.check.lanes import ALL, Lanes
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import group_sizes
 from tcprobe.check.requests import width
-from tcprobe.check.rounds import Rounds, TooManyError, rounds
+from tcprobe.check.rounds import ROUNDS, Rounds, TooManyError, rounds
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.check.rules.descriptor import K_BYTES, LINES_A, SWIZZLE
@@ -36,6 +36,9 @@ MEND = "wgmma.wait_group of few enough groups, then a barrier, before the tile i
 EVIDENCE = (
     "PTX ISA, wgmma.mma_async: it is asynchronous, and reads its matrices in shared memory through the async proxy; "
     "wgmma.wait_group is what waits for the completion of its group.",
+    "Measured on an H200, eight blocks an SM, 20 launches (docs/checks_h200.json): st.shared into A while multiplies of "
+    "m64n256k16 read it, up to 17,118,672 of 17,301,504 elements wrong; cp.async, 16,564,171; of m64n64k16 490 to 7,925 "
+    "of 4,325,376; 0 behind the wait.",
 )
 STORES = ("STS", "STSM", "ATOMS", "LDGSTS")
 BULK = ("UTMALDG", "UBLKCP.S.G")
@@ -75,7 +78,8 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     arrive = any(not writes_tiles(i) for i in early)
     try:
         wanted = multiplies | {i.number for i in early} | (roles if arrive else set())
-        found, reader = rounds(kernel, frozenset(wanted))
+        left = max((groups.groups_left(i) or 0 for i in kernel.instructions), default=0)
+        found, reader = rounds(kernel, frozenset(wanted), max(ROUNDS, left + 2))
     except TooManyError:
         reason = f"whether {early[0].opcode} writes what a multiply reads, on one of too many ways"
         yield undecided(NAME, early[0], reason)
