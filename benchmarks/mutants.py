@@ -6,7 +6,8 @@ at most --most mutants of a kernel are tried, evenly spread. Two kinds are made 
 emulates it, though another one has it, and a GEMM of mma.sync for an arch with wgmma or tcgen05.mma.
 
 Writes docs/check_mutants.json: by kind how many were tried, found, left out as harmless by each reason, and which were
-missed; --page writes the table of docs/check.md from it.
+missed; undecided are those where the rule has a note, with its reason, of the right kernel too. --page writes the table
+of docs/check.md from it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from check_mutants import KINDS, harmless
 
 from tcprobe.check.code_check import Checker
 from tcprobe.check.program import Kernel, programs
-from tcprobe.check.rule import rules
+from tcprobe.check.rule import Finding, rules
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -43,7 +44,8 @@ from tcprobe.sass.image import cubin
 
 ROOT = Path(__file__).parent.parent
 PAGE, SAVED = ROOT / "docs" / "check.md", ROOT / "docs" / "check_mutants.json"
-HEAD = "| kind | rule | found | break nothing |"
+HEAD = "| kind | rule | found | undecided, as in the right kernel | break nothing |"
+UNDECIDED = "undecided"
 GEMMS = [(number, kind) for number in (75, 80, 86, 89, 90, 120) for kind in ("f16", "bf16", "tf32", "s8", "e4m3")]
 EMULATED = "a multiply for an arch that emulates it"
 SLOW = "a loop of mma.sync for an arch that has wgmma or tcgen05.mma"
@@ -95,15 +97,18 @@ def assembled(ptxas: str, text: str) -> bytes:
 
 
 def note(tally: Tally, kind: str, rule: str, outcome: str, what: str) -> None:
-    """Count a mutant: found, missed, or why it breaks nothing."""
-    of = tally.setdefault(kind, {"rule": rule, "tried": 0, "found": 0, "harmless": Counter(), "missed": []})
-    if outcome not in ("found", "missed"):
+    """Count a mutant: found, missed, undecided, or why it breaks nothing."""
+    of = tally.setdefault(
+        kind, {"rule": rule, "tried": 0, "found": 0, "undecided": 0, "harmless": Counter(), "missed": []}
+    )
+    if outcome == UNDECIDED:
+        of["undecided"] += 1
+    elif outcome not in ("found", "missed"):
         of["harmless"][outcome] += 1
-        return
-    of["tried"] += 1
-    of["found"] += outcome == "found"
-    if outcome == "missed":
-        of["missed"].append(what)
+    else:
+        of["tried"] += 1
+        of["found"] += outcome == "found"
+        of["missed"] += [what] if outcome == "missed" else []
 
 
 def try_mutants(tally: Tally, kernel: Kernel, most: int) -> None:
@@ -115,21 +120,31 @@ def try_mutants(tally: Tally, kernel: Kernel, most: int) -> None:
             found = [f for rule in about for f in rules()[rule].check(mutant.kernel)]
             hit = any(f.severity == rules()[f.rule].SEVERITY and f.address not in known(kernel, f.rule) for f in found)
             why = "" if hit else harmless(kernel, kind, mutant)
+            if not hit and not why and any(f.undecided for f in found if f.address in doubted(kernel, f.rule)):
+                why = UNDECIDED if any(f.address == 16 * mutant.number for f in found if f.undecided) else ""
             noted = ", a note" if any(f.severity == "note" for f in found) else ""
             what = f"{kernel.file}, {kernel.arch}, {16 * mutant.number:#x}: {mutant.was} -> {mutant.now}{noted}"
             note(tally, kind, " or ".join(about), "found" if hit else why or "missed", what)
 
 
-KNOWN: dict[tuple[int, str], frozenset[int]] = {}
+KNOWN: dict[tuple[int, str], list[Finding]] = {}
+
+
+def of_right(kernel: Kernel, rule: str) -> list[Finding]:
+    """What a rule says of the right kernel itself."""
+    if (id(kernel), rule) not in KNOWN:
+        KNOWN[id(kernel), rule] = list(rules()[rule].check(kernel))
+    return KNOWN[id(kernel), rule]
 
 
 def known(kernel: Kernel, rule: str) -> frozenset[int]:
-    """Where a rule warns of the right kernel itself: a warning that was there does not count."""
-    key = id(kernel), rule
-    if key not in KNOWN:
-        found = rules()[rule].check(kernel)
-        KNOWN[key] = frozenset(f.address for f in found if f.severity == rules()[rule].SEVERITY)
-    return KNOWN[key]
+    """Where it warns of it: a warning that was there does not count."""
+    return frozenset(f.address for f in of_right(kernel, rule) if f.severity == rules()[rule].SEVERITY)
+
+
+def doubted(kernel: Kernel, rule: str) -> frozenset[int]:
+    """Where it cannot decide."""
+    return frozenset(f.address for f in of_right(kernel, rule) if f.undecided)
 
 
 def try_emulated(tally: Tally) -> None:
@@ -179,13 +194,13 @@ def try_slow(tally: Tally) -> None:
 
 def table(saved: dict[str, Any]) -> list[str]:
     """The page's table."""
-    lines = [HEAD, "| --- | --- | --- | --- |"]
+    lines = [HEAD, "| --- | --- | --- | --- | --- |"]
     for kind, of in saved["kinds"].items():
         rule, left_out = of["rule"].replace(" or ", "`, `"), sum(of["harmless"].values())
-        lines.append(f"| {kind} | `{rule}` | {of['found']} of {of['tried']} | {left_out} |")
-    sums = [sum(of[key] for of in saved["kinds"].values()) for key in ("found", "tried")]
+        lines.append(f"| {kind} | `{rule}` | {of['found']} of {of['tried']} | {of['undecided']} | {left_out} |")
+    sums = [sum(of[key] for of in saved["kinds"].values()) for key in ("found", "tried", "undecided")]
     left_out = sum(sum(of["harmless"].values()) for of in saved["kinds"].values())
-    return [*lines, f"| all | | {sums[0]} of {sums[1]} | {left_out} |"]
+    return [*lines, f"| all | | {sums[0]} of {sums[1]} | {sums[2]} | {left_out} |"]
 
 
 def write_page(saved: dict[str, Any]) -> None:

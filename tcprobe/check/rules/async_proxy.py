@@ -91,7 +91,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _of_global(kernel: Kernel) -> Iterator[Finding]:
-    """Bulk copies of global memory that a store has written with no fence since, by what both addresses are sums of."""
+    """Bulk copies of global memory that a store wrote with no fence since, by what both addresses are sums of."""
     start: Unfenced = frozenset()
 
     def after(unfenced: Unfenced, instruction: Instruction) -> Unfenced:
@@ -118,7 +118,7 @@ def _of_global(kernel: Kernel) -> Iterator[Finding]:
 
 
 def _fences_global(kernel: Kernel, instruction: Instruction) -> bool:
-    """Whether it is a proxy fence for global memory: its own, or that of all memory, with a membar of the GPU before."""
+    """Whether it is a proxy fence for global memory: its own, or that of all, with a membar of the GPU before."""
     if not instruction.opcode.startswith("FENCE.VIEW.ASYNC"):
         return False
     before = kernel.instructions[max(0, instruction.number - 4) : instruction.number]
