@@ -1,4 +1,4 @@
-"""How many mutants of right kernels the rules of `tcprobe check` find: python benchmarks/mutants.py FOLDER... [--page]
+"""How many mutants of right kernels `tcprobe check` finds: python benchmarks/check_rules.py FOLDER... [--page]
 
 FOLDER has cubins of right kernels, for example what benchmarks/triton_kernels.py writes; those of `kernel gemm`, of the
 examples and the loops of wgmma are made here, by NVRTC and ptxas. Kinds are those of tests/check_mutants.py; of a kind
@@ -28,7 +28,7 @@ import wgmma_loops
 sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
 import nvrtc
-from check_mutants import KINDS, harmless
+from check_mutants import KINDS, Mutant, harmless
 
 from tcprobe.check.code_check import Checker
 from tcprobe.check.program import Kernel, programs
@@ -114,27 +114,32 @@ def note(tally: Tally, kind: str, rule: str, outcome: str, what: str) -> None:
 def try_mutants(tally: Tally, kernel: Kernel, most: int) -> None:
     """Mutants of a kernel by all kinds of changed instructions."""
     for kind, (about, make) in KINDS.items():
-        mutants = list(make(kernel))
-        step = max(1, -(-len(mutants) // most))
-        for mutant in mutants[::step]:
-            found = [f for rule in about for f in rules()[rule].check(mutant.kernel)]
-            hit = any(f.severity == rules()[f.rule].SEVERITY and f.address not in known(kernel, f.rule) for f in found)
-            why = "" if hit else harmless(kernel, kind, mutant)
-            if not hit and not why and any(f.undecided for f in found if f.address in doubted(kernel, f.rule)):
-                why = UNDECIDED if any(f.address == 16 * mutant.number for f in found if f.undecided) else ""
-            noted = ", a note" if any(f.severity == "note" for f in found) else ""
-            what = f"{kernel.file}, {kernel.arch}, {16 * mutant.number:#x}: {mutant.was} -> {mutant.now}{noted}"
-            note(tally, kind, " or ".join(about), "found" if hit else why or "missed", what)
+        every = list(make(kernel))
+        for mutant in every[:: max(1, -(-len(every) // most))]:
+            what = f"{kernel.file}, {kernel.arch}, {16 * mutant.number:#x}: {mutant.was} -> {mutant.now}"
+            note(tally, kind, " or ".join(about), outcome(kernel, kind, mutant), what)
 
 
-KNOWN: dict[tuple[int, str], list[Finding]] = {}
+def outcome(kernel: Kernel, kind: str, mutant: Mutant) -> str:
+    """Of a mutant: found, missed, undecided, or why it breaks nothing."""
+    about, _ = KINDS[kind]
+    found = [f for rule in about for f in rules()[rule].check(mutant.kernel)]
+    if any(f.severity == rules()[f.rule].SEVERITY and f.address not in known(kernel, f.rule) for f in found):
+        return "found"
+    if why := harmless(kernel, kind, mutant):
+        return why
+    here = {f.rule for f in found if f.undecided and f.address == 16 * mutant.number}
+    return UNDECIDED if any(16 * mutant.number in doubted(kernel, rule) for rule in here) else "missed"
+
+
+KNOWN: dict[tuple[Kernel, str], list[Finding]] = {}
 
 
 def of_right(kernel: Kernel, rule: str) -> list[Finding]:
     """What a rule says of the right kernel itself."""
-    if (id(kernel), rule) not in KNOWN:
-        KNOWN[id(kernel), rule] = list(rules()[rule].check(kernel))
-    return KNOWN[id(kernel), rule]
+    if (kernel, rule) not in KNOWN:
+        KNOWN[kernel, rule] = list(rules()[rule].check(kernel))
+    return KNOWN[kernel, rule]
 
 
 def known(kernel: Kernel, rule: str) -> frozenset[int]:
