@@ -124,7 +124,7 @@ def outcome(kernel: Kernel, kind: str, mutant: Mutant) -> str:
     """Of a mutant: found, missed, undecided, or why it breaks nothing."""
     about, _ = KINDS[kind]
     found = [f for rule in about for f in rules()[rule].check(mutant.kernel)]
-    if any(f.severity == rules()[f.rule].SEVERITY and f.address not in known(kernel, f.rule) for f in found):
+    if any(f.severity == rules()[f.rule].SEVERITY and (f.address, f.text) not in known(kernel, f.rule) for f in found):
         return "found"
     if why := harmless(kernel, kind, mutant):
         return why
@@ -142,9 +142,9 @@ def of_right(kernel: Kernel, rule: str) -> list[Finding]:
     return KNOWN[kernel, rule]
 
 
-def known(kernel: Kernel, rule: str) -> frozenset[int]:
-    """Where it warns of it: a warning that was there does not count."""
-    return frozenset(f.address for f in of_right(kernel, rule) if f.severity == rules()[rule].SEVERITY)
+def known(kernel: Kernel, rule: str) -> frozenset[tuple[int, str]]:
+    """Where and how it warns of it: a warning that was there does not count."""
+    return frozenset((f.address, f.text) for f in of_right(kernel, rule) if f.severity == rules()[rule].SEVERITY)
 
 
 def doubted(kernel: Kernel, rule: str) -> frozenset[int]:
