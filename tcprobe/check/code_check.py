@@ -16,12 +16,11 @@ from tcprobe.check.rule import Finding, Rule
 from tcprobe.errors import DataError
 from tcprobe.sass.code_files import CodeFiles, Compiled, code_files
 from tcprobe.sass.image import FunctionCode
-from tcprobe.sass.matrix_code import SourceLine, source_lines
+from tcprobe.sass.source_lines import FunctionLines, SourceLine, source_lines
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import escaped, one_line
 from tcprobe.values import Json
 
-WITH_LINES = 20  # cubins whose line information is read: each takes half a second
 NOT_FOLLOWED = "unfollowed"  # the rule of notes about what no rule could look at
 
 
@@ -89,7 +88,6 @@ class Checker:
     ) -> None:
         self._tools, self._rules, self._named = tools, tuple(rules), named
         self._files = CodeFiles(tools, archs, try_others)
-        self._with_lines = 0
         self._seen: dict[bytes, tuple[Finding, ...]] = {}
         self.complaints, self.notes = self._files.complaints, self._files.notes
 
@@ -125,7 +123,7 @@ class Checker:
         """The answers by number of functions of one arch."""
         arch = jobs[0].compiled.cubin.arch
         kernels = programs(self._tools, arch, [job.function for job in jobs])
-        lines: dict[int, dict[str, dict[int, SourceLine]]] = {}
+        lines: dict[int, dict[str, FunctionLines]] = {}
         found = {}
         for job, kernel in zip(jobs, kernels, strict=True):
             name = escaped(job.function.name)
@@ -135,9 +133,9 @@ class Checker:
             kernel.file, kernel.ptx = job.path, job.compiled.ptx
             findings = self._known(kernel)
             if findings and job.compiled.cubin.lines and id(job.compiled) not in lines:
-                lines[id(job.compiled)] = self._lines(job)
-            line_of = lines.get(id(job.compiled), {}).get(job.function.name, {})
-            placed = tuple(Placed(finding, line_of.get(finding.address)) for finding in findings)
+                lines[id(job.compiled)] = source_lines(job.compiled.raw)
+            of = lines.get(id(job.compiled), {}).get(job.function.name)
+            placed = tuple(Placed(finding, of.at(finding.address) if of else None) for finding in findings)
             undecided = sum(finding.undecided for finding in findings)
             found[job.number] = KernelCheck(job.path, name, arch, placed, undecided)
         return found
@@ -159,9 +157,3 @@ class Checker:
         if kernel.unread:
             words = f"{kernel.unread} words are not code that nvdisasm prints"
             yield Finding(NOT_FOLLOWED, "note", 0, f"not followed: {words}", undecided=True)
-
-    def _lines(self, job: _Job) -> dict[str, dict[int, SourceLine]]:
-        self._with_lines += 1
-        if self._with_lines == WITH_LINES + 1:
-            self.notes.append(f"source lines are those of the first {WITH_LINES} cubins with findings.")
-        return source_lines(self._tools, job.compiled.raw) if self._with_lines <= WITH_LINES else {}
