@@ -122,10 +122,8 @@ def conflicts(reach: Reach) -> Request | None:
     rows, shapes = _rows(reach.address, reach.active, access.bytes, reach.shapes, LINE)
     if not len(rows):
         return None
-    flips, steps = reach.address.flips, reach.address.steps
-    found = [
-        _by_shape(costs, shapes, _counts(rows)) for costs in _wavefronts(access, rows.tobytes(), flips & WORD - 1, steps & WORD - 1)
-    ]
+    base = (mask & WORD - 1 for mask in (reach.address.flips, reach.address.steps))
+    found = [_by_shape(costs, shapes, _counts(rows)) for costs in _wavefronts(access, rows.tobytes(), *base)]
     return _of_shapes([_agreed(list(places)) for places in zip(*found, strict=True)])
 
 
