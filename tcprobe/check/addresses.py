@@ -23,10 +23,12 @@ from tcprobe.check.integers import (
     PLACES,
     Held,
     Reader,
+    Reading,
     Register,
     alike,
     bits_of,
     guard_mask,
+    reading,
     reads,
     unset,
     writes,
@@ -142,12 +144,12 @@ Visit = Callable[[Instruction, State], None]
 
 
 class Step(NamedTuple):
-    """An instruction that counts: whether something depends on what it writes, and whether it is one that is asked
-    about.
+    """An instruction that counts: what it looks at, None where nothing depends on what it writes; and whether it is one
+    that is asked about.
     """
 
     instruction: Instruction
-    writes: bool
+    looks: Reading | None
     root: bool
 
 
@@ -173,7 +175,7 @@ class _Walk:
             instruction = self.kernel.instructions[index]
             needed, root = bool(writes(instruction.form) & live), _is_root(instruction.form)
             if needed or root:
-                found.append(Step(instruction, needed, root))
+                found.append(Step(instruction, reading(instruction.form) if needed else None, root))
             live = _needed_before(live, instruction)
         return found[::-1]
 
@@ -246,11 +248,12 @@ class _Walk:
         """What holds at the end of a block."""
         held, active, sure = dict(entry.held), entry.active, entry.sure
         self.reader.begin()
-        for instruction, needed, root in self.steps[number]:
+        write = self.reader.write
+        for instruction, looks, root in self.steps[number]:
             if root and note is not None:
                 note(instruction, State(held, active, sure))
-            if needed:
-                self.reader.write(instruction, held)
+            if looks is not None:
+                write(instruction, looks, held)
             elif root and instruction.stem == "EXIT":
                 condition = self.reader.condition(instruction.guard, held)
                 active = np.asarray(active & (condition.known == 0)) if condition.exact else active

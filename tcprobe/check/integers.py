@@ -122,23 +122,29 @@ class Reading(NamedTuple):
     """The registers that an instruction looks at: in order of operands (of 64 bits, both), with its guard's; and what
     it leaves as it was where that is false, and the guard's again.
 
-    `shape` numbers what is left of its text without their numbers, so that the results of one shape follow from values.
+    `shape` numbers what is left of its text without their numbers, so that the results of one shape follow from values;
+    where it is `placed`, from the threads, too.
     """
 
     shape: int
+    placed: bool
     reads: tuple[int, ...]
     kept: tuple[int, ...]
     writes: tuple[int, ...]
 
 
-@lru_cache(maxsize=1 << 15)
-def _reading(form: Form) -> Reading:
+SPECIAL = ("S2R", "S2UR", "CS2R")
+
+
+@lru_cache(maxsize=1 << 14)
+def reading(form: Form) -> Reading:
+    """What an instruction looks at."""
     reads, texts, covered = list[int](), [form.opcode, str(form.outputs), form.guard.rstrip("0123456789")], 0
     if form.guard:
         reads.append(_guard_bit(form.guard))
         covered = 1 << reads[0]
     for number, operand in enumerate(form.operands):
-        text, bits = _abstract(operand)
+        text, bits = _abstract(operand.text, operand.width, operand.kind, operand.mask)
         texts.append(text)
         if number >= form.outputs:
             reads += bits
@@ -150,24 +156,25 @@ def _reading(form: Form) -> Reading:
     ranks = {bit: rank for rank, bit in enumerate(sorted(set(reads)))}
     order = (*map(ranks.__getitem__, reads), -1, *map(writes.index, firsts))
     kept = (_guard_bit(form.guard), *writes) if form.guard else ()
-    return Reading(_number((*texts, order)), tuple(reads), kept, writes)
+    placed = form.stem in SPECIAL or any(operand.kind == "constant" for operand in form.operands)
+    return Reading(_number((*texts, order)), placed, tuple(reads), kept, writes)
 
 
 @lru_cache(maxsize=1 << 13)
-def _abstract(operand: Operand) -> tuple[str, tuple[int, ...]]:
+def _abstract(text: str, width: int, kind: str, mask: int) -> tuple[str, tuple[int, ...]]:
     """An operand without the numbers of its registers, and the bits of these."""
-    bits = tuple(bits_of(operand.mask | (operand.mask << 1 if operand.kind in ("R", "UR") else 0)))
+    bits = tuple(bits_of(mask | (mask << 1 if kind in ("R", "UR") else 0)))
 
     def place(match: re.Match[str]) -> str:
         bit = FIRST[match[1]] + int(match[2])
         return f"{match[1]}#{bits.index(bit)}" if bit in bits else match[0]
 
-    text = _NUMBERED.sub(place, operand.text.replace(".reuse", "")) if bits else operand.text
-    return f"{operand.kind} {operand.width} {text}", bits
+    text = _NUMBERED.sub(place, text.replace(".reuse", "")) if bits else text
+    return f"{kind} {width} {text}", bits
 
 
 _NUMBERED = re.compile(r"\b(UR|R|UP|P)([0-9]+)")
-_count = count()
+_count = count(1)
 
 
 @lru_cache(maxsize=1 << 15)
@@ -263,13 +270,13 @@ class Reader:
         value = (held.get(bit) or unset(bit)).value
         return inverse(value) if guard[0] == "!" else value
 
-    def write(self, instruction: Instruction, held: Held) -> None:
+    def write(self, instruction: Instruction, looks: Reading, held: Held) -> None:
         """Note what an instruction writes: what it wrote before, if it reads the same values as then."""
         form = instruction.form
         if form.stem in LOCAL:
             self._spill(instruction, held)
             return
-        _, reads, kept, writes = reading = _reading(form)
+        _, _, reads, kept, writes = looks
         own = self._own(form, held) if kept and self._under else {}
         read = [own.get(bit) or held.get(bit) for bit in reads] if own else [held.get(bit) for bit in reads]
         if kept:
@@ -277,7 +284,7 @@ class Reader:
         known = self._known.get(instruction.number)
         if known is None or known[0] != read:
             base, origin = instruction.number << PLACES, self._guard_origin(form.guard, held) if kept else -1
-            results = self._found(instruction, reading, read, {**held, **own} if own else held, held)
+            results = self._found(instruction, looks, read, {**held, **own} if own else held, held)
             made: list[tuple[int, Register, Under | None]] = []
             for bit, (value, true) in zip(writes, results, strict=True):
                 under = (form.guard, origin, Register(true, base | bit)) if kept else None
@@ -291,16 +298,17 @@ class Reader:
             held[bit] = register
 
     def _found(
-        self, instruction: Instruction, reading: Reading, read: Sequence[Register | None], seen: Held, held: Held
+        self, instruction: Instruction, looks: Reading, read: Sequence[Register | None], seen: Held, held: Held
     ) -> Results:
         """What an instruction writes: what one of its shape wrote that read the same values, if one did."""
         linked = instruction.address in self._relocated
-        key = (self._place, linked, reading.shape, *[register and register.value for register in read])
+        place = self._place if looks.placed else 0
+        key = (looks.shape, place, linked, *[register and register.value for register in read])
         results = _results.get(key)
         if results is None:
             if len(_results) >= MOST_RESULTS:
                 _results.clear()
-            results = _results[key] = tuple(self._written(instruction, reading.writes, linked, seen, held))
+            results = _results[key] = tuple(self._written(instruction, looks.writes, linked, seen, held))
         return results
 
     def _written(
@@ -588,7 +596,7 @@ def _load_constant(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {0: reader.read(form.operands[1], held)} if form.opcode in ("LDC", "LDCU", "ULDC") else {}
 
 
-@_follows("S2R", "S2UR", "CS2R")
+@_follows(*SPECIAL)
 def _special(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     name = form.operands[1].text
     if name in TID:

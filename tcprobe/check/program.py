@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from tcprobe.check.registers import Form, Operand, decode
+from tcprobe.check.registers import Form, Operand, Structure, decode
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.sass.decode import LINE
 from tcprobe.sass.image import FunctionCode
@@ -27,7 +27,7 @@ BYTES = 16  # of an instruction
 _RELATIVE = re.compile(r"((?:@!?U?P[0-9T] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
 _ENDS = frozenset(("EXIT", "RET", "BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"))
 _INDIRECT = frozenset(("BRX", "BRXU", "JMX", "JMXU"))
-UNREAD = Form("", "UNREAD", (), 0, 0, 0)
+UNREAD = Form("", Structure("UNREAD", "UNREAD", (), 0, ()), ())
 
 
 class Control(NamedTuple):
