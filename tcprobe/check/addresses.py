@@ -173,10 +173,11 @@ class _Walk:
         found, live, block = [], self.live.get(number, 0), self.kernel.blocks[number]
         for index in reversed(range(block.first, block.end)):
             instruction = self.kernel.instructions[index]
-            needed, root = bool(writes(instruction.form) & live), _is_root(instruction.form)
+            written, kept, read, roots = _needs(instruction.form)
+            needed, root = written & live, _is_root(instruction.form)
             if needed or root:
                 found.append(Step(instruction, reading(instruction.form) if needed else None, root))
-            live = _needed_before(live, instruction)
+            live = (live & kept | read if needed else live) | roots
         return found[::-1]
 
     def settle(self) -> None:
@@ -393,14 +394,17 @@ class _Walk:
 
 def _needed_before(live: int, instruction: Instruction) -> int:
     """The registers that count before an instruction, from those that count after it."""
-    form = instruction.form
+    written, kept, read, roots = _needs(instruction.form)
+    return (live & kept | read if written & live else live) | roots
+
+
+@lru_cache(maxsize=1 << 14)
+def _needs(form: Form) -> tuple[int, int, int, int]:
+    """What an instruction writes, what it leaves as it was, what it reads, and what it depends on in any case."""
     written = writes(form)
-    if written & live:
-        live = (live if form.guard else live & ~written) | reads(form)
-    return live | _roots(form)
+    return written, -1 if form.guard else ~written, reads(form), _roots(form)
 
 
-@lru_cache(maxsize=1 << 15)
 def _roots(form: Form) -> int:
     """The registers that an access, a branch or an exit itself depends on."""
     if form.stem in ACCESSES:
@@ -414,7 +418,7 @@ def _roots(form: Form) -> int:
     return form.reads if form.stem in ("BRA", "EXIT") else 0
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 14)
 def _is_root(form: Form) -> bool:
     """Whether it is an instruction that is asked about, or by which lanes leave."""
     if form.guard == "never":

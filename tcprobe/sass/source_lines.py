@@ -131,25 +131,33 @@ class _Unit(NamedTuple):
 
     def lines(self, begins: dict[int, tuple[str, int]]) -> Iterator[tuple[str, int, SourceLine]]:
         """Function, address and line of each row."""
-        file, number, call = array("I"), array("I"), array("I")  # call: the row of the call that it is inlined at
+        reader = _Reader(self.table, self.begin)
+        while reader.place < self.end:
+            yield from self._sequence(reader, begins)
+
+    def _sequence(self, reader: _Reader, begins: dict[int, tuple[str, int]]) -> Iterator[tuple[str, int, SourceLine]]:
+        """The rows up to the end of a sequence; calls are numbered in it."""
+        file, number, call = array("I"), array("I"), array("I")
         places: dict[tuple[str, int], int] = {}  # the last row of each address
-        for function, address, row in self._rows(begins):
+        for function, address, row in self._rows(reader, begins):
             file.append(row[0])
             number.append(row[1])
             call.append(row[2])
-            places[function, address] = len(file) - 1
-        for (function, address), row_number in places.items():
+            if function:
+                places[function, address] = len(file) - 1
+        for (function, address), at in places.items():
+            outermost = at
             for _ in range(MOST_CALLS):
-                outer = call[row_number] - 1
-                if not 0 <= outer < len(file) or outer == row_number:
+                if not 0 < call[outermost] <= len(file):
                     break
-                row_number = outer
-            if 0 < file[row_number] <= len(self.files):
-                yield function, address, SourceLine(self.files[file[row_number] - 1], number[row_number])
+                outermost = call[outermost] - 1
+            if 0 < file[outermost] <= len(self.files):
+                yield function, address, SourceLine(self.files[file[outermost] - 1], number[outermost])
 
-    def _rows(self, begins: dict[int, tuple[str, int]]) -> Iterator[tuple[str, int, tuple[int, int, int]]]:
-        """Function, address, and (file, line, row of the call) of each row."""
-        reader = _Reader(self.table, self.begin)
+    def _rows(
+        self, reader: _Reader, begins: dict[int, tuple[str, int]]
+    ) -> Iterator[tuple[str, int, tuple[int, int, int]]]:
+        """Function, address, and (file, line, row of the call that it is inlined at, from 1) of each row."""
         function, address, file, line, call = "", 0, 1, 1, 0
         while reader.place < self.end:
             opcode = self.table[reader.place]
@@ -168,10 +176,9 @@ class _Unit(NamedTuple):
                     function, address = begins.get(reader.place, ("", 0))
                 elif extended == INLINED_CALL:
                     call = reader.unsigned()
-                elif extended == END_SEQUENCE:
-                    yield "", 0, (file, line, call)
-                    function, address, file, line, call = "", 0, 1, 1, 0
                 reader.place = end
+                if extended == END_SEQUENCE:
+                    return
             elif opcode == ADVANCE_PC:
                 address += reader.unsigned() * self.step
             elif opcode == ADVANCE_LINE:
@@ -196,7 +203,9 @@ def _units(table: bytes) -> Iterator[_Unit]:
         end, begin = place + 4 + size, place + 10 + header
         if not 2 <= version <= 4 or end > len(table):
             return
-        reader = _Reader(table, place + (11 if version < 4 else 12))  # DWARF 4 has operations of a wide instruction, too
+        reader = _Reader(
+            table, place + (11 if version < 4 else 12)
+        )  # DWARF 4 has operations of a wide instruction, too
         _, line_base, line_range, opcode_base = struct.unpack_from("<BbBB", table, reader.place)
         operands = table[reader.place + 4 : reader.place + 3 + opcode_base]
         reader.place += 3 + opcode_base
