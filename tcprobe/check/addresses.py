@@ -30,6 +30,7 @@ from tcprobe.check.integers import (
     guard_mask,
     reading,
     reads,
+    same,
     unset,
     writes,
 )
@@ -103,6 +104,12 @@ def partings(kernel: Kernel) -> tuple[Parting, ...]:
     return _walked(kernel).seen.partings if kernel.blocks else ()
 
 
+def exits(kernel: Kernel) -> tuple[tuple[Instruction, Bools | None], ...]:
+    """The exits at which some lanes of a warp may end and others not, with those that do, (warps, 32): None where that
+    is not known."""
+    return _walked(kernel).seen.exits
+
+
 def present(kernel: Kernel) -> dict[int, Present]:
     """By number of an instruction that a whole warp executes, the lanes that do."""
     return _walked(kernel).seen.present
@@ -130,6 +137,7 @@ class Seen(NamedTuple):
     present: dict[int, Present]
     descriptors: dict[int, dict[str, tuple[Lanes, ...]]]
     partings: tuple[Parting, ...]
+    exits: tuple[tuple[Instruction, Bools | None], ...]
 
 
 class State(NamedTuple):
@@ -208,10 +216,15 @@ class _Walk:
         present: dict[int, Present] = {}
         described: dict[int, dict[str, tuple[Lanes, ...]]] = {}
         partings: list[Parting] = []
+        exits: list[tuple[Instruction, Bools | None]] = []
 
         def note(instruction: Instruction, state: State) -> None:
             if instruction.stem in ACCESSES:
                 found.append(self._reach(instruction, state))
+            if instruction.stem == "EXIT":
+                condition = self.reader.condition(instruction.guard, state.held)
+                if not condition.uniform:
+                    exits.append((instruction, condition.known != 0 if condition.exact else None))
             if instruction.stem in WHOLE_WARP:
                 present[instruction.number] = self.present(instruction, state)
             if instruction.stem.endswith("MMA"):
@@ -229,7 +242,7 @@ class _Walk:
                 partings.append(Parting(branch, self.parted[number], taken.known != 0 if taken.exact else None))
         found.sort(key=lambda reach: reach.instruction.number)
         partings.sort(key=lambda parting: parting.branch.number)
-        return Seen(tuple(found), present, described, tuple(partings))
+        return Seen(tuple(found), present, described, tuple(partings), tuple(exits))
 
     def present(self, instruction: Instruction, state: State) -> Present:
         """The lanes that execute an instruction."""
@@ -482,7 +495,7 @@ def _grown(number: int, old: State, new: State, visits: int) -> State:
     for bit in old.held.keys() | new.held.keys():
         before, coming = old.held.get(bit) or unset(bit), new.held.get(bit) or unset(bit)
         held[bit] = before
-        if not _same(before, coming):
+        if not same(before, coming):
             origin = coming.origin
             if visits > SETTLED and origin != before.origin:
                 origin = _own(number, bit)
@@ -500,17 +513,12 @@ def _uneven(register: Register) -> Register:
     return register if value.exact else Register(lanes.shared(lanes.uneven(value)))
 
 
-def _same(one: Register, other: Register) -> bool:
-    """Whether two registers hold the same, from one place."""
-    return one == other or (one.origin == other.origin and lanes.same(one.value, other.value))
-
-
 def _same_state(one: State, other: State) -> bool:
     return (
         one.sure == other.sure
         and one.held.keys() == other.held.keys()
         and bool((one.active == other.active).all())
-        and all(_same(register, other.held[bit]) for bit, register in one.held.items())
+        and all(same(register, other.held[bit]) for bit, register in one.held.items())
     )
 
 

@@ -318,7 +318,7 @@ class Reader:
         form = instruction.form
         follow = FOLLOWED.get(form.stem)
         inputs = list(self.inputs(form.reads, seen))
-        same = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
+        even = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
         results = follow(self, form, seen) if follow and not linked else {}
         condition = self.condition(form.guard, held) if form.guard else None
         why = _reason(instruction, inputs)
@@ -331,7 +331,7 @@ class Reader:
         for bit in writes:
             value = written.get(bit)
             if value is None:
-                value = _unfollowed(bit, same, why)
+                value = _unfollowed(bit, even, why)
             true = value = lanes.shared(value)
             if condition is not None:
                 old = (held.get(bit) or unset(bit)).value
@@ -437,6 +437,11 @@ def unset(bit: int) -> Register:
     if bit < PREDICATE or bit >= SLOTS:
         return _UNSET[0] if bit < UNIFORM or bit >= SLOTS else _UNSET[1]
     return _UNSET[2] if bit < UNIFORM_PREDICATE else _UNSET[3]
+
+
+def same(one: Register, other: Register) -> bool:
+    """Whether two registers hold the same, from one place."""
+    return one == other or (one.origin == other.origin and lanes.same(one.value, other.value))
 
 
 def alike(bit: int, value: Lanes) -> Lanes:
@@ -621,6 +626,9 @@ def _add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     sources = form.operands[form.outputs :]
     if form.has("64"):
         pairs = [_pair(reader, operand, held) for operand in sources if operand.kind not in ("P", "UP")][:2]
+        if all(half.exact for pair in pairs for half in pair):
+            (a, above), (b, beside) = ((pair[0].known, pair[1].known) for pair in pairs)
+            return {0: lanes.made(a + b), HIGH: lanes.made(above + beside + (a + b < b))}
         low, carry = _sum([each for each, _ in pairs], sources)
         high = lanes.add(lanes.add(pairs[0][1], pairs[1][1]), carry or CHOICE)
         return {0: low, HIGH: high}
@@ -648,8 +656,12 @@ def _pair(reader: Reader, operand: Operand, held: Held) -> tuple[Lanes, Lanes]:
     low = reader.read(operand, held)
     if operand.kind == "number":
         return low, constant(operand.value >> 32)
-    if operand.kind in ("R", "UR") and operand.first >= 0 and operand.text[:1] not in "-~":
-        return low, held_in(operand.kind, operand.first + 1, held).value
+    if operand.kind in ("R", "UR") and operand.first >= 0 and operand.text[:1] != "~":
+        high = held_in(operand.kind, operand.first + 1, held).value
+        if operand.text[:1] != "-":
+            return low, high
+        # of the negative, one is carried into the high half where the low one is 0
+        return low, lanes.made(~high.known + (low.known == 0)) if low.exact and high.exact else UNKNOWN
     return low, constant(0) if operand.kind in ("R", "UR") and operand.first < 0 else UNKNOWN
 
 
