@@ -379,7 +379,7 @@ def _address(registers: tuple[tuple[Lanes, int], ...], offset: int) -> Lanes:
     total = constant(0)
     for value, scale in registers:
         total = lanes.add(total, lanes.shift_left(value, scale) if scale else value)
-    return lanes.add(total, constant(offset)) if offset else total
+    return lanes.shared(lanes.add(total, constant(offset)) if offset else total)
 
 
 LOCAL = ("LDL", "STL")

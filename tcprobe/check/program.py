@@ -203,15 +203,15 @@ def batches(functions: Iterable[tuple[str, FunctionCode]]) -> Iterator[list[tupl
 
 def programs(
     tools: Toolchain, arch: str, functions: Sequence[FunctionCode], file: str = ""
-) -> list[Kernel | DataError]:
+) -> Iterator[Kernel | DataError]:
     """The functions of an arch (as "sm_90") as graphs, all of them disassembled at once; what cannot be is an error."""
     texts = _listing(tools, arch, [function.code for function in functions])
-    return [
-        text
-        if isinstance(text, DataError)
-        else Kernel(file, arch, function, _instructions(text, len(function.code) // BYTES), text.count(None))
-        for function, text in zip(functions, texts, strict=True)
-    ]
+    for function, text in zip(functions, texts, strict=True):
+        if isinstance(text, DataError):
+            yield text
+        else:
+            instructions = _instructions(text, len(function.code) // BYTES)
+            yield Kernel(file, arch, function, instructions, text.count(None))
 
 
 def _listing(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[list[str | None] | DataError]:

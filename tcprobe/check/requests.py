@@ -119,12 +119,7 @@ def _name(form: Form) -> str:
 def conflicts(reach: Reach) -> Request | None:
     """Wavefronts of a request of shared memory; None where no lane takes part. UndecidedError with the reason."""
     access = shared_access(reach.instruction.form)
-    rows, shapes = _rows(reach.address, reach.active, access.bytes, reach.shapes, LINE)
-    if not len(rows):
-        return None
-    base = (mask & WORD - 1 for mask in (reach.address.flips, reach.address.steps))
-    found = [_by_shape(costs, shapes, _counts(rows)) for costs in _wavefronts(access, rows.tobytes(), *base)]
-    return _of_shapes([_agreed(list(places)) for places in zip(*found, strict=True)])
+    return _answered(_conflicts(reach.address, reach.active.tobytes(), access, reach.shapes))
 
 
 def sectors(reach: Reach) -> Request | None:
@@ -132,16 +127,49 @@ def sectors(reach: Reach) -> Request | None:
     address = reach.source if reach.instruction.stem == "LDGSTS" else reach.address
     if address is None:
         raise UndecidedError("its address is not printed in a known form")
-    size = width(reach.instruction.form)
-    rows, shapes = _rows(address, reach.active, size, reach.shapes, SECTOR)
-    if not len(rows):
-        return None
-    fewest = _sectors(rows.tobytes(), size, address.flips & SECTOR - 1, address.steps & SECTOR - 1)
-    return _of_shapes(_by_shape(fewest, shapes, _counts(rows)))
+    return _answered(_sectors(address, reach.active.tobytes(), width(reach.instruction.form), reach.shapes))
 
 
-# Many accesses of a kernel, and of kernels of one kind, are alike but for their base.
-@lru_cache(maxsize=1 << 11)
+def _answered(answer: Request | str | None) -> Request | None:
+    """UndecidedError with the reason where that is the answer."""
+    if isinstance(answer, str):
+        raise UndecidedError(answer)
+    return answer
+
+
+# Many accesses of a kernel, and of kernels of one kind, are alike, or alike but for their base.
+Shapes = tuple[int, ...]
+ALIKE = 1 << 11
+
+
+@lru_cache(maxsize=ALIKE)
+def _conflicts(address: Lanes, active: bytes, access: SharedAccess, shapes: Shapes) -> Request | str | None:
+    """Wavefronts of an access, or why that is not known."""
+    try:
+        rows, shapes = _rows(address, active, access.bytes, shapes, LINE)
+        if not len(rows):
+            return None
+        places = _wavefronts(access, rows.tobytes(), address.flips & WORD - 1, address.steps & WORD - 1)
+        found = [_by_shape(costs, shapes, _counts(rows)) for costs in places]
+        return _of_shapes([_agreed(list(places)) for places in zip(*found, strict=True)])
+    except UndecidedError as error:
+        return str(error)
+
+
+@lru_cache(maxsize=ALIKE)
+def _sectors(address: Lanes, active: bytes, size: int, shapes: Shapes) -> Request | str | None:
+    """Sectors of an access, or why that is not known."""
+    try:
+        rows, shapes = _rows(address, active, size, shapes, SECTOR)
+        if not len(rows):
+            return None
+        fewest = _fewest(rows.tobytes(), size, address.flips & SECTOR - 1, address.steps & SECTOR - 1)
+        return _of_shapes(_by_shape(fewest, shapes, _counts(rows)))
+    except UndecidedError as error:
+        return str(error)
+
+
+@lru_cache(maxsize=ALIKE)
 def _wavefronts(access: SharedAccess, addresses: bytes, flips: int, steps: int) -> list[list[tuple[int, int]]]:
     """For each place in a word that a base may have, (wavefronts, beats) of each warp's addresses."""
     rows: Ints = np.frombuffer(addresses, np.int64).reshape(-1, WARP)
@@ -152,8 +180,8 @@ def _wavefronts(access: SharedAccess, addresses: bytes, flips: int, steps: int) 
     return found
 
 
-@lru_cache(maxsize=1 << 11)
-def _sectors(addresses: bytes, size: int, flips: int, steps: int) -> list[tuple[int, int]]:
+@lru_cache(maxsize=ALIKE)
+def _fewest(addresses: bytes, size: int, flips: int, steps: int) -> list[tuple[int, int]]:
     """Of each warp (sectors that its addresses lie in, at least, the fewest that hold so many bytes)."""
     rows: Ints = np.frombuffer(addresses, np.int64).reshape(-1, WARP)
     first = rows[np.arange(len(rows)), (rows != IDLE).argmax(axis=1)][:, None]
@@ -172,14 +200,13 @@ def _distinct(numbers: Ints) -> Ints:
     return count
 
 
-def _rows(
-    address: Lanes, active: Bools, size: int, shapes: tuple[int, ...], within: int
-) -> tuple[Ints, tuple[int, ...]]:
+def _rows(address: Lanes, taking_part: bytes, size: int, shapes: Shapes, within: int) -> tuple[Ints, Shapes]:
     """The addresses of each warp with a lane that takes part, IDLE of others, less what they lie off their width, and
     less the multiples of `within` that all of them have.
     """
     if address.lost:
         raise UndecidedError(address.why or "its address is not followed")
+    active: Bools = np.frombuffer(taking_part, np.bool_).reshape(-1, WARP)
     known = np.broadcast_to(address.known, (len(active), WARP)).astype(np.int64)
     there = np.asarray(active.any(axis=1))
     rows, on = known[there], active[there]
@@ -212,7 +239,7 @@ def _counts(rows: Ints) -> list[int]:
     return counts
 
 
-def _by_shape(costs: list[tuple[int, int]], shapes: tuple[int, ...], counts: list[int]) -> list[Request]:
+def _by_shape(costs: list[tuple[int, int]], shapes: Shapes, counts: list[int]) -> list[Request]:
     """The request of each shape of a block."""
     found = []
     for shape in dict.fromkeys(shapes):
