@@ -113,6 +113,8 @@ def _of_shapes(shapes: tuple[tuple[int, int, int], ...]) -> Threads:
 
 def _keeps_its_frame(kernel: Kernel) -> bool:
     """Whether the stack pointer is set before the first access of local memory, and never again."""
+    if kernel.stems.isdisjoint(LOCAL):
+        return True
     places = [i.number for i in kernel.instructions if i.writes >> 1 & 1]
     first = next((i.number for i in kernel.instructions if i.stem in LOCAL), len(kernel.instructions))
     return all(place < first for place in places)
@@ -139,25 +141,28 @@ SPECIAL = ("S2R", "S2UR", "CS2R")
 @lru_cache(maxsize=1 << 14)
 def reading(form: Form) -> Reading:
     """What an instruction looks at."""
-    reads, texts, covered = list[int](), [form.opcode, str(form.outputs), form.guard.rstrip("0123456789")], 0
-    if form.guard:
-        reads.append(_guard_bit(form.guard))
-        covered = 1 << reads[0]
-    for number, operand in enumerate(form.operands):
+    operands, outputs, guard = form.operands, form.outputs, form.guard
+    reads, covered, writes = list[int](), 0, tuple(bits_of(form.writes))
+    kept: tuple[int, ...] = ()
+    texts: list[object] = [form.opcode, outputs, guard.rstrip("0123456789")]
+    if guard:
+        reads.append(_guard_bit(guard))
+        covered, kept = 1 << reads[0], (reads[0], *writes)
+    for number, operand in enumerate(operands):
         text, bits = _abstract(operand.text, operand.width, operand.kind, operand.mask)
         texts.append(text)
-        if number >= form.outputs:
+        if number >= outputs:
             reads += bits
             covered |= operand.mask
-    reads += bits_of(form.reads & ~covered)
-    writes = tuple(bits_of(form.writes))
-    firsts = [FIRST[o.kind] + o.first for o in form.operands[: form.outputs] if o.kind in FIRST and o.first >= 0]
-    # in which order the registers are numbered decides which reason is given first, and which result is whose
-    ranks = {bit: rank for rank, bit in enumerate(sorted(set(reads)))}
-    order = (*map(ranks.__getitem__, reads), -1, *map(writes.index, firsts))
-    kept = (_guard_bit(form.guard), *writes) if form.guard else ()
-    placed = form.stem in SPECIAL or any(operand.kind == "constant" for operand in form.operands)
-    return Reading(_number((*texts, order)), placed, tuple(reads), kept, writes)
+        elif len(writes) > 1 and operand.first >= 0 and operand.kind in FIRST:
+            texts.append(writes.index(FIRST[operand.kind] + operand.first))  # which result is whose
+    if form.reads & ~covered:
+        reads += bits_of(form.reads & ~covered)
+    if len(reads) > 1:  # the reason that is given is that of the first register
+        order = sorted(set(reads))
+        texts += [order.index(bit) for bit in reads]
+    placed = form.stem in SPECIAL or any(operand.kind == "constant" for operand in operands)
+    return Reading(_number(tuple(texts)), placed, tuple(reads), kept, writes)
 
 
 @lru_cache(maxsize=1 << 13)

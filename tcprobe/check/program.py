@@ -252,7 +252,7 @@ def _disassemble(tools: Toolchain, arch: str, raw: bytes) -> tuple[str, dict[int
         raise EnvironmentUnfitError(f"{tools.nvdisasm} ({tools.nvdisasm_version}) knows no SM{number}.")
     if completed.returncode:
         return one_line(completed.stderr.replace(str(image), "code")) or f"it ended with {completed.returncode}", {}
-    return "", {int(match[1], 16): match[2] for match in LINE.finditer(completed.stdout)}
+    return "", {int(place, 16): text for place, text in LINE.findall(completed.stdout)}
 
 
 def _instructions(texts: Sequence[str | None], count: int) -> list[Instruction]:

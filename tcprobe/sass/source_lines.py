@@ -133,18 +133,18 @@ class _Unit(NamedTuple):
         """Function, address and line of each row."""
         reader = _Reader(self.table, self.begin)
         while reader.place < self.end:
-            yield from self._sequence(reader, begins)
+            yield from self._sequence(_Row(self, reader, begins))
 
-    def _sequence(self, reader: _Reader, begins: dict[int, tuple[str, int]]) -> Iterator[tuple[str, int, SourceLine]]:
+    def _sequence(self, row: _Row) -> Iterator[tuple[str, int, SourceLine]]:
         """The rows up to the end of a sequence; calls are numbered in it."""
         file, number, call = array("I"), array("I"), array("I")
         places: dict[tuple[str, int], int] = {}  # the last row of each address
-        for function, address, row in self._rows(reader, begins):
-            file.append(row[0])
-            number.append(row[1])
-            call.append(row[2])
-            if function:
-                places[function, address] = len(file) - 1
+        while row.next():
+            file.append(row.file)
+            number.append(row.line)
+            call.append(row.call)
+            if row.function:
+                places[row.function, row.address] = len(file) - 1
         for (function, address), at in places.items():
             outermost = at
             for _ in range(MOST_CALLS):
@@ -154,45 +154,62 @@ class _Unit(NamedTuple):
             if 0 < file[outermost] <= len(self.files):
                 yield function, address, SourceLine(self.files[file[outermost] - 1], number[outermost])
 
-    def _rows(
-        self, reader: _Reader, begins: dict[int, tuple[str, int]]
-    ) -> Iterator[tuple[str, int, tuple[int, int, int]]]:
-        """Function, address, and (file, line, row of the call that it is inlined at, from 1) of each row."""
-        function, address, file, line, call = "", 0, 1, 1, 0
-        while reader.place < self.end:
-            opcode = self.table[reader.place]
+
+class _Row:
+    """The present row of a sequence; `call`: the row of the call that it is inlined at, from 1, or 0."""
+
+    def __init__(self, unit: _Unit, reader: _Reader, begins: dict[int, tuple[str, int]]) -> None:
+        self._unit, self._reader, self._begins = unit, reader, begins
+        self.function, self.address, self.file, self.line, self.call = "", 0, 1, 1, 0
+
+    def next(self) -> bool:
+        """Go on to the next row; False at the end of the sequence."""
+        unit, reader = self._unit, self._reader
+        while reader.place < unit.end:
+            opcode = unit.table[reader.place]
             reader.place += 1
-            if opcode >= self.opcode_base:
-                address += (opcode - self.opcode_base) // self.line_range * self.step
-                line += self.line_base + (opcode - self.opcode_base) % self.line_range
-                yield function, address, (file, line, call)
-            elif opcode == COPY:
-                yield function, address, (file, line, call)
-            elif opcode == 0:
-                end = reader.unsigned() + reader.place
-                extended = self.table[reader.place]
-                reader.place += 1
-                if extended == SET_ADDRESS:
-                    function, address = begins.get(reader.place, ("", 0))
-                elif extended == INLINED_CALL:
-                    call = reader.unsigned()
-                reader.place = end
-                if extended == END_SEQUENCE:
-                    return
-            elif opcode == ADVANCE_PC:
-                address += reader.unsigned() * self.step
-            elif opcode == ADVANCE_LINE:
-                line += reader.signed()
-            elif opcode == SET_FILE:
-                file = reader.unsigned()
-            elif opcode == CONST_ADD_PC:
-                address += (255 - self.opcode_base) // self.line_range * self.step
-            elif opcode == FIXED_ADVANCE_PC:
-                address += int.from_bytes(self.table[reader.place : reader.place + 2], "little")
-                reader.place += 2
-            else:
-                for _ in range(self.operands[opcode - 1]):
-                    reader.unsigned()
+            if opcode >= unit.opcode_base:
+                self.address += (opcode - unit.opcode_base) // unit.line_range * unit.step
+                self.line += unit.line_base + (opcode - unit.opcode_base) % unit.line_range
+                return True
+            if opcode == COPY:
+                return True
+            if opcode:
+                self._change(opcode)
+            elif self._extended() == END_SEQUENCE:
+                return False
+        return False
+
+    def _change(self, opcode: int) -> None:
+        """A standard opcode that makes no row."""
+        unit, reader = self._unit, self._reader
+        if opcode == ADVANCE_PC:
+            self.address += reader.unsigned() * unit.step
+        elif opcode == ADVANCE_LINE:
+            self.line += reader.signed()
+        elif opcode == SET_FILE:
+            self.file = reader.unsigned()
+        elif opcode == CONST_ADD_PC:
+            self.address += (255 - unit.opcode_base) // unit.line_range * unit.step
+        elif opcode == FIXED_ADVANCE_PC:
+            self.address += int.from_bytes(unit.table[reader.place : reader.place + 2], "little")
+            reader.place += 2
+        else:
+            for _ in range(unit.operands[opcode - 1]):
+                reader.unsigned()
+
+    def _extended(self) -> int:
+        """An extended opcode, which is given back."""
+        reader = self._reader
+        end = reader.unsigned() + reader.place
+        opcode = self._unit.table[reader.place]
+        reader.place += 1
+        if opcode == SET_ADDRESS:
+            self.function, self.address = self._begins.get(reader.place, ("", 0))
+        elif opcode == INLINED_CALL:
+            self.call = reader.unsigned()
+        reader.place = end
+        return opcode
 
 
 def _units(table: bytes) -> Iterator[_Unit]:
