@@ -200,7 +200,7 @@ def _guard_bit(guard: str) -> int:
 
 
 _results: dict[tuple[object, ...], Results] = {}  # by shape, threads and values what instructions write
-MOST_RESULTS = 1 << 15
+MOST_RESULTS = 1 << 17  # about 60 MB
 
 
 class Reader:

@@ -57,7 +57,7 @@ def shared(value: Lanes) -> Lanes:
     return _shared(known.tobytes(), known.shape[1], value.flips, value.steps, value.lost, value.why)
 
 
-@lru_cache(maxsize=1 << 13)
+@lru_cache(maxsize=1 << 14)
 def _shared(known: bytes, columns: int, *masks_and_why: Any) -> Lanes:
     return Lanes(np.frombuffer(known, np.uint32).reshape(-1, columns), *masks_and_why)
 
