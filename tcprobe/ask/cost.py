@@ -33,7 +33,7 @@ from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.shared import FullOption, JsonOption, OneArch, OnlyOption, ResultsOption
+from tcprobe.question.shared import FullOption, JsonOption, OneArch, OnlyOption, ResultsOption, SvgOption
 from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
@@ -64,6 +64,13 @@ class InstructionCost(Described):
     evidence: str
     status: Literal["measured", "published", "contradicted"] = "measured"
     sourced: "Sourced | None" = None
+
+    @property
+    def picture(self) -> str | None:
+        """Cycles by warps and chains, as SVG; None where no curve was measured."""
+        from tcprobe.ask.figures import curve_svg
+
+        return curve_svg(self.body.curve, f"{self.id} on {self.arch}") if self.body.curve else None
 
     @property
     def row(self) -> Instruction | None:
@@ -421,9 +428,17 @@ def print_cost(
     partner: str | None,
     as_table: bool,
     full: FullOption = False,
+    svg: SvgOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
+    if svg:
+        drawn = [one.picture for one in found if one.picture]
+        if len(found) != 1 or not drawn:
+            raise UsageError("`svg` draws the curve of one instruction, measured by warps and chains.")
+        from tcprobe.system import files
+
+        files.write(svg, drawn[0].encode())
     if as_table or not name:
         lines = table(found)
         if as_json:
