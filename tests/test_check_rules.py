@@ -229,7 +229,7 @@ def test_the_graph_of_a_loop(tmp_path):
 
 
 def test_measured_numbers_are_those_of_the_file():
-    """Each number that a rule's evidence or the page has of docs/checks_h200.json stands there; the page is benchmarks/notes/check.md."""
+    """Each number of docs/checks_h200.json that a rule's evidence or the notes have stands there."""
     saved = json.loads((DOCS / "checks_h200.json").read_text())
     there = {f"{row[key]:,}" for row in saved["experiments"] for key in ("words", "least_wrong", "most_wrong")}
     notes = (DOCS.parent / "benchmarks" / "notes" / "check.md").read_text()
