@@ -6,9 +6,9 @@ machine that is lost costs only the run that it was at, which another makes. Wha
 compiler goes along with a run, which continues it as a single run does.
 
 Jobs are single runs, each of one kind of GPU (a name and an arch) or of one arch's machine code by one compiler; they
-follow from the offers. Only text travels back, and it is untrusted: sizes and shapes are checked, reports as `merge` checks
-files, and their findings must be of their own job. A machine whose report is refused gets no more
-jobs, and what came from it before is measured elsewhere.
+follow from the offers. Only text travels back, and it is untrusted: sizes and shapes are checked, reports as `merge`
+checks files, and their findings must be of their own job. A machine whose report is refused gets no more jobs, and what
+came from it before is measured elsewhere.
 """
 
 from __future__ import annotations
