@@ -146,18 +146,29 @@ def costs(patterns: Sequence[str], name: str | None, layers: "Layers") -> list[I
 
     Of what nobody measured there, but others state, what they state.
     """
-    place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
+    measured = (row.name for row in reversed(arch.ARCHS) if layers.has_findings(KIND, row.name))
+    place = arch.arch(name).name if name else next(measured, None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
-    exact = [layers.finding(KIND, place, search.as_id(names.resolve(pattern).name)) for pattern in patterns]
-    if patterns and all(exact):
-        return [_cost(sourced) for sourced in exact if sourced]
+    named = [_named(pattern, place, layers) for pattern in patterns]
+    if patterns and all(named):
+        return [_cost(sourced) for found in named for sourced in found]
     saved = layers.findings(KIND, place)
     everything = list(saved) or stated_on(place, layers)
     ids = [id_ for pattern in patterns for id_ in subjects(pattern, place, saved, layers)] if patterns else everything
     if not ids:
         raise UsageError(f"no cost is measured on {place} in {layers.words}, and none is stated.", "no cost")
     return [_cost(saved[id_]) if id_ in saved else _stated(id_, place) for id_ in dict.fromkeys(ids)]
+
+
+def _named(pattern: str, place: str, layers: "Layers") -> "list[Sourced]":
+    """What a whole name, or words, mean among measured costs, without reading all; empty if that is needed."""
+    meaning = names.resolve(pattern)
+    if " " not in pattern:
+        exact = layers.finding(KIND, place, search.as_id(meaning.name))
+        return [exact] if exact else []
+    found = ((row.id, layers.finding(KIND, place, row.id)) for row in meaning.instructions)
+    return [sourced for _, sourced in sorted((id_, one) for id_, one in found if one)]
 
 
 def find_cost(id_: str, name: str, layers: "Layers") -> InstructionCost | None:
