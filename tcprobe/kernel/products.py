@@ -119,7 +119,8 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
     device = gpu.devices()[0]
     _check(kernel, device.name, device.arch)
     gpu.open(0)
-    target = "sm_90a" if kernel.maps else device.arch
+    native = kernel.gemm.compiled_for.endswith("a")  # for one arch alone
+    target = kernel.gemm.compiled_for if native else device.arch
     function = gpu.compile(kernel.source, kernel.name, target, kernel.shared_bytes)
     with gpu.faults():
         wrong, outside = _compare(gpu, kernel, function, COMPARED)
@@ -131,9 +132,10 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     """EnvironmentUnfitError if a GPU cannot run the kernel."""
     needed, present = kernel.gemm.arch, arch(gpu_arch)
-    if kernel.maps and present.name != needed.name:
+    if kernel.gemm.compiled_for.endswith("a") and present.name != needed.name:
+        by = f"a {kernel.gemm.instruction.family} kernel for {kernel.gemm.compiled_for}"
         raise EnvironmentUnfitError(
-            f"{name} is {present.name}; a wgmma kernel runs on {needed.name} only: use `arch` {present.name}."
+            f"{name} is {present.name}; {by} runs on {needed.name} only: use `arch` {present.name}."
         )
     if present.number < needed.number:
         raise EnvironmentUnfitError(f"{name} is {present.name}, older than {needed.name}: use `arch` {present.name}.")
