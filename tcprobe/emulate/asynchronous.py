@@ -31,6 +31,7 @@ class Flight:
     self_landing: bool = False
     landed: bool = False
     key: Any = None
+    parts: list[Flight] = field(default_factory=list)  # that are waited for with it
 
 
 class Flights:
@@ -84,6 +85,8 @@ class Flights:
         for space, at in flight.reads:
             np.subtract.at(space.outgoing, at, 1)
             space.flights -= 1
+        for part in flight.parts:
+            self.complete(part)
 
     def end(self) -> None:
         """All blocks have come to their end: whoever keeps work in flight finds what is left."""

@@ -67,6 +67,7 @@ def registers(shape: str, number: int, split: int = 0) -> tuple[Ints, Ints]:
     return thread // 4 + 8 * (j // 2 % 2), 8 * (j // 4) + 2 * (thread % 4) + j % 2
 
 
+ROWS_APART = (4, 2, ((0,), (32,), (64,), (96,)))  # 4x256b: a row to the first lane of each warp
 COPIES = {  # by shape and multicast: rows of the source, 16-byte pieces of a row, for each run of 32 rows its first lanes
     ("128x256b", ""): (128, 2, ((0,), (32,), (64,), (96,))),
     ("128x128b", ""): (128, 1, ((0,), (32,), (64,), (96,))),
@@ -83,9 +84,10 @@ def copied(shape: str, multicast: str) -> tuple[Ints, Ints, Ints]:
     >>> row.size, sorted(set(lane[(row == 5) & (word == 2)].tolist()))
     (512, [5, 37, 69, 101])
     """
-    rows, pieces, runs = COPIES[shape, multicast]
+    rows, pieces, runs = ROWS_APART if shape == "4x256b" else COPIES[shape, multicast]
+    run = 1 if shape == "4x256b" else 32
     cells = [
-        (row, word, first + row % 32) for row in range(rows) for word in range(4 * pieces) for first in runs[row // 32]
+        (row, word, first + row % run) for row in range(rows) for word in range(4 * pieces) for first in runs[row // run]
     ]
     row, word, lane = np.array(cells).T
     return row, word, lane
