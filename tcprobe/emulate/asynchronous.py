@@ -32,6 +32,7 @@ class Flight:
     landed: bool = False
     key: Any = None
     parts: list[Flight] = field(default_factory=list)  # that are waited for with it
+    thread: int = 0
 
 
 class Flights:
@@ -40,7 +41,7 @@ class Flights:
     def __init__(self, early: bool = False, random: Random | None = None) -> None:
         self.early, self.random = early, random
         self.open: list[Flight] = []
-        self.at_end: list[Callable[[], None]] = []
+        self.at_end: list[Callable[[list[Flight]], None]] = []
 
     @property
     def waiting(self) -> bool:
@@ -90,6 +91,9 @@ class Flights:
 
     def end(self) -> None:
         """All blocks have come to their end: whoever keeps work in flight finds what is left."""
+        left = [flight for flight in self.open if flight.self_landing and (flight.reads or not flight.landed)]
         for check in self.at_end:
-            check()
+            check(left)
+        for flight in left:
+            self._land(flight)
         self.open.clear()

@@ -371,11 +371,25 @@ class Machine:
 
     def load(self, space: str, addresses: Any, size: int, where: Where, strong: bool = False) -> Bytes:
         """`size` bytes at each thread's address; zeros where it may not read."""
+        made, unwritten = self.load_marked(space, addresses, size, where, strong)
+        if unwritten is not None:
+            self._find_lane("uninitialised", self.threads[where], unwritten, "reads memory that nobody wrote")
+        return made
+
+    def load_marked(
+        self, space: str, addresses: Any, size: int, where: Where, strong: bool = False
+    ) -> tuple[Bytes, Bools | None]:
+        """As `load`; and which of the threads read bytes that nobody wrote, None if none did."""
         threads = self.threads[where]
         made = np.zeros((threads.size, size), np.uint8)
+        marks: Bools | None = None
         for memory, offsets, lanes in self.reach(space, addresses, size, threads):
+            unwritten = (memory.states(offsets, size) == UNWRITTEN).any(axis=1)
+            if unwritten.any():
+                marks = np.zeros(threads.size, np.bool_) if marks is None else marks
+                marks[lanes] = unwritten
             made[lanes] = self.read(memory, offsets, size, threads[lanes], strong)
-        return made
+        return made, marks
 
     def store(self, space: str, addresses: Any, data: Bytes, where: Where, strong: bool = False) -> None:
         """Bytes to each thread's address."""
@@ -449,9 +463,6 @@ class Machine:
 
     def read(self, memory: Space, offsets: Ints, size: int, threads: NDArray[np.intp], strong: bool = False) -> Bytes:
         """Bytes that exist, after it is checked that these threads may read them."""
-        unwritten = (memory.states(offsets, size) == UNWRITTEN).any(axis=1)
-        if unwritten.any():
-            self._find_lane("uninitialised", threads, unwritten, f"reads {memory.name} memory that nobody wrote")
         if memory is not self.local:
             self.check_read(memory, offsets, size, threads, strong)
             if len(memory.readers) and not strong:

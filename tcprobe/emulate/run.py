@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tcprobe.emulate.asynchronous import Flights
+from tcprobe.emulate.asynchronous import Flight, Flights
 from tcprobe.emulate.compiled import compile_function
 from tcprobe.emulate.launch import BufferArgument, Launch, MapArgument, ScalarArgument
 from tcprobe.emulate.machine import Machine
-from tcprobe.emulate.memory import READ_ONLY, UNWRITTEN, WRITTEN, GlobalMemory
+from tcprobe.emulate.memory import READ_ONLY, WRITTEN, GlobalMemory
 from tcprobe.emulate.ptx import Function, Module, Variable
 from tcprobe.emulate.report import Report
 from tcprobe.emulate.schedule import SCHEDULES, Scheduler
 from tcprobe.errors import UsageError, check_choice
-from tcprobe.references.shared_memory.tensor_map import TensorMap
+from tcprobe.emulate.tensor_maps import encode_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 SIDE_BY_SIDE = 512  # threads of blocks that run as one vector
 MOST = 100_000_000  # instructions of warps
-MAP_BYTES = 128
 
 
 @dataclass(frozen=True)
@@ -72,20 +71,33 @@ def emulate(
     random = Random(options.seed) if options.schedule == "random" else None
     flights = Flights(early=options.schedule == "early", random=random)
     machine.kept["flights"] = flights
+    flights.at_end.append(lambda left: _left_in_flight(machine, left))
     machine.restart(0)  # special registers exist from here on
     steps = compile_function(kernel, machine)
+    machine.kept["steps"] = steps
+    for wrap in machine.kept.get("wrap", []):
+        wrap()
     scheduler = Scheduler(machine, steps, flights, options.most, options.seed if random else None)
     if watch is not None:
         scheduler.watch = lambda pc, where: watch(machine, pc, where)
     report.finished = True
     for first in range(0, clusters, together):
         machine.restart(first)
-        for word in ("mbarriers", "bars", "cluster bars"):
+        for word in ("mbarriers", "bars", "cluster bars", "cp.async", "bulk", "marks"):
             machine.kept.get(word, {}).clear()
+        for again in machine.kept.get("restart", []):
+            again()
         if not scheduler.run():
             report.finished = False
             break
     return Emulation(report, _buffers(memory, launch))
+
+
+def _left_in_flight(machine: Machine, left: list[Flight]) -> None:
+    """Findings for copies of blocks that have ended."""
+    for flight in left:
+        what = "still reads its shared memory" if flight.reads else "still writes its shared memory"
+        machine.find("in-flight", flight.thread, f"the block ends while the copy {what}", flight.statement)
 
 
 def _shape(kernel: Function, launch: Launch):  # type: ignore[no-untyped-def]
@@ -154,41 +166,6 @@ def _bytes(argument: object, addresses: dict[int, int], parameter: Variable, num
     return raw
 
 
-def encode_map(tensor_map: TensorMap, address: int) -> bytes:
-    """A tensor map as 128 bytes, in an order of our own: the driver's is not published."""
-    words = np.zeros(MAP_BYTES // 4, np.uint32)
-    rank = tensor_map.rank
-    words[0] = 0x7C0DE000 | rank
-    words[1] = tensor_map.type | tensor_map.swizzle << 8 | tensor_map.interleave << 16 | tensor_map.fill << 24
-    words[2:4] = np.array([address], np.uint64).view(np.uint32)
-    words[4 : 4 + rank] = np.array(tensor_map.dims, np.uint64) - np.uint64(1)
-    words[9 : 9 + 2 * (rank - 1)] = np.array(tensor_map.strides, np.uint64).view(np.uint32)
-    words[17 : 17 + rank] = tensor_map.box
-    words[22 : 22 + rank] = tensor_map.steps
-    return words.tobytes()
-
-
-def decode_map(raw: bytes) -> TensorMap | None:
-    """The map of `encode_map`, with its address; None for other bytes."""
-    words = np.frombuffer(raw, np.uint32)
-    rank = int(words[0]) & 7
-    if int(words[0]) & ~7 != 0x7C0DE000 or not 1 <= rank <= 5:
-        return None
-    modes = int(words[1])
-    return TensorMap(
-        modes & 255,
-        tuple(int(n) + 1 for n in words[4 : 4 + rank]),
-        tuple(int(n) for n in words[9 : 9 + 2 * (rank - 1)].view(np.uint64)) if rank > 1 else (),
-        tuple(int(n) for n in words[17 : 17 + rank]),
-        tuple(int(n) for n in words[22 : 22 + rank]),
-        modes >> 16 & 255,
-        modes >> 8 & 255,
-        0,
-        modes >> 24,
-        int(words[2:4].view(np.uint64)[0]),
-    )
-
-
 def _buffers(memory: GlobalMemory, launch: Launch) -> list[Array | None]:
     """What the buffers of the arguments hold, as arrays of the arguments' types."""
     held = iter(memory.buffers)
@@ -200,5 +177,3 @@ def _buffers(memory: GlobalMemory, launch: Launch) -> list[Array | None]:
             made.append(None)
     return made
 
-
-__all__ = ["Emulation", "Options", "UNWRITTEN", "decode_map", "emulate", "encode_map"]

@@ -126,10 +126,8 @@ class Scheduler:
             coming = any(join in front.joins for front in self.fronts if front not in there)
             if not coming:
                 merged = self._union(there) if len(there) > 1 else there[0]
-                merged.parked, merged.joins = False, merged.joins[:-1]
-                while merged.joins and merged.joins[-1].pc == merged.pc:
-                    merged.parked = True
-                    break
+                merged.joins = merged.joins[:-1]
+                merged.parked = bool(merged.joins) and merged.joins[-1].pc == merged.pc
 
     def _gather(self) -> None:
         """Threads of one warp that wait for each other at one statement become one front."""

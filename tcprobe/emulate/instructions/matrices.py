@@ -11,6 +11,7 @@ from tcprobe.emulate.fragments import places
 from tcprobe.emulate.instructions.memory import address_of, space_of
 from tcprobe.emulate.machine import WARP, Machine, Step, Where
 from tcprobe.emulate.ptx import Statement
+from tcprobe.emulate.unwritten import mark
 
 ROW = 16  # bytes of a row of a matrix
 COUNTS = {"x1": 1, "x2": 2, "x4": 4}
@@ -39,13 +40,19 @@ def _load(statement: Statement, machine: Machine) -> Step:
     def run(where: Where) -> None:
         threads = machine.threads[where].reshape(-1, WARP)[:, : 8 * count]
         at = np.broadcast_to(np.asarray(address(where)), (threads.shape[0] * WARP,)).reshape(-1, WARP)[:, : 8 * count]
-        rows = machine.load(space, at.reshape(-1), ROW, threads.reshape(-1))
+        rows, unwritten = machine.load_marked(space, at.reshape(-1), ROW, threads.reshape(-1))
         matrix = rows.reshape(threads.shape[0], 8 * count, ROW).view(np.uint16)
         held = np.zeros((threads.shape[0], WARP, 2 * count), np.uint16)
         table.scatter(held, matrix)
         registers = held.view(np.uint32)
         for number, write in enumerate(writers):
             write(where, registers[:, :, number].reshape(-1))
+        if unwritten is not None:
+            wrong = np.repeat(unwritten.reshape(threads.shape[0], 8 * count)[:, :, None], 8, axis=2)
+            held[:] = 0
+            table.scatter(held, wrong.astype(np.uint16))
+            marked = held.view(np.uint32) != 0
+            mark(machine, machine.items(target), [marked[:, :, n].reshape(-1) for n in range(count)], where)
 
     return machine.together(run)
 

@@ -12,6 +12,7 @@ from tcprobe.emulate.machine import BITS, Machine, Step, Where
 from tcprobe.emulate.memory import GLOBAL, LOCAL, RANK, SHARED, WINDOW
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Operand, Register, Sink, Statement
+from tcprobe.emulate.unwritten import mark
 from tcprobe.emulate.rounding import WORDS, exact_sum, narrow, widen
 
 SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func", "const")
@@ -89,7 +90,7 @@ def _load(statement: Statement, machine: Machine) -> Step:
 
     def run(where: Where) -> None:
         at = address(where)
-        data = machine.load(space, at, size, where, strong)
+        data, unwritten = machine.load_marked(space, at, size, where, strong)
         if wide:
             assert isinstance(targets[0], Register)
             machine.register(targets[0])[where] = data.view(np.uint64)
@@ -99,6 +100,8 @@ def _load(statement: Statement, machine: Machine) -> Step:
             parts = data.view(kind)
             for number, write in enumerate(writers):
                 write(where, parts[:, number])
+        if unwritten is not None:
+            mark(machine, targets, [unwritten] * len(targets), where)
         if strong:
             _observe(machine, at, where, acquires)
 
