@@ -68,6 +68,7 @@ class TensorMemory:
         self.loads: list[tuple[Flight, int]] = []  # loads and stores in flight, by their warp
         self.loaded = False
         machine.kept["flights"].at_end.append(self.end)
+        machine.kept.setdefault("restart", []).append(self.restart)
 
     # columns
 
@@ -180,9 +181,11 @@ class TensorMemory:
             self.pipes[thread] = Pipe(self.machine.clocks.engine())
         return self.pipes[thread]
 
-    def known(self, pipe: Pipe) -> Known:
-        """That all of a pipe is done."""
-        known = self.machine.clocks.nothing()
+    def known(self, pipe: Pipe, thread: int) -> Known:
+        """That all of a pipe is done, and the copies that its thread had waited for; not what threads did themselves."""
+        clocks = self.machine.clocks
+        known = Known(clocks.known[thread].copy(), clocks.fenced[thread].copy())
+        known.clocks[: clocks.cluster] = known.fenced[: clocks.cluster] = 0
         known.clocks[pipe.engine] = known.fenced[pipe.engine] = pipe.clock
         return known
 
@@ -205,8 +208,9 @@ class TensorMemory:
                 kept.append((flight, warp))
         self.loads = kept
 
-    def end(self) -> None:
+    def end(self, left: list[Flight]) -> None:
         """Blocks have come to their end: what is still allocated is lost."""
+        del left
         for (block, first), (count, statement, thread) in self.allocated.items():
             text = f"{count} columns of tensor memory from {first} on are not given back"
             self.machine.find("leak", thread, text, statement)
@@ -214,6 +218,10 @@ class TensorMemory:
         for flight, warp in self.loads:
             text = "nobody waits for it before the threads end"
             self.machine.find("in-flight", warp * WARP, text, flight.statement)
+        self.restart()
+
+    def restart(self) -> None:
+        """New blocks."""
         self.allocated.clear()
         self.relinquished.clear()
         self.loads.clear()

@@ -57,8 +57,8 @@ def multiply(a: Floats, b: Floats, c: Floats) -> tuple[Floats, bool]:
     """(a b + c, whether every order of summing gives it): (m, k), (k, n), (m, n)."""
     with np.errstate(all="ignore"):
         d = a @ b + c
-        unit = _unit(a) * _unit(b)
-        exact = bool((np.abs(a) @ np.abs(b) + np.abs(c)).max() <= EXACT * unit and (c == np.rint(c / unit) * unit).all())
+        unit = min(_unit(a) * _unit(b), _unit(c))
+        exact = bool((np.abs(a) @ np.abs(b) + np.abs(c)).max() <= EXACT * unit)
     return d, exact
 
 
@@ -66,7 +66,7 @@ def _unit(values: Floats) -> float:
     """The largest power of two of which all are multiples; NaN where one is not finite."""
     there = values[values != 0]
     if not there.size:
-        return 1.0
+        return np.inf
     if not np.isfinite(there).all():
         return float("nan")
     significand, exponent = np.frexp(there)

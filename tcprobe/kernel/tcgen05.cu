@@ -153,7 +153,7 @@ $ if scaled
 $ endif
     for (int tile = 0; tile < tiles; ++tile) {
       const unsigned stage = tile % STAGES, at = shared + stage * STAGE, barrier = full + 8 * stage;
-      const int k0 = tile * TILE_K;
+      const int k0 = tile * ${"TILE_K" if gemm.bits >= 8 else "(TILE_K / 2)"};${"" if gemm.bits >= 8 else "  // as the maps count"}
       wait(empty + 8 * stage, tile / STAGES % 2 ^ 1);  // the first round finds all empty
 $ if scaled
       const int left = along_k - tile * GROUPS, groups = left < GROUPS ? left : GROUPS;

@@ -194,12 +194,10 @@ def _issue_commit(
     machine: Machine, memory: TensorMemory, statement: Statement, thread: int, barriers: list[MBarrier]
 ) -> None:
     pipe, flights = memory.pipe(thread), machine.kept["flights"]
-    works, known = list(pipe.works), memory.known(pipe)
+    works, known = list(pipe.works), memory.known(pipe, thread)
 
-    def effect() -> None:
-        if works:
-            pipe.land(works[-1])
-        flights.complete(flight)
+    def arrive() -> None:
+        flights.complete(work)
         for barrier in barriers:
             batch = Flight(statement, lambda: None, landed=True, key=barrier.phase, parts=list(works))
             flights.open.append(batch)
@@ -209,8 +207,9 @@ def _issue_commit(
             else:
                 barrier.arrive(1, known)
 
-    flight = Flight(statement, effect, self_landing=True)
-    flights.issue(flight)
+    work = Work(statement, lambda: None, self_landing=True, act=arrive)
+    work.thread = thread
+    memory.issue(pipe, work)
 
 
 # loads and stores
@@ -395,6 +394,7 @@ def _copy(statement: Statement, machine: Machine) -> Step:
                 memory.write(cells, data[row, word])
 
             memory.space.set_writers(cells, CELL, np.full(cells.size, tag))
+            _reads_shared(machine, source, thread, tag)
             reads, writes = [(machine.shared, _bytes(source, PIECE))], [(memory.space, _bytes(cells))]
             memory.issue(pipe, Work(statement, lambda: None, reads, writes, act=act))
 
@@ -423,6 +423,12 @@ def _shared(machine: Machine, thread: int, block: int, addresses: Ints, what: st
     unique = np.unique(offsets)
     machine.check_read(machine.shared, unique, PIECE, np.full(unique.size, thread), fenced=True)
     return offsets
+
+
+def _reads_shared(machine: Machine, offsets: Ints, thread: int, tag: int) -> None:
+    """The pipe is a reader of pieces of shared memory."""
+    unique = np.unique(offsets)
+    machine.shared.add_readers(np.full(unique.size, thread // WARP), unique, PIECE, np.full(unique.size, tag))
 
 
 def _check_pipe(machine: Machine, memory: TensorMemory, pipe: Pipe, cells: Ints, thread: int, does: str) -> None:
@@ -539,6 +545,7 @@ def _issue_multiply(
         reads.append((memory.space, _bytes(one)))
     tag = _stamp(machine, memory, pipe, thread)
     memory.space.set_writers(flat, CELL, np.full(flat.size, tag))
+    _reads_shared(machine, np.concatenate([*a_places, *b_places]), thread, tag)
 
     def act() -> None:
         a = _bits_of_cells(memory, a_from, word, form, thread) if a_from is not None else _gather(machine, a_places, word.k_major_a, word.m // parts, word.k, word.a)
