@@ -32,6 +32,7 @@ class Flight:
     landed: bool = False
     key: Any = None
     thread: int = 0
+    after: Flight | None = None  # which lands first
 
 
 class Flights:
@@ -69,9 +70,13 @@ class Flights:
         return True
 
     def _land(self, flight: Flight) -> None:
-        if not flight.landed:
-            flight.landed = True
-            flight.effect()
+        before = [flight]
+        while (earlier := before[-1].after) is not None and not earlier.landed:
+            before.append(earlier)
+        for each in reversed(before):
+            if not each.landed:
+                each.landed, each.after = True, None
+                each.effect()
 
     def complete(self, flight: Flight) -> None:
         """Somebody has waited for it: it takes effect if it has not, and its bytes are everybody's again."""
