@@ -33,6 +33,7 @@ class Flight:
     key: Any = None
     parts: list[Flight] = field(default_factory=list)  # that are waited for with it
     thread: int = 0
+    after: Flight | None = None  # which lands first
 
 
 class Flights:
@@ -70,9 +71,13 @@ class Flights:
         return True
 
     def _land(self, flight: Flight) -> None:
-        if not flight.landed:
-            flight.landed = True
-            flight.effect()
+        before = [flight]
+        while (earlier := before[-1].after) is not None and not earlier.landed:
+            before.append(earlier)
+        for each in reversed(before):
+            if not each.landed:
+                each.landed, each.after = True, None
+                each.effect()
 
     def complete(self, flight: Flight) -> None:
         """Somebody has waited for it: it takes effect if it has not, and its bytes are everybody's again."""

@@ -147,6 +147,8 @@ def _three(told: Mapping[str, Any], name: str) -> tuple[int, int, int]:
 
 
 def _argument(told: Any, number: int, folder: Path) -> Argument:
+    if isinstance(told, np.ndarray):
+        told = {"buffer": told}
     if not isinstance(told, dict) or not told:
         raise DataError(f"argument {number} is no object.")
     keys = set(told)

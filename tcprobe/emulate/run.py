@@ -16,6 +16,7 @@ from tcprobe.emulate.memory import READ_ONLY, WRITTEN, GlobalMemory
 from tcprobe.emulate.ptx import Function, Module, Variable
 from tcprobe.emulate.report import Report
 from tcprobe.emulate.schedule import SCHEDULES, Scheduler
+from tcprobe.emulate.watch import StoppedError
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.emulate.tensor_maps import encode_map
 
@@ -87,8 +88,11 @@ def emulate(
             machine.kept.get(word, {}).clear()
         for again in machine.kept.get("restart", []):
             again()
-        if not scheduler.run():
+        try:
+            report.finished = scheduler.run()
+        except StoppedError:
             report.finished = False
+        if not report.finished:
             break
     return Emulation(report, _buffers(memory, launch))
 
@@ -118,8 +122,7 @@ def _shape(kernel: Function, launch: Launch):  # type: ignore[no-untyped-def]
 
 def _place(module: Module, kernel: Function, launch: Launch) -> tuple[GlobalMemory, dict[str, tuple[str, int]], dict[str, bytes]]:
     """Global memory with all buffers, variables and parameters; where the variables are; the parameters' bytes."""
-    if len(kernel.parameters) != len(launch.arguments):
-        raise UsageError(f"{kernel.name} has {len(kernel.parameters)} parameters; the launch has {len(launch.arguments)}.")
+    given = _parameters(kernel, launch)
     variables = [v for v in [*module.variables.values(), *(v for f in module.functions.values() for v in f.variables.values())] if v.space in ("global", "const")]
     buffers = [a for a in launch.arguments if isinstance(a, BufferArgument)]
     sizes = [a.array.nbytes for a in buffers] + [v.size for v in variables] + [p.size for p in kernel.parameters]
@@ -141,12 +144,25 @@ def _place(module: Module, kernel: Function, launch: Launch) -> tuple[GlobalMemo
         memory.fill(buffer, data, READ_ONLY if variable.space == "const" else WRITTEN)
         places[variable.name] = (variable.space, buffer.address)
     constants = {}
-    for number, (parameter, buffer) in enumerate(zip(kernel.parameters, memory.buffers[len(buffers) + len(variables) :], strict=True)):
+    for number, parameter, buffer in zip(given, kernel.parameters, memory.buffers[len(buffers) + len(variables) :], strict=True):
         raw = _bytes(launch.arguments[number], of_argument, parameter, number)
         constants[parameter.name] = raw
         memory.fill(buffer, raw, READ_ONLY)
         places[parameter.name] = ("param", buffer.address)
     return memory, places, constants
+
+
+def _parameters(kernel: Function, launch: Launch) -> list[int]:
+    """The numbers of the arguments that the kernel takes; others are buffers that maps or structs lead to."""
+    count, arguments = len(kernel.parameters), launch.arguments
+    if len(arguments) > count and all(isinstance(a, BufferArgument) for a in arguments[count:]):
+        return list(range(count))
+    reached = {a.of for a in arguments if isinstance(a, MapArgument)}
+    reached |= {n for a in arguments if isinstance(a, ScalarArgument) for n in a.pointers.values()}
+    given = [n for n in range(len(arguments)) if len(arguments) == count or n not in reached]
+    if len(given) != count:
+        raise UsageError(f"{kernel.name} has {count} parameters; the launch has {len(arguments)} arguments.")
+    return given
 
 
 def _bytes(argument: object, addresses: dict[int, int], parameter: Variable, number: int) -> bytes:

@@ -16,7 +16,7 @@ from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Array, Bits, Ints
-from tcprobe.references.shared_memory.tensor_map import packed_map
+from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
 from tcprobe.run.multiplicands import matrix, patterns
@@ -141,7 +141,7 @@ def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
         raise EnvironmentUnfitError(f"{name} is {present.name}, older than {needed.name}: use `arch` {present.name}.")
 
 
-def _random_matrices(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
+def random_matrices(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
     """A and B as numbers, and their lines in memory as bits."""
     (m, n, k), options, rng = mnk, kernel.gemm, np.random.default_rng(21)
     operand = matrix(options.instruction, "a")
@@ -152,14 +152,15 @@ def _random_matrices(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array],
     return numbers, [bits[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)]
 
 
-def _result(kernel: GemmKernel, mnk: ProductSize) -> Array:
+def result_bits(kernel: GemmKernel, mnk: ProductSize) -> Array:
+    """D before the kernel runs: zeros."""
     return np.full((mnk[0], mnk[1]), 0, f"u{dtype(kernel.gemm.out).bits // 8}")
 
 
 def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[int, int]:
     """(number of elements that differ from NumPy's, bytes written outside D)."""
-    (a, b), images = _random_matrices(kernel, mnk)
-    matrices = [Lines(gpu.cupy, bits) for bits in (*images, ~_result(kernel, mnk))]
+    (a, b), images = random_matrices(kernel, mnk)
+    matrices = [Lines(gpu.cupy, bits) for bits in (*images, ~result_bits(kernel, mnk))]
     launcher(kernel, launched, matrices, mnk)()
     d, outside = matrices[2].read()
     return int((d != rounded_bits(a @ b, kernel.gemm.out)).sum()), outside
@@ -180,8 +181,8 @@ def rounded_bits(products: Ints, out: str) -> Array:
 
 def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[float, float | None, int | None]:
     """(TFLOP/s, cuBLAS's TFLOP/s, number of elements that differ); both run alternately on the same matrices."""
-    _, images = _random_matrices(kernel, mnk)
-    matrices = [Lines(gpu.cupy, bits, 0) for bits in (*images, _result(kernel, mnk), _result(kernel, mnk))]
+    _, images = random_matrices(kernel, mnk)
+    matrices = [Lines(gpu.cupy, bits, 0) for bits in (*images, result_bits(kernel, mnk), result_bits(kernel, mnk))]
     ours = launcher(kernel, launched, matrices[:3], mnk)
     theirs = _cublas(gpu, kernel, [*matrices[:2], matrices[3]], mnk)
     best = _least(gpu.cupy, [ours, theirs] if theirs else [ours])
@@ -213,11 +214,16 @@ def launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Placed], mnk: Prod
     return launch
 
 
+def map_of(tma_box: Json, placed: Placed) -> TensorMap:
+    """The tensor map of lines that a kernel takes."""
+    kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
+    gapless = packed_map(kind, (placed.length, placed.lines), tuple(tma_box["box"]), mode)
+    return gapless._replace(strides=(placed.ld,))
+
+
 def _map(tma_box: Json, gpu_matrix: Placed) -> Any:
     """A tensor map of lines, as an argument."""
-    kind, mode = tma_box["data_type"].rpartition("_TYPE_")[2], tma_box["swizzle"].rpartition("_SWIZZLE_")[2]
-    gapless = packed_map(kind, (gpu_matrix.length, gpu_matrix.lines), tuple(tma_box["box"]), mode)
-    tensor_map = gapless._replace(strides=(gpu_matrix.ld,))
+    tensor_map = map_of(tma_box, gpu_matrix)
     code, raw = driver.encode_map(tensor_map, gpu_matrix.address)
     if code:
         raise ProbeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)} for {tensor_map}.")

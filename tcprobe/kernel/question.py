@@ -168,6 +168,14 @@ def print_kernel(
     run: Annotated[
         bool, Option("--run", "Run it on a GPU: compare its products with NumPy's, and time it beside cuBLAS.")
     ] = False,
+    emulate: Annotated[
+        tuple[int, ...] | None,
+        Option(
+            "--emulate",
+            "Run it on the CPU over a product of this size: compare with NumPy's, and find what is wrong in it.",
+            reads=Sides(3, "MxNxK"),
+        ),
+    ] = None,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -183,6 +191,9 @@ def print_kernel(
         from tcprobe.kernel.products import product
 
         outcome = product(made, mnk)
+    if emulate:
+        _print_emulated(made, emulate, as_json)
+        return
     if as_json:
         click.echo(
             json.dumps(
@@ -206,6 +217,27 @@ def print_kernel(
     else:
         terminal.lines(made.launch_words)
     if outcome and not outcome.right:
+        raise SystemExit(1)
+
+
+def _print_emulated(made: "GemmKernel", sides: tuple[int, ...], as_json: bool) -> None:
+    """What the kernel does on the CPU; exit code 1 where anything is wrong."""
+    from tcprobe.kernel.emulated import emulate_product
+
+    mnk = _three(sides)
+    assert mnk is not None
+    found = emulate_product(made, mnk)
+    if as_json:
+        click.echo(json.dumps(found.to_json()))
+    else:
+        for finding in found.report.findings:
+            terminal.line(escaped(finding.in_words))
+        note(*found.report.notes)
+        bad = f"{found.wrong} of {found.elements} elements differ from NumPy's"
+        bad += f", {found.outside} bytes written outside D" if found.outside else ""
+        count = found.report.instructions
+        terminal.line(f"{made.name} emulated: {'x'.join(map(str, mnk))}: {bad}; {count} instructions of warps")
+    if not found.right:
         raise SystemExit(1)
 
 

@@ -81,6 +81,11 @@ def _header(path: str, head: bytes, what: str) -> tuple[np.dtype[Any], bool, tup
 
 def write_matrix(path: Path, numbers: NDArray[Any]) -> None:
     """The file of a matrix, written whole."""
+    write_array(path, numbers)
+
+
+def write_array(path: Path, numbers: NDArray[Any]) -> None:
+    """The file of an array, written whole."""
     from io import BytesIO
 
     held = BytesIO()

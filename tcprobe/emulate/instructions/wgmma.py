@@ -240,6 +240,8 @@ class Multiply:
             machine.shared.add_readers(np.full(region.size, first // 32 + (first // WARPGROUP)), region, CHUNK, np.full(region.size, tag))
         reads = [(machine.shared, (region[:, None] + np.arange(CHUNK)).reshape(-1)) for region in regions]
         flight = Flight(self.statement, lambda: self._effect(span, a, b, scale), reads=reads)
+        own = [entry.flight for entry in held.open if entry.left[first]]
+        flight.after = own[-1] if own else None
         left = np.zeros(machine.count, np.bool_)
         left[span] = True
         held.open.append(InFlight(flight, int(held.groups[first]), left, self.accumulator, self.factor, engine, tag >> 16 & 0xFFFFFF))
