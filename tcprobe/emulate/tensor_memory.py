@@ -15,9 +15,10 @@ import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.clocks import CLOCK, ENTITY, ENTITY_BITS, Known
-from tcprobe.emulate.machine import WARP
+from tcprobe.emulate.machine import WARP, Outcome, Step
 from tcprobe.emulate.memory import OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.tensor_layout import CELL, COLUMNS, LANES
+from tcprobe.emulate.unwritten import registers_of
 from tcprobe.layout.arrays import Bools, Ints
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ class TensorMemory:
         self.before = np.zeros(machine.count, np.int64)  # its own clock at its last fence::before
         self.loads: list[tuple[Flight, int]] = []  # loads and stores in flight, by their warp
         self.loaded = False
+        self.awaited: dict[str, Ints] = {}  # registers of loads: how many in flight will write them, by thread
         machine.kept["flights"].at_end.append(self.end)
+        machine.kept.setdefault("wrap", []).append(self.look)
         machine.kept.setdefault("restart", []).append(self.restart)
 
     # columns
@@ -204,9 +207,32 @@ class TensorMemory:
         for flight, warp in self.loads:
             if warp in warps and flight.statement.modifiers[0] == kind:
                 self.machine.kept["flights"].complete(flight)
+                for name in flight.key or ():
+                    self.awaited[name][warp * WARP : (warp + 1) * WARP] -= 1
             else:
                 kept.append((flight, warp))
         self.loads = kept
+
+    def look(self) -> None:
+        """Instructions that name a register of a load find it in flight."""
+        steps = self.machine.kept["steps"]
+        for pc, statement in enumerate(self.machine.statements):
+            names = {name for operand in statement.operands for name in registers_of(operand)} & set(self.awaited)
+            if names:
+                steps[pc] = self._looking(steps[pc], sorted(names))
+
+    def _looking(self, step: Step, names: list[str]) -> Step:
+        def run(where: Where) -> int | Outcome | None:
+            if self.loads:
+                for name in names:
+                    busy = self.awaited[name][where] > 0
+                    if busy.any():
+                        thread = int(self.machine.threads[where][int(np.argmax(busy))])
+                        self.machine.find("in-flight", thread, "touches a register that a load in flight writes")
+                        break
+            return step(where)
+
+        return run
 
     def end(self, left: list[Flight]) -> None:
         """Blocks have come to their end: what is still allocated is lost."""
@@ -225,6 +251,8 @@ class TensorMemory:
         self.allocated.clear()
         self.relinquished.clear()
         self.loads.clear()
+        for counts in self.awaited.values():
+            counts[:] = 0
         self.pipes.clear()
         self.loaded = False
         self.after[:] = 0

@@ -22,6 +22,7 @@ WIDTHS = {"f16": 16, "bf16": 16, "tf32": 32, "e3m2": 6, "e2m3": 6, "e2m1": 4}  #
 EXACT = 2.0**24  # whole numbers up to it are f32's
 FRACTION, FLOOR = 25, -133  # of a term, and the least exponent that terms are cut by
 PRODUCTS = {16: 16, 8: 8}  # by k how many products one sum takes in; else 32
+ROWS = 16  # of a product at a time
 Bits = NDArray[Any]
 
 
@@ -56,10 +57,18 @@ def numbers(kind: str, patterns: Bits) -> Floats:
 def multiply(a: Floats, b: Floats, c: Floats) -> tuple[Floats, bool]:
     """(a b + c, whether every order of summing gives it): (m, k), (k, n), (m, n)."""
     with np.errstate(all="ignore"):
-        d = a @ b + c
+        d = _matmul(a, b) + c
         unit = min(_unit(a) * _unit(b), _unit(c))
-        exact = bool((np.abs(a) @ np.abs(b) + np.abs(c)).max() <= EXACT * unit)
+        exact = bool((_matmul(np.abs(a), np.abs(b)) + np.abs(c)).max() <= EXACT * unit)
     return d, exact
+
+
+def _matmul(a: Floats, b: Floats) -> Floats:
+    """a b, in parts that are too small for NumPy's library to wake threads for them."""
+    made = np.empty((a.shape[0], b.shape[1]))
+    for first in range(0, a.shape[0], ROWS):
+        np.matmul(a[first : first + ROWS], b, out=made[first : first + ROWS])
+    return made
 
 
 def _unit(values: Floats) -> float:

@@ -24,6 +24,7 @@ from tcprobe.emulate.matrix_words import InstructionWord, SharedWord, WrongWordE
 from tcprobe.emulate.ptx import Address, Immediate, Operand, Register, Statement, Vector
 from tcprobe.emulate.tensor_layout import CELL, COLUMNS, accumulator, copied, registers
 from tcprobe.emulate.tensor_memory import LEAST, Pipe, TensorMemory, Work, tensor_memory
+from tcprobe.emulate.unwritten import registers_of
 from tcprobe.layout.arrays import Floats, Ints
 
 PIECE = 16  # bytes that the swizzle keeps together
@@ -269,7 +270,9 @@ def _load(statement: Statement, machine: Machine) -> Step:
     if len(writers) != count:
         raise statement.refused(f"with {len(writers)} registers for {count}")
     address = _tensor_address(machine, source)
-    memory = tensor_memory(machine)
+    memory, names = tensor_memory(machine), list(registers_of(target))
+    for name in names:
+        memory.awaited.setdefault(name, np.zeros(machine.count, np.int64))
 
     def run(where: Where) -> None:
         for own, offsets, there in _warps(machine, where, address(where), moved, "reads"):
@@ -284,6 +287,8 @@ def _load(statement: Statement, machine: Machine) -> Step:
             mine = as_slice(own)
             for write in writers:
                 write(mine, np.uint32(POISON))
+            for name in names:
+                memory.awaited[name][mine] += 1
 
             def effect(safe: Ints = safe, own: Ints = own, mine: Where = mine) -> None:
                 words = memory.read(safe, int(own[0]), "it reads tensor memory", statement).reshape(WARP, -1)
@@ -292,7 +297,7 @@ def _load(statement: Statement, machine: Machine) -> Step:
                 for number, write in enumerate(writers):
                     write(mine, words[:, number])
 
-            _fly(machine, memory, Flight(statement, effect, reads=[(memory.space, _bytes(flat[chosen]))]), int(own[0]))
+            _fly(machine, memory, Flight(statement, effect, reads=[(memory.space, _bytes(flat[chosen]))], key=names), int(own[0]))
 
     return machine.together(run)
 
