@@ -128,6 +128,3 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}.") from error
     return files.read_text(path, MOST_TEXT).rstrip("\0")
-
-
-

@@ -103,7 +103,10 @@ class Clocks:
         if strange.any():
             right &= ~strange
             pairs = {
-                (int(a), int(b)) for a, b in zip(*(np.broadcast_arrays(self.serial[rows], serial)[n][strange] for n in (0, 1)), strict=True)
+                (int(a), int(b))
+                for a, b in zip(
+                    *(np.broadcast_arrays(self.serial[rows], serial)[n][strange] for n in (0, 1)), strict=True
+                )
             } & self.met
             for own, other in pairs:
                 right |= strange & (self.serial[rows] == own) & (serial == other)

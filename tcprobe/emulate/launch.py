@@ -94,7 +94,10 @@ def of_json(told: Any, folder: Path) -> Launch:
     if kernel is not None and not isinstance(kernel, str):
         raise DataError("kernel is a name.")
     shape = check_shape(
-        _three(told, "grid"), _three(told, "block"), _three(told, "cluster"), _whole(told.get("shared", 0), "shared", 1 << 20)
+        _three(told, "grid"),
+        _three(told, "block"),
+        _three(told, "cluster"),
+        _whole(told.get("shared", 0), "shared", 1 << 20),
     )
     listed = told.get("arguments", [])
     if not isinstance(listed, list) or len(listed) > MOST_ARGUMENTS:
@@ -123,7 +126,13 @@ def check_arguments(launch: Launch) -> Launch:
     for number, argument in enumerate(launch.arguments):
         if isinstance(argument, BufferArgument):
             total += argument.array.nbytes
-        wanted = [argument.of] if isinstance(argument, MapArgument) else list(argument.pointers.values()) if isinstance(argument, ScalarArgument) else []
+        wanted = (
+            [argument.of]
+            if isinstance(argument, MapArgument)
+            else list(argument.pointers.values())
+            if isinstance(argument, ScalarArgument)
+            else []
+        )
         for index in wanted:
             if not 0 <= index < len(launch.arguments) or not isinstance(launch.arguments[index], BufferArgument):
                 raise DataError(f"argument {number} names argument {index}, which is no buffer.")
@@ -160,7 +169,9 @@ def _argument(told: Any, number: int, folder: Path) -> Argument:
         return _struct(told, number)
     if len(keys) == 1 and (kind := next(iter(keys))) in SCALARS:
         return scalar(kind, told[kind])
-    raise DataError(f"argument {number}: {', '.join(sorted(map(str, keys)))[:80]} is no argument; there are buffer, zeros, bytes, tensor_map, {', '.join(SCALARS)}.")
+    raise DataError(
+        f"argument {number}: {', '.join(sorted(map(str, keys)))[:80]} is no argument; there are buffer, zeros, bytes, tensor_map, {', '.join(SCALARS)}."
+    )
 
 
 def scalar(kind: str, value: Any) -> ScalarArgument:
@@ -238,7 +249,12 @@ def tensor_map(told: Any) -> TensorMap:
         mode("oobFill", FILLS),
         16,
     )
-    if len(made.box) != len(dims) or len(made.strides) != max(0, len(dims) - 1) or len(made.steps) != len(dims) or not dims:
+    if (
+        len(made.box) != len(dims)
+        or len(made.strides) != max(0, len(dims) - 1)
+        or len(made.steps) != len(dims)
+        or not dims
+    ):
         raise DataError("a tensor map's globalDim, boxDim, elementStrides and globalStrides do not fit each other.")
     if wrong := broken_rules(made, 100):
         raise DataError(f"the driver refuses the tensor map: {wrong[0].argument}: {wrong[0].words}.")

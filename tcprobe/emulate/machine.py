@@ -112,7 +112,9 @@ class Shape(NamedTuple):
 class Machine:
     """`clusters` of blocks side by side, of one kernel; `restart` gives it the next ones."""
 
-    def __init__(self, module: Module, shape: Shape, memory: GlobalMemory, clusters: int, report: Report, arch: str) -> None:
+    def __init__(
+        self, module: Module, shape: Shape, memory: GlobalMemory, clusters: int, report: Report, arch: str
+    ) -> None:
         self.module, self.shape, self.report, self.arch = module, shape, report, arch
         self.blocks = clusters * shape.ranks
         self.threads_of_block = -(-shape.threads // WARP) * WARP  # lanes of a last warp that there are not never live
@@ -139,7 +141,10 @@ class Machine:
 
     def _place_shared(self) -> int:
         at = FIRST_SHARED
-        every = [*self.module.variables.values(), *(v for f in self.module.functions.values() for v in f.variables.values())]
+        every = [
+            *self.module.variables.values(),
+            *(v for f in self.module.functions.values() for v in f.variables.values()),
+        ]
         dynamic = []
         for variable in every:
             if variable.space != "shared":
@@ -331,7 +336,11 @@ class Machine:
 
     def incomplete(self, where: Where, unit: int = WARP) -> Bools | None:
         """Which of the threads belong to a warp, or group of `unit`, of which others live elsewhere; None if none do."""
-        if type(where) is slice and not (where.start or 0) % unit and (self.count if where.stop is None else where.stop) % unit == 0:
+        if (
+            type(where) is slice
+            and not (where.start or 0) % unit
+            and (self.count if where.stop is None else where.stop) % unit == 0
+        ):
             return None
         here = np.zeros(self.count, np.bool_)
         here[where] = True
@@ -404,17 +413,27 @@ class Machine:
         lanes: Any = slice(None)
         if wrong.any():
             first = int(np.argmax(wrong))
-            self.find("misaligned", int(threads[first]), f"address {at[first] & (1 << 64) - 1:#x} is no multiple of {size}")
+            self.find(
+                "misaligned",
+                int(threads[first]),
+                f"address {int(at[first]) & (1 << 64) - 1:#x} is no multiple of {size}",
+            )
             lanes = np.flatnonzero(~wrong)
         if space == "generic":
             return self._reach_generic(at, size, threads, lanes)
         return self._inside(*self._offsets(space, at[lanes], threads[lanes]), size, threads, lanes)
 
-    def _reach_generic(self, at: Ints, size: int, threads: NDArray[np.intp], lanes: Any) -> list[tuple[Space, Ints, Any]]:
+    def _reach_generic(
+        self, at: Ints, size: int, threads: NDArray[np.intp], lanes: Any
+    ) -> list[tuple[Space, Ints, Any]]:
         found = []
         every = self.threads[: threads.size][lanes]
         shared, local = ((at[every] >= base) & (at[every] < base + WINDOW) for base in (SHARED, LOCAL))
-        for space, base, mine in (("shared::cluster", SHARED, shared), ("local", LOCAL, local), ("global", 0, ~(shared | local))):
+        for space, base, mine in (
+            ("shared::cluster", SHARED, shared),
+            ("local", LOCAL, local),
+            ("global", 0, ~(shared | local)),
+        ):
             if mine.any():
                 chosen: Any = slice(None) if every.size == threads.size and mine.all() else every[mine]
                 found += self._inside(*self._offsets(space, at[chosen] - base, threads[chosen]), size, threads, chosen)
@@ -446,7 +465,9 @@ class Machine:
         if outside.any():
             first = int(np.argmax(outside))
             thread = int(threads[lanes][first])
-            self.find("bounds", thread, f"{size} bytes of {memory.name} memory {self._beyond(memory, int(offsets[first]))}")
+            self.find(
+                "bounds", thread, f"{size} bytes of {memory.name} memory {self._beyond(memory, int(offsets[first]))}"
+            )
             lanes = self.threads[: threads.size][lanes][~outside]
             offsets = offsets[~outside]
         return [(memory, offsets, lanes)] if offsets.size else []
@@ -470,7 +491,13 @@ class Machine:
         return memory.gather(offsets, size)
 
     def check_read(
-        self, memory: Space, offsets: Ints, size: int, threads: NDArray[np.intp], strong: bool = False, fenced: bool = False
+        self,
+        memory: Space,
+        offsets: Ints,
+        size: int,
+        threads: NDArray[np.intp],
+        strong: bool = False,
+        fenced: bool = False,
     ) -> None:
         """Findings for bytes that others write in the same time; `fenced`: the async proxy reads."""
         tags = memory.writers(offsets, size)
@@ -498,7 +525,10 @@ class Machine:
         lane = unordered.any(axis=1)
         tag = int(tags[unordered][0])
         self._find_lane(
-            "race", threads, lane, f"{does} {memory.name} memory that {self.whose(tag)} {did}, and nothing orders the two"
+            "race",
+            threads,
+            lane,
+            f"{does} {memory.name} memory that {self.whose(tag)} {did}, and nothing orders the two",
         )
 
     def whose(self, tag: int) -> str:
@@ -548,7 +578,9 @@ class Machine:
                     self.find_race(memory, threads, unordered, readers, "writes", "read")
                     break
         if memory.flights and (busy := memory.in_flight(offsets, size, writing=True)).any():
-            self._find_lane("in-flight", threads, busy, f"writes {memory.name} memory that work in flight reads or writes")
+            self._find_lane(
+                "in-flight", threads, busy, f"writes {memory.name} memory that work in flight reads or writes"
+            )
 
 
 def as_slice(threads: NDArray[np.intp]) -> Where:

@@ -36,9 +36,7 @@ def has(statement: Statement, *allowed: str) -> set[str]:
     return found
 
 
-def operation(
-    machine: Machine, statement: Statement, function: Callable[..., Any], result: Any, *sources: Any
-) -> Step:
+def operation(machine: Machine, statement: Statement, function: Callable[..., Any], result: Any, *sources: Any) -> Step:
     """d = function(a, b, ...), of NumPy's types."""
     if len(statement.operands) != len(sources) + 1:
         raise statement.refused(f"with {len(statement.operands)} operands")

@@ -46,7 +46,10 @@ def multiply(types: ElementTypes, rule: Arithmetic | Integers, a: Any, b: Any, c
         numbers = integers_of(types.a, a), integers_of(types.b, by_line), integers_of(types.c, c)
         return (multiplied_integers(types, rule, numbers, satfinite) & 0xFFFFFFFF).astype(np.uint32)
     if rule.fraction_bits is None:
-        wide = np.broadcast_to(a[..., :, None, :], (*c.shape, a.shape[-1])), np.broadcast_to(by_line[..., None, :, :], (*c.shape, a.shape[-1]))
+        wide = (
+            np.broadcast_to(a[..., :, None, :], (*c.shape, a.shape[-1])),
+            np.broadcast_to(by_line[..., None, :, :], (*c.shape, a.shape[-1])),
+        )
         return separate(types, rule, (*wide, c))
     first, second = factor("a", types.a, rule, a), factor("b", types.b, rule, by_line)
     factors = first.at((..., slice(None), None, slice(None))), second.at((..., None, slice(None), slice(None)))

@@ -41,7 +41,12 @@ def emulate(
     ] = 100_000_000,
     trace: Annotated[
         str | None,
-        Option("--trace", "Print what a thread reads and sets at a line of the text, each time.", "LINE,THREAD", NonEmptyText()),
+        Option(
+            "--trace",
+            "Print what a thread reads and sets at a line of the text, each time.",
+            "LINE,THREAD",
+            NonEmptyText(),
+        ),
     ] = None,
     break_: Annotated[
         str | None,

@@ -26,7 +26,12 @@ SATURATED = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 def widen(bits: Any, kind: str) -> Any:
     """The values of bits, as f64."""
     word = WORDS.get(kind, np.uint8)
-    return values_of(FORMATS[kind], np.asarray(bits).view(word) if np.asarray(bits).dtype.itemsize == np.dtype(word).itemsize else np.asarray(bits).astype(word)).astype(np.float64)
+    return values_of(
+        FORMATS[kind],
+        np.asarray(bits).view(word)
+        if np.asarray(bits).dtype.itemsize == np.dtype(word).itemsize
+        else np.asarray(bits).astype(word),
+    ).astype(np.float64)
 
 
 def narrow(numbers: Any, kind: str, way: str = "rn", saturate: bool = False) -> Any:
@@ -76,7 +81,9 @@ def _encoded(made: Any, x: Any, kind: str) -> Any:
     if not nan.any():
         return bits
     sign = 0 if kind in WORDS else (np.signbit(x) * (1 << form.bits - 1)).astype(word)
-    return np.where(nan, word(NAN.get(kind, form.infinity - 1 if form.special == "none" else 0)) | sign, bits).astype(word)
+    return np.where(nan, word(NAN.get(kind, form.infinity - 1 if form.special == "none" else 0)) | sign, bits).astype(
+        word
+    )
 
 
 def exact_sum(x: Any, y: Any) -> Any:

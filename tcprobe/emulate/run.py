@@ -120,10 +120,16 @@ def _shape(kernel: Function, launch: Launch):  # type: ignore[no-untyped-def]
     return shape
 
 
-def _place(module: Module, kernel: Function, launch: Launch) -> tuple[GlobalMemory, dict[str, tuple[str, int]], dict[str, bytes]]:
+def _place(
+    module: Module, kernel: Function, launch: Launch
+) -> tuple[GlobalMemory, dict[str, tuple[str, int]], dict[str, bytes]]:
     """Global memory with all buffers, variables and parameters; where the variables are; the parameters' bytes."""
     given = _parameters(kernel, launch)
-    variables = [v for v in [*module.variables.values(), *(v for f in module.functions.values() for v in f.variables.values())] if v.space in ("global", "const")]
+    variables = [
+        v
+        for v in [*module.variables.values(), *(v for f in module.functions.values() for v in f.variables.values())]
+        if v.space in ("global", "const")
+    ]
     buffers = [a for a in launch.arguments if isinstance(a, BufferArgument)]
     sizes = [a.array.nbytes for a in buffers] + [v.size for v in variables] + [p.size for p in kernel.parameters]
     names = [f"the buffer of argument {n}" for n, a in enumerate(launch.arguments) if isinstance(a, BufferArgument)]
@@ -144,7 +150,9 @@ def _place(module: Module, kernel: Function, launch: Launch) -> tuple[GlobalMemo
         memory.fill(buffer, data, READ_ONLY if variable.space == "const" else WRITTEN)
         places[variable.name] = (variable.space, buffer.address)
     constants = {}
-    for number, parameter, buffer in zip(given, kernel.parameters, memory.buffers[len(buffers) + len(variables) :], strict=True):
+    for number, parameter, buffer in zip(
+        given, kernel.parameters, memory.buffers[len(buffers) + len(variables) :], strict=True
+    ):
         raw = _bytes(launch.arguments[number], of_argument, parameter, number)
         constants[parameter.name] = raw
         memory.fill(buffer, raw, READ_ONLY)
@@ -178,7 +186,9 @@ def _bytes(argument: object, addresses: dict[int, int], parameter: Variable, num
             held[offset : offset + 8] = addresses[index].to_bytes(8, "little")
         raw = bytes(held)
     if len(raw) != parameter.size:
-        raise UsageError(f"argument {number} has {len(raw)} bytes; the parameter {parameter.name[:60]} has {parameter.size}.")
+        raise UsageError(
+            f"argument {number} has {len(raw)} bytes; the parameter {parameter.name[:60]} has {parameter.size}."
+        )
     return raw
 
 
@@ -192,4 +202,3 @@ def _buffers(memory: GlobalMemory, launch: Launch) -> list[Array | None]:
         else:
             made.append(None)
     return made
-

@@ -147,7 +147,9 @@ class Scheduler:
         machine, steps, where, pc = self.machine, self.steps, front.where, front.pc
         machine.kept["front"] = front
         join = front.joins[-1].pc if front.joins else END
-        most = min(SLICE if self.random is None else self.random.randrange(1, 200), self.most // max(front.warps, 1) + 1)
+        most = min(
+            SLICE if self.random is None else self.random.randrange(1, 200), self.most // max(front.warps, 1) + 1
+        )
         number, outcome = 0, None
         watch = self.watch
         for number in range(1, most + 1):

@@ -65,7 +65,11 @@ def _place(option: str, text: str | None, last: int, need_thread: bool = False) 
     if text is None:
         return None
     parts = text.split(",")
-    if len(parts) > 2 or (need_thread and len(parts) != 2) or not all(p.strip().isdigit() and len(p) < 9 for p in parts):
+    if (
+        len(parts) > 2
+        or (need_thread and len(parts) != 2)
+        or not all(p.strip().isdigit() and len(p) < 9 for p in parts)
+    ):
         raise UsageError(f"`{option}` {quoted(text[:40])} is no line and thread, such as 120,0.")
     line, thread = int(parts[0]), int(parts[1]) if len(parts) > 1 else 0
     if not 1 <= line <= last:

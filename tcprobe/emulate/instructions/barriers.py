@@ -59,7 +59,9 @@ def _numbers(operands: Any, machine: Machine) -> tuple[Any, Any]:
     return number, count
 
 
-def _arrive(machine: Machine, where: Where, number: Any, count: Any, waits: bool, pc: int, vote: Any = None) -> Outcome | None:
+def _arrive(
+    machine: Machine, where: Where, number: Any, count: Any, waits: bool, pc: int, vote: Any = None
+) -> Outcome | None:
     threads = machine.threads[where]
     numbers = np.broadcast_to(number(where), threads.shape).astype(np.int64)
     counts = np.broadcast_to(count(where), threads.shape) if count else None
@@ -72,7 +74,11 @@ def _arrive(machine: Machine, where: Where, number: Any, count: Any, waits: bool
         own = threads[chosen]
         barrier = table.setdefault(int(key), Barrier())
         block = own[0] // machine.threads_of_block * machine.threads_of_block
-        all_ = int(counts[chosen][0]) if counts is not None else int(machine.live[block : block + machine.threads_of_block].sum())
+        all_ = (
+            int(counts[chosen][0])
+            if counts is not None
+            else int(machine.live[block : block + machine.threads_of_block].sum())
+        )
         if counts is None:
             all_ = machine.shape.threads  # those that have ended never come
         barrier.expected = all_
@@ -81,14 +87,20 @@ def _arrive(machine: Machine, where: Where, number: Any, count: Any, waits: bool
         if waits:
             barrier.waiting.append(own)
         round_ = barrier.round
-        ended = 0 if counts is not None else machine.shape.threads - int(machine.live[block : block + machine.threads_of_block].sum())
+        ended = (
+            0
+            if counts is not None
+            else machine.shape.threads - int(machine.live[block : block + machine.threads_of_block].sum())
+        )
         if barrier.came + ended >= all_:
             _open(machine, barrier)
             released |= chosen
         elif waits:
             wait = Wait(
                 lambda barrier=barrier, round_=round_: barrier.round > round_,
-                lambda barrier=barrier, key=key: f"barrier {int(key) % MOST_BARRIERS}: {barrier.came} of {barrier.expected} threads have come",
+                lambda barrier=barrier, key=key: (
+                    f"barrier {int(key) % MOST_BARRIERS}: {barrier.came} of {barrier.expected} threads have come"
+                ),
                 again=False,
             )
             held.append(Part(pc, machine.subset(where, chosen), wait))
@@ -133,7 +145,11 @@ def _vote(statement: Statement, machine: Machine) -> Step:
             votes[where], there[where], arrived[where] = ~held if inverted else held, True, True
             outcome = _arrive(machine, where, numbers, counts, waits=True, pc=pc)
             if outcome is not None:
-                return Outcome(tuple(p._replace(pc=pc, wait=p.wait._replace(again=True) if p.wait else None) for p in outcome.parts))
+                return Outcome(
+                    tuple(
+                        p._replace(pc=pc, wait=p.wait._replace(again=True) if p.wait else None) for p in outcome.parts
+                    )
+                )
         rows = votes.reshape(machine.blocks, -1)
         ones = rows.sum(axis=1)
         every = there.reshape(machine.blocks, -1).sum(axis=1)
@@ -225,7 +241,9 @@ def offsets_of(machine: Machine, space: str, at: Any, threads: Any) -> Any:
     at = np.where(inside, at - SHARED, at) if space == "generic" else at
     offsets = machine.shared_offsets(at, threads)
     if (offsets < 0).any():
-        machine.find("bounds", int(threads[int(np.argmax(offsets < 0))]), "the mbarrier's address is outside shared memory")
+        machine.find(
+            "bounds", int(threads[int(np.argmax(offsets < 0))]), "the mbarrier's address is outside shared memory"
+        )
     if ((offsets >= 0) & (offsets % 8 != 0)).any():
         machine.find("misaligned", int(threads[0]), "the address of an mbarrier is no multiple of 8")
         offsets = offsets // 8 * 8
@@ -242,7 +260,19 @@ def found_at(machine: Machine, offset: int, thread: int) -> MBarrier | None:
 
 def _mbarrier(statement: Statement, machine: Machine) -> Step:
     words = statement.modifiers
-    known = ("init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait", "parity", "pending_count", "noComplete")
+    known = (
+        "init",
+        "inval",
+        "arrive",
+        "arrive_drop",
+        "expect_tx",
+        "complete_tx",
+        "test_wait",
+        "try_wait",
+        "parity",
+        "pending_count",
+        "noComplete",
+    )
     scopes = ("cta", "cluster", "release", "acquire", "relaxed", "shared", "shared::cta", "shared::cluster", "b64")
     if strange := [w for w in words if w not in (*known, *scopes)]:
         raise statement.refused(f"with .{strange[0]}")
@@ -257,11 +287,24 @@ def _mbarrier(statement: Statement, machine: Machine) -> Step:
     if words[0] in ("expect_tx", "complete_tx"):
         count = machine.reader(statement.operands[1], np.uint32)
         expects = words[0] == "expect_tx"
-        return _each(machine, statement.operands[0], statement, lambda barrier, thread, n: barrier.expect(n) if expects else barrier.complete_bytes(n), count=count)
+        return _each(
+            machine,
+            statement.operands[0],
+            statement,
+            lambda barrier, thread, n: barrier.expect(n) if expects else barrier.complete_bytes(n),
+            count=count,
+        )
     raise statement.refused()
 
 
-def _each(machine: Machine, place: Any, statement: Statement, act: Callable[[MBarrier, int, int], None], count: Any = None, remove: bool = False) -> Step:
+def _each(
+    machine: Machine,
+    place: Any,
+    statement: Statement,
+    act: Callable[[MBarrier, int, int], None],
+    count: Any = None,
+    remove: bool = False,
+) -> Step:
     space = space_of(statement)
     address = address_of(machine, place, space)
 
@@ -300,7 +343,9 @@ def _init(statement: Statement, machine: Machine) -> Step:
 
 def _arrive_at(statement: Statement, machine: Machine) -> Step:
     words = statement.modifiers
-    target, place, *rest = statement.operands if not isinstance(statement.operands[0], Address) else (Sink(), *statement.operands)
+    target, place, *rest = (
+        statement.operands if not isinstance(statement.operands[0], Address) else (Sink(), *statement.operands)
+    )
     space = space_of(statement)
     address = address_of(machine, place, space)
     number = machine.reader(rest[0], np.uint32) if rest else None
@@ -326,7 +371,11 @@ def _arrive_at(statement: Statement, machine: Machine) -> Step:
             if drops:
                 barrier.count -= arrivals
             if arrivals > barrier.pending:
-                machine.find("deadlock", int(own[0]), f"{arrivals} arrivals at an mbarrier that awaits {barrier.pending} of {barrier.count}")
+                machine.find(
+                    "deadlock",
+                    int(own[0]),
+                    f"{arrivals} arrivals at an mbarrier that awaits {barrier.pending} of {barrier.count}",
+                )
                 arrivals = barrier.pending
             known = machine.clocks.release(own) if "relaxed" not in words else None
             barrier.arrive(arrivals, known)
@@ -387,7 +436,9 @@ def _wait(statement: Statement, machine: Machine) -> Step:
 
         def words_() -> str:
             barrier, number, offset = missing[0]
-            return f"the mbarrier at {offset % machine.shared_bytes:#x} of shared memory, parity {number}: {barrier.words}"
+            return (
+                f"the mbarrier at {offset % machine.shared_bytes:#x} of shared memory, parity {number}: {barrier.words}"
+            )
 
         parts = [Part(pc, machine.subset(where, ~over), Wait(ready, words_))]
         if over.any():
@@ -397,4 +448,8 @@ def _wait(statement: Statement, machine: Machine) -> Step:
     return run
 
 
-OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"bar": _bar, "barrier": _bar, "mbarrier": _mbarrier}
+OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {
+    "bar": _bar,
+    "barrier": _bar,
+    "mbarrier": _mbarrier,
+}

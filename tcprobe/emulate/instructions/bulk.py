@@ -21,7 +21,14 @@ from tcprobe.errors import UsageError
 CHUNK = 16  # bytes that every bulk copy is a multiple of
 BOX_ALIGNMENT = 128
 WORDS = ("async", "bulk", "tensor", "tile", "1d", "2d", "3d", "4d", "5d", "global", "shared::cta", "shared::cluster")
-MORE = ("mbarrier::complete_tx::bytes", "bulk_group", "multicast::cluster", "L2::cache_hint", "cta_group::1", "cta_group::2")
+MORE = (
+    "mbarrier::complete_tx::bytes",
+    "bulk_group",
+    "multicast::cluster",
+    "L2::cache_hint",
+    "cta_group::1",
+    "cta_group::2",
+)
 REDUCTIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 
 
@@ -41,7 +48,11 @@ def _bulk(statement: Statement, machine: Machine) -> Step | None:
     if "prefetch" in words:
         return lambda where: None
     reduces = statement.opcode == "cp" and words[0] == "reduce"
-    known = (*WORDS, *MORE, *(("reduce", *REDUCTIONS, *NUMPY, "noftz", "release", "relaxed", "cta", "cluster", "gpu") if reduces else ()))
+    known = (
+        *WORDS,
+        *MORE,
+        *(("reduce", *REDUCTIONS, *NUMPY, "noftz", "release", "relaxed", "cta", "cluster", "gpu") if reduces else ()),
+    )
     if strange := [word for word in words if word not in known]:
         raise statement.refused(f"with .{strange[0]}")
     spaces = [word for word in words if word in ("global", "shared::cta", "shared::cluster")]
@@ -148,14 +159,18 @@ def _load_bulk(statement: Statement, machine: Machine, source: str) -> Step:
                 box = None  # type: ignore[assignment]
             for rank in ranks:
                 own = machine.block_of[thread] % machine.shape.ranks
-                where_to, where_at = (to, at) if rank is None else (to & 0xFFFFFF | rank << 24, at & 0xFFFFFF | rank << 24)
+                where_to, where_at = (
+                    (to, at) if rank is None else (to & 0xFFFFFF | rank << 24, at & 0xFFFFFF | rank << 24)
+                )
                 del own
                 _issue(machine, statement, thread, where_to, where_at, box, count, alignment, copy)
 
     return run
 
 
-def _box_source(machine: Machine, statement: Statement, box: Box, coordinates: tuple[int, ...], thread: int) -> Callable[[], Any]:
+def _box_source(
+    machine: Machine, statement: Statement, box: Box, coordinates: tuple[int, ...], thread: int
+) -> Callable[[], Any]:
     """What a box of a tensor holds, as (rows, elements), when the copy lands."""
     at, inside = box.elements(coordinates)
     memory = machine.memory
@@ -189,7 +204,9 @@ def _line_source(machine: Machine, source: str, at: int, count: int, thread: int
 
     def copy() -> Any:
         made = np.zeros((places.size, CHUNK), np.uint8)
-        for memory, offsets, lanes in machine.reach("global" if source == "global" else "shared", places, CHUNK, threads):
+        for memory, offsets, lanes in machine.reach(
+            "global" if source == "global" else "shared", places, CHUNK, threads
+        ):
             machine.check_read(memory, offsets, CHUNK, threads[lanes], fenced=True)
             made[lanes] = memory.gather(offsets, CHUNK)
         return made
@@ -247,7 +264,9 @@ def _issue(
         barrier.flights.append(flight)
         barrier.complete_bytes(count)
 
-    flight = Flight(statement, effect, writes=[(memory, (chunks[:, None] + np.arange(CHUNK)).reshape(-1))], self_landing=True)
+    flight = Flight(
+        statement, effect, writes=[(memory, (chunks[:, None] + np.arange(CHUNK)).reshape(-1))], self_landing=True
+    )
     flight.thread = thread
     machine.kept["flights"].issue(flight)
 
@@ -284,7 +303,9 @@ def _store_bulk(statement: Statement, machine: Machine, reduces: bool) -> Step:
             of = one_of(source, thread)
             alignment = BOX_ALIGNMENT if tensor else CHUNK
             if of % alignment:
-                machine.find("misaligned", thread, f"the copy's address {of:#x} in shared memory is no multiple of {alignment}")
+                machine.find(
+                    "misaligned", thread, f"the copy's address {of:#x} in shared memory is no multiple of {alignment}"
+                )
                 continue
             block = int(machine.shared_offsets(np.array([of]), np.array([thread]), any_rank=False)[0]) - of % (1 << 24)
             if block < 0:
@@ -313,7 +334,9 @@ def _element(statement: Statement, name: str | None, unit: int) -> tuple[Callabl
     """How a reduction joins, and the type of an element."""
     if name is None:
         return None
-    kind = next((word for word in reversed(statement.modifiers) if word in NUMPY), f"f{8 * unit}" if unit in (2, 4) else "u32")
+    kind = next(
+        (word for word in reversed(statement.modifiers) if word in NUMPY), f"f{8 * unit}" if unit in (2, 4) else "u32"
+    )
     function = combine(name, kind)
     if function is None:
         raise UsageError(f"line {statement.line}: a reduction .{name}.{kind} is not emulated.")
@@ -321,7 +344,9 @@ def _element(statement: Statement, name: str | None, unit: int) -> tuple[Callabl
     return function, np.dtype(f"u{own.itemsize}") if own.kind == "f" else own
 
 
-def _issue_store(machine: Machine, statement: Statement, thread: int, places: Any, to: Any, unit: int, joins: Any, groups: Any) -> None:
+def _issue_store(
+    machine: Machine, statement: Statement, thread: int, places: Any, to: Any, unit: int, joins: Any, groups: Any
+) -> None:
     memory, shared = machine.memory, machine.shared
     if not places.size:
         return
@@ -344,7 +369,9 @@ def _issue_store(machine: Machine, statement: Statement, thread: int, places: An
             old = memory.gather(to, unit).view(kind)
             data = np.ascontiguousarray(function(old, data.view(kind))).astype(kind).view(np.uint8)
         machine.write(memory, to, data.reshape(-1, unit), own, strong=joins is not None)
-        shared.add_readers(own[:1].repeat(places.size) // 32, places, unit, machine.clocks.tags(np.full(places.size, thread)))
+        shared.add_readers(
+            own[:1].repeat(places.size) // 32, places, unit, machine.clocks.tags(np.full(places.size, thread))
+        )
 
     reads = [(shared, (places[:, None] + np.arange(unit)).reshape(-1))]
     flight = Flight(statement, effect, reads=reads, self_landing=True)

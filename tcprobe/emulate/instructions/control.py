@@ -26,7 +26,12 @@ def _indexed(statement: Statement, machine: Machine) -> Step:
     assert isinstance(targets, Named)
     function = next(f for f in machine.kept["functions"].values() if targets.name in f.targets)
     start = machine.kept["starts"][function.name]
-    places = np.array([start + next(at for name, at in function.labels.items() if label in (name, name.partition("@")[0])) for label in function.targets[targets.name]])
+    places = np.array(
+        [
+            start + next(at for name, at in function.labels.items() if label in (name, name.partition("@")[0]))
+            for label in function.targets[targets.name]
+        ]
+    )
     read, join = machine.reader(index, np.uint32), machine.kept["joins"].get(machine.pc, END)
 
     def run(where: Where) -> int | Outcome:
@@ -132,7 +137,17 @@ OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {
     "call": _call,
     "createpolicy": _policy,
     **dict.fromkeys(
-        ("prefetch", "prefetchu", "discard", "applypriority", "nanosleep", "pmevent", "brkpt", "setmaxnreg", "griddepcontrol"),
+        (
+            "prefetch",
+            "prefetchu",
+            "discard",
+            "applypriority",
+            "nanosleep",
+            "pmevent",
+            "brkpt",
+            "setmaxnreg",
+            "griddepcontrol",
+        ),
         _nothing,
     ),
 }

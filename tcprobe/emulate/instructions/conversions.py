@@ -75,7 +75,11 @@ def _scalar(statement: Statement, machine: Machine, to: str, of: str) -> Step:
             if a.ndim == 0:
                 x = x.reshape(())
         else:
-            x = of_integer(a.astype(np.uint64 if source.kind == "u" else np.int64)) if source.itemsize == 8 else a.astype(np.float64)
+            x = (
+                of_integer(a.astype(np.uint64 if source.kind == "u" else np.int64))
+                if source.itemsize == 8
+                else a.astype(np.float64)
+            )
         if whole:
             x = TO_WHOLE[whole](x)
         if to not in FLOATS:
@@ -118,7 +122,9 @@ def _pair(statement: Statement, machine: Machine, to: str, of: str) -> Step:
             return (halves[0] << word.type(bits) | halves[1]).astype(word)
 
         if of == "f32":
-            return operation(machine, statement, lambda a, b: join(widen(a, "f32"), widen(b, "f32")), word, np.uint32, np.uint32)
+            return operation(
+                machine, statement, lambda a, b: join(widen(a, "f32"), widen(b, "f32")), word, np.uint32, np.uint32
+            )
         inner = PAIRS[of]
 
         def from_pair(pair: Any) -> Any:
@@ -159,7 +165,9 @@ def _packed(statement: Statement, machine: Machine) -> Step:
     word = np.dtype(f"u{to.itemsize}")
 
     def run(a: Any, b: Any, c: Any = 0) -> Any:
-        upper, lower = (np.clip(np.asarray(n), info.min, info.max).astype(to).view(word).astype(np.uint32) for n in (a, b))
+        upper, lower = (
+            np.clip(np.asarray(n), info.min, info.max).astype(to).view(word).astype(np.uint32) for n in (a, b)
+        )
         made = upper << np.uint32(bits) | lower
         return made if bits == 16 else np.asarray(c) << np.uint32(16) | made
 
@@ -217,8 +225,13 @@ def _set_predicate(statement: Statement, machine: Machine) -> Step:
     join = next((JOINED[word] for word in words[1:] if word in JOINED), None)
     other = sources[2] if join else None
     inverted = isinstance(other, Negated)
-    extra = machine.reader(other.register if isinstance(other, Negated) else other, np.bool_) if other is not None else None
-    write, write_not = machine.writer(first, np.bool_), None if isinstance(second, Sink) else machine.writer(second, np.bool_)
+    extra = (
+        machine.reader(other.register if isinstance(other, Negated) else other, np.bool_) if other is not None else None
+    )
+    write, write_not = (
+        machine.writer(first, np.bool_),
+        None if isinstance(second, Sink) else machine.writer(second, np.bool_),
+    )
 
     def run(where: Where) -> None:
         holds = compare(a(where), b(where))

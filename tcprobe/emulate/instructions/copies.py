@@ -41,7 +41,18 @@ def _copy(statement: Statement, machine: Machine) -> Step | None:
         return commit
     if "wait_group" in words or "wait_all" in words:
         return _wait(statement, machine)
-    known = ("async", "ca", "cg", "shared", "shared::cta", "global", "L2::64B", "L2::128B", "L2::256B", "L2::cache_hint")
+    known = (
+        "async",
+        "ca",
+        "cg",
+        "shared",
+        "shared::cta",
+        "global",
+        "L2::64B",
+        "L2::128B",
+        "L2::256B",
+        "L2::cache_hint",
+    )
     if strange := [word for word in words if word not in known]:
         raise statement.refused(f"with .{strange[0]}")
     to, of, count, *more = statement.operands
@@ -70,7 +81,17 @@ def _copy(statement: Statement, machine: Machine) -> Step | None:
     return run
 
 
-def _issue(machine: Machine, statement: Statement, memory: Any, offsets: Any, threads: Any, origin: Any, taken: Any, size: int, groups: Any) -> None:
+def _issue(
+    machine: Machine,
+    statement: Statement,
+    memory: Any,
+    offsets: Any,
+    threads: Any,
+    origin: Any,
+    taken: Any,
+    size: int,
+    groups: Any,
+) -> None:
     machine.check_write(memory, offsets, np.zeros((threads.size, size), np.uint8), threads)
     tags = machine.clocks.tags(threads)
 
@@ -169,7 +190,9 @@ def _arrive(statement: Statement, machine: Machine) -> Step:
     return run
 
 
-def _later(machine: Machine, statement: Statement, barrier: MBarrier, own: Any, copies: list[tuple[Flight, Any, Any]]) -> None:
+def _later(
+    machine: Machine, statement: Statement, barrier: MBarrier, own: Any, copies: list[tuple[Flight, Any, Any]]
+) -> None:
     flights = machine.kept["flights"]
     known = machine.clocks.release(own)
 

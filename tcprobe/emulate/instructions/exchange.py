@@ -95,7 +95,9 @@ def _vote(statement: Statement, machine: Machine) -> Step:
         votes, row, _ = _rows(machine, where, np.broadcast_to(~held if inverted else held, threads.shape), np.bool_)
         ballot = (votes @ bits)[row] & named
         there = (machine.live.reshape(-1, WARP) @ bits)[threads // WARP] & named
-        made = {"ballot": ballot, "any": ballot != 0, "all": ballot == there, "uni": (ballot == 0) | (ballot == there)}[mode]
+        made = {"ballot": ballot, "any": ballot != 0, "all": ballot == there, "uni": (ballot == 0) | (ballot == there)}[
+            mode
+        ]
         write(where, made.astype(np.uint32) if mode == "ballot" else made)
 
     return with_mask(machine, mask, run)
@@ -127,7 +129,14 @@ def _match(statement: Statement, machine: Machine) -> Step:
     return with_mask(machine, mask, run)
 
 
-SUMS: dict[str, Any] = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+SUMS: dict[str, Any] = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 def _reduce(statement: Statement, machine: Machine) -> Step:

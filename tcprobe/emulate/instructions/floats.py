@@ -24,9 +24,11 @@ QUIET = np.float32(np.array(0x7FFFFFFF, np.uint32).view(np.float32))
 
 def kind_of(statement: Statement) -> str:
     """The type of floats that a name ends in; empty for others."""
-    return next((word for word in reversed(statement.modifiers) if word in KINDS or word in NUMPY), "") if any(
-        word in KINDS for word in statement.modifiers
-    ) else ""
+    return (
+        next((word for word in reversed(statement.modifiers) if word in KINDS or word in NUMPY), "")
+        if any(word in KINDS for word in statement.modifiers)
+        else ""
+    )
 
 
 def in_bits(function: Callable[..., Any], kind: str, machine: Machine, statement: Statement, operands: int) -> Step:
@@ -36,11 +38,15 @@ def in_bits(function: Callable[..., Any], kind: str, machine: Machine, statement
     whole = np.dtype(f"u{word.itemsize * (2 if kind.endswith('x2') else 1)}")
     fixed = statement._replace(operands=tuple(_bits_of_immediate(o, scalar) for o in statement.operands))
     if whole == word:
-        return operation(machine, fixed, lambda *bits: function(*map(np.asarray, bits)).astype(word), word, *(word,) * operands)
+        return operation(
+            machine, fixed, lambda *bits: function(*map(np.asarray, bits)).astype(word), word, *(word,) * operands
+        )
 
     def both(*bits: Any) -> Any:
         many = np.broadcast_arrays(*map(np.asarray, bits))
-        return np.ascontiguousarray(function(*(np.ascontiguousarray(part).view(word) for part in many)).astype(word)).view(whole)
+        return np.ascontiguousarray(
+            function(*(np.ascontiguousarray(part).view(word) for part in many)).astype(word)
+        ).view(whole)
 
     return operation(machine, fixed, both, whole, *(whole,) * operands)
 
@@ -98,7 +104,9 @@ def _arithmetic(name: str) -> Callable[[Statement, Machine], Step | None]:
         scalar = kind.removesuffix("x2")
         if kind == "f32" and mode.plain and name in ("add", "sub", "mul"):
             plain = {"add": np.add, "sub": np.subtract, "mul": np.multiply}[name]
-            return operation(machine, statement, lambda a, b: _canonical(plain(a, b)), np.float32, np.float32, np.float32)
+            return operation(
+                machine, statement, lambda a, b: _canonical(plain(a, b)), np.float32, np.float32, np.float32
+            )
         count = 3 if name in ("fma", "mad") else 2
         return in_bits(partial(_computed, name, mode, scalar), kind, machine, statement, count)
 
@@ -129,7 +137,11 @@ def _directed64(name: str, way: str, numbers: list[Any]) -> Any:
 
     def one(*parts: float) -> float:
         if not all(map(np.isfinite, parts)):
-            near: float = parts[0] * parts[1] + (parts[2] if len(parts) > 2 else 0) if name in ("fma", "mul", "mad") else parts[0] + parts[1]
+            near: float = (
+                parts[0] * parts[1] + (parts[2] if len(parts) > 2 else 0)
+                if name in ("fma", "mul", "mad")
+                else parts[0] + parts[1]
+            )
             return near
         a, b, *c = map(Fraction, parts)
         exact = a * b + (c[0] if c else 0) if name in ("fma", "mul", "mad") else a - b if name == "sub" else a + b
@@ -164,7 +176,13 @@ def _extreme(name: str) -> Callable[[Statement, Machine], Step | None]:
             made = np.where(takes, flush(first), flush(second))
             return np.where(both, made.dtype.type(NAN.get(scalar, 0x7FF8000000000000)), made)
 
-        return in_bits(lambda *bits: two(bits[0], bits[1]) if len(bits) == 2 else two(two(bits[0], bits[1]), bits[2]), kind, machine, statement, len(statement.operands) - 1)
+        return in_bits(
+            lambda *bits: two(bits[0], bits[1]) if len(bits) == 2 else two(two(bits[0], bits[1]), bits[2]),
+            kind,
+            machine,
+            statement,
+            len(statement.operands) - 1,
+        )
 
     return compile_
 
@@ -248,7 +266,9 @@ def _divide(statement: Statement, machine: Machine) -> Step | None:
             rest = fma64(-made, y, x)
             even = np.asarray(made).view(np.int64) & 1 == 0
             toward = np.where(rest * np.sign(y) > 0, np.inf, -np.inf)
-            made = np.where((rest != 0) & even & np.isfinite(made) & np.isfinite(rest), np.nextafter(made, toward), made)
+            made = np.where(
+                (rest != 0) & even & np.isfinite(made) & np.isfinite(rest), np.nextafter(made, toward), made
+            )
         return mode.result(made, kind)
 
     return in_bits(run, kind, machine, statement, 2)

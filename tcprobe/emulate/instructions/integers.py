@@ -11,7 +11,12 @@ from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.operands import NUMPY, has, operation, types
 from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Register, Sink, Statement, Vector
 
-WIDE = {np.dtype(np.int16): np.int32, np.dtype(np.uint16): np.uint32, np.dtype(np.int32): np.int64, np.dtype(np.uint32): np.uint64}
+WIDE = {
+    np.dtype(np.int16): np.int32,
+    np.dtype(np.uint16): np.uint32,
+    np.dtype(np.int32): np.int64,
+    np.dtype(np.uint32): np.uint64,
+}
 
 
 def _kind(statement: Statement) -> Any:
@@ -148,7 +153,7 @@ def _divide(a: Any, b: Any) -> Any:
     none = b == 0
     safe = np.where(none, a.dtype.type(1), b)
     if a.dtype.kind == "i":
-        quotient = np.abs(a.astype(np.float64) * 0) .astype(a.dtype)
+        quotient = np.abs(a.astype(np.float64) * 0).astype(a.dtype)
         wide = np.where(a < 0, np.uint64(0) - a.astype(np.uint64), a.astype(np.uint64))
         by = np.where(safe < 0, np.uint64(0) - safe.astype(np.uint64), safe.astype(np.uint64))
         size = wide // by
@@ -203,13 +208,21 @@ def _field(statement: Statement, machine: Machine) -> Step | None:
         at, length = (np.asarray(n).astype(np.int64) & 255 for n in (at, length))
         word = a.view(unsigned)
         taken = np.where(at < bits, word >> np.minimum(at, bits - 1).astype(unsigned), 0).astype(unsigned)
-        mask = np.where(length >= bits, ~unsigned.type(0), (unsigned.type(1) << np.minimum(length, bits - 1).astype(unsigned)) - unsigned.type(1))
+        mask = np.where(
+            length >= bits,
+            ~unsigned.type(0),
+            (unsigned.type(1) << np.minimum(length, bits - 1).astype(unsigned)) - unsigned.type(1),
+        )
         made = taken & mask
         if kind.kind == "i":
             top = np.minimum(at + length - 1, bits - 1)
             sign = np.where(length > 0, word >> np.maximum(top, 0).astype(unsigned) & unsigned.type(1), 0)
             present = np.where(at < bits, np.minimum(length, bits - at), 0)
-            above = np.where(present >= bits, unsigned.type(0), ~((unsigned.type(1) << np.clip(present, 0, bits - 1).astype(unsigned)) - unsigned.type(1)))
+            above = np.where(
+                present >= bits,
+                unsigned.type(0),
+                ~((unsigned.type(1) << np.clip(present, 0, bits - 1).astype(unsigned)) - unsigned.type(1)),
+            )
             made = np.where(sign != 0, made & ~above | above, made)
         return made.astype(unsigned).view(kind)
 
@@ -223,7 +236,9 @@ def _insert(statement: Statement, machine: Machine) -> Step:
 
     def run(a: Any, b: Any, at: Any, length: Any) -> Any:
         at, length = (np.asarray(n).astype(np.int64) & 255 for n in (at, length))
-        mask = np.where(length >= bits, ~kind.type(0), (kind.type(1) << np.minimum(length, bits - 1).astype(kind)) - kind.type(1))
+        mask = np.where(
+            length >= bits, ~kind.type(0), (kind.type(1) << np.minimum(length, bits - 1).astype(kind)) - kind.type(1)
+        )
         moved = np.where(at < bits, mask << np.minimum(at, bits - 1).astype(kind), 0).astype(kind)
         return b & ~moved | (np.asarray(a) << np.minimum(at, bits - 1).astype(kind)) & moved
 
@@ -252,7 +267,11 @@ def _count(statement: Statement, machine: Machine) -> Step:
         if statement.opcode == "bfind":
             value = np.asarray(a)
             place = top(np.where(value < 0, ~value, value) if kind.kind == "i" else value)
-            return np.where(place < 0, -1, bits - 1 - place if "shiftamt" in words else place).astype(np.int32).view(np.uint32)
+            return (
+                np.where(place < 0, -1, bits - 1 - place if "shiftamt" in words else place)
+                .astype(np.int32)
+                .view(np.uint32)
+            )
         raw = np.ascontiguousarray(np.broadcast_to(a, np.shape(a) or (1,))).astype(f">u{kind.itemsize}").view(np.uint8)
         turned = np.packbits(np.unpackbits(raw.reshape(-1, kind.itemsize), axis=1)[:, ::-1], axis=1)
         return turned.copy().view(f">u{kind.itemsize}")[:, 0].astype(unsigned)
@@ -272,7 +291,9 @@ def _permute(statement: Statement, machine: Machine) -> Step:
         for byte in range(4):
             wanted = (np.asarray(selector) >> np.uint32(4 * byte) & np.uint32(15)).astype(np.uint64)
             value = both >> (wanted & np.uint64(7)) * np.uint64(8) & np.uint64(255)
-            value = np.where(wanted & np.uint64(8), np.where(value & np.uint64(128), np.uint64(255), np.uint64(0)), value)
+            value = np.where(
+                wanted & np.uint64(8), np.where(value & np.uint64(128), np.uint64(255), np.uint64(0)), value
+            )
             made = made | value << np.uint64(8 * byte)
         return made.astype(np.uint32)
 
@@ -319,7 +340,9 @@ def _dot(statement: Statement, machine: Machine) -> Step:
 
 def _sad(statement: Statement, machine: Machine) -> Step | None:
     kind = _kind(statement)
-    return operation(machine, statement, lambda a, b, c: np.maximum(a, b) - np.minimum(a, b) + c, kind, kind, kind, kind)
+    return operation(
+        machine, statement, lambda a, b, c: np.maximum(a, b) - np.minimum(a, b) + c, kind, kind, kind, kind
+    )
 
 
 def _select(statement: Statement, machine: Machine) -> Step:
@@ -396,7 +419,9 @@ def _repack(statement: Statement, machine: Machine) -> Step:
     writers = [machine.writer(item, part) for item in many]
 
     def unpack(where: Where) -> None:
-        parts = np.ascontiguousarray(np.broadcast_to(one_read(where), (machine.threads[where].size, *((2,) if whole == 16 else ()))))
+        parts = np.ascontiguousarray(
+            np.broadcast_to(one_read(where), (machine.threads[where].size, *((2,) if whole == 16 else ())))
+        )
         parts = parts.view(part).reshape(-1, len(many))
         for number, write in enumerate(writers):
             write(where, parts[:, number])

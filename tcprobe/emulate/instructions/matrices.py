@@ -75,7 +75,9 @@ def _store(statement: Statement, machine: Machine) -> Step:
             held[:, :, number] = np.broadcast_to(read(where), (threads.size,)).reshape(threads.shape)
         matrix = np.ascontiguousarray(table.gather(held.view(np.uint16)))
         at = np.broadcast_to(np.asarray(address(where)), (threads.size,)).reshape(threads.shape)[:, : 8 * count]
-        machine.store(space, at.reshape(-1), matrix.view(np.uint8).reshape(-1, ROW), threads[:, : 8 * count].reshape(-1))
+        machine.store(
+            space, at.reshape(-1), matrix.view(np.uint8).reshape(-1, ROW), threads[:, : 8 * count].reshape(-1)
+        )
 
     return machine.together(run)
 

@@ -15,7 +15,17 @@ from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Operand, Regist
 from tcprobe.emulate.unwritten import mark
 from tcprobe.emulate.rounding import WORDS, exact_sum, narrow, widen
 
-SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func", "const")
+SPACES = (
+    "global",
+    "shared",
+    "shared::cta",
+    "shared::cluster",
+    "local",
+    "param",
+    "param::entry",
+    "param::func",
+    "const",
+)
 WIDTH = {"v2": 2, "v4": 4, "v8": 8}
 ACQUIRE, RELEASE = ("acquire", "acq_rel", "sc"), ("release", "acq_rel", "sc")
 STRONG_WORDS = ("volatile", "relaxed", "acquire", "release", "mmio")
@@ -177,7 +187,9 @@ def _store(statement: Statement, machine: Machine) -> Step:
 
 
 def _store_parameter(machine: Machine, name: str, offset: int, readers: list[Any], kind: Any) -> Step:
-    size = max((v.size for f in machine.kept["functions"].values() for v in f.variables.values() if v.name == name), default=0)
+    size = max(
+        (v.size for f in machine.kept["functions"].values() for v in f.variables.values() if v.name == name), default=0
+    )
     memory = machine.parameters.setdefault(name, np.zeros((machine.count, max(size, 1)), np.uint8))
     if offset < 0 or offset + kind.itemsize * len(readers) > memory.shape[1]:
         raise machine.refuse("beyond the parameter")
@@ -257,7 +269,19 @@ def _fence(statement: Statement, machine: Machine) -> Step:
         raise statement.refused()
     if "mbarrier_init" in words:
         return lambda where: None
-    known = ("sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl", "sync_restrict::shared::cta", "sync_restrict::shared::cluster")
+    known = (
+        "sc",
+        "acq_rel",
+        "acquire",
+        "release",
+        "cta",
+        "cluster",
+        "gpu",
+        "sys",
+        "gl",
+        "sync_restrict::shared::cta",
+        "sync_restrict::shared::cluster",
+    )
     if strange := [word for word in words if word not in known]:
         raise statement.refused(f"with .{strange[0]}")
     fenced = machine.kept.setdefault("fenced", np.zeros(machine.count, np.bool_))
@@ -334,7 +358,9 @@ def _atomic(statement: Statement, machine: Machine) -> Step:
     place = operands[0] if reduces else operands[1]
     space = space_of(statement)
     address = address_of(machine, place, space)
-    readers = [machine.reader(o, bits) for source in sources[: 2 if name == "cas" else 1] for o in machine.items(source)]
+    readers = [
+        machine.reader(o, bits) for source in sources[: 2 if name == "cas" else 1] for o in machine.items(source)
+    ]
     function = None if name == "cas" else combine(name, kind_name)
     if name != "cas" and function is None:
         raise statement.refused()
@@ -360,7 +386,9 @@ def _atomic(statement: Statement, machine: Machine) -> Step:
                     after = np.where(before == given[turn, :1], given[turn, 1:], before)
                 else:
                     after = np.asarray(function(before, given[turn])).astype(bits)  # type: ignore[misc]
-                machine.write(memory, offsets[turn], np.ascontiguousarray(after).view(np.uint8), chosen[turn], strong=True)
+                machine.write(
+                    memory, offsets[turn], np.ascontiguousarray(after).view(np.uint8), chosen[turn], strong=True
+                )
             old[lanes] = mine
         _observe(machine, at, where, acquires)
         for number, write in enumerate(writers):

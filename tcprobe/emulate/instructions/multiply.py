@@ -67,7 +67,9 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
         raise statement.refused("with four products of a quarter of a warp each")
 
     def run(where: Where) -> None:
-        a, b, c = (tables[name].gather(split(read(where), size)) for name, read, size in zip("abc", reads, bits, strict=True))
+        a, b, c = (
+            tables[name].gather(split(read(where), size)) for name, read, size in zip("abc", reads, bits, strict=True)
+        )
         made = multiply(types, rule, a, b, c, satfinite)
         scatter_registers(tables["d"], made, len(writers), wide, where, writers)
 
@@ -117,7 +119,10 @@ def _sparse(statement: Statement, machine: Machine, instruction: Instruction) ->
     satfinite = "satfinite" in statement.modifiers
 
     def run(where: Where) -> None:
-        a, b, c = (tables[name].gather(split(read(where), size)) for name, read, size in zip("abc", reads[:3], bits, strict=True))
+        a, b, c = (
+            tables[name].gather(split(read(where), size))
+            for name, read, size in zip("abc", reads[:3], bits, strict=True)
+        )
         lines = met(reads[3](where))  # (groups, m, stored k) lines of B
         group = np.arange(a.shape[0])[:, None, None]
         made = np.empty((*a.shape[:2], b.shape[2]), np.uint32 if c.dtype.itemsize == 4 else c.dtype)

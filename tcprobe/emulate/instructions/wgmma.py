@@ -111,7 +111,9 @@ def _look(machine: Machine, found: Registers) -> None:
             steps[pc] = _looking(machine, found, statement, steps[pc], sets, reads)
 
 
-def _looking(machine: Machine, found: Registers, statement: Statement, step: Step, sets: set[str], reads: set[str]) -> Step:
+def _looking(
+    machine: Machine, found: Registers, statement: Statement, step: Step, sets: set[str], reads: set[str]
+) -> Step:
     guard = statement.guard
 
     def run(where: Where) -> int | Outcome | None:
@@ -226,8 +228,14 @@ class Multiply:
         machine, held = self.machine, self.held
         first = int(group[0])
         span = slice(first, first + WARPGROUP)
-        if not held.fenced[span].all() or held.dirty[self.accumulator][span].any() or held.dirty[self.factor][span].any():
-            machine.find("race", first, "registers of the multiply were set since the last wgmma.fence, or there was none")
+        if (
+            not held.fenced[span].all()
+            or held.dirty[self.accumulator][span].any()
+            or held.dirty[self.factor][span].any()
+        ):
+            machine.find(
+                "race", first, "registers of the multiply were set since the last wgmma.fence, or there was none"
+            )
         a = None if self.a is None else self._smem(self.a, span, self.major_a, self.shape.m, first)
         b = self._smem(self.b, span, self.major_b, self.shape.n, first)
         if b is None or (self.a is not None and a is None):
@@ -237,14 +245,18 @@ class Multiply:
         engine = held.engine(first // WARPGROUP)
         tag = machine.clocks.engine_tag(engine, int(machine.clocks.serial[first]))
         for region in regions:
-            machine.shared.add_readers(np.full(region.size, first // 32 + (first // WARPGROUP)), region, CHUNK, np.full(region.size, tag))
+            machine.shared.add_readers(
+                np.full(region.size, first // 32 + (first // WARPGROUP)), region, CHUNK, np.full(region.size, tag)
+            )
         reads = [(machine.shared, (region[:, None] + np.arange(CHUNK)).reshape(-1)) for region in regions]
         flight = Flight(self.statement, lambda: self._effect(span, a, b, scale), reads=reads)
         own = [entry.flight for entry in held.open if entry.left[first]]
         flight.after = own[-1] if own else None
         left = np.zeros(machine.count, np.bool_)
         left[span] = True
-        held.open.append(InFlight(flight, int(held.groups[first]), left, self.accumulator, self.factor, engine, tag >> 16 & 0xFFFFFF))
+        held.open.append(
+            InFlight(flight, int(held.groups[first]), left, self.accumulator, self.factor, engine, tag >> 16 & 0xFFFFFF)
+        )
         held.written[self.accumulator][span] += 1
         held.reading[self.factor][span] += 1
         machine.kept["flights"].issue(flight)
@@ -298,7 +310,9 @@ class Multiply:
             array.view(np.uint32)[span] = registers_[:, number]
 
 
-def product(types: ElementTypes, rule: Arithmetic | Integers, a: Any, lines: Any, c: Any, satfinite: bool = False) -> Any:
+def product(
+    types: ElementTypes, rule: Arithmetic | Integers, a: Any, lines: Any, c: Any, satfinite: bool = False
+) -> Any:
     """D of A (m, k) and B's lines (n, k)."""
     if isinstance(rule, Integers):
         return multiply(types, rule, a, lines.T, c, satfinite)
