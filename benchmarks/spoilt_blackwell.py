@@ -3,7 +3,8 @@
     python benchmarks/spoilt_blackwell.py --out spoilt.csv --seconds 600
 
 A spoilt kernel is noticed if the emulator finds something, an element is wrong, or it does not end; it is run with work
-in flight as late as can be, then as early, then at random. Goes on where --out ends. Needs nvcc, no GPU.
+in flight as late as can be, then as early, then at random. k is five tiles and a part of one, with two stages; D has
+ends on both sides. Goes on where --out ends. Needs nvcc, no GPU.
 """
 
 import argparse
@@ -19,19 +20,19 @@ from tcprobe.emulate.run import Options
 from tcprobe.errors import TcprobeError
 from tcprobe.kernel.emulated import emulate_product
 from tcprobe.kernel.gemm import GemmKernel, GemmOptions, gemm
+from tcprobe.kernel.staged import SCALED
 
 SCHEDULES = (("late", 0), ("early", 0), ("random", 1), ("random", 2))
 MOST = 400_000  # instructions of warps: forty times what a right kernel takes
-SIZE = (140, 40)  # of D; k is five tiles and a part of one, with two stages
 KERNELS = {
-    "f16": GemmOptions("sm_100", "f16", (128, 32, 64), stages=2),
-    "bf16, mn, f32": GemmOptions("sm_100", "bf16", (128, 64, 64), stages=2, a="col", b="row", out="f32"),
-    "e4m3, pair": GemmOptions("sm_100", "e4m3", (128, 64, 128), stages=2, cta_group=2),
-    "tf32": GemmOptions("sm_100", "tf32", (128, 32, 32), stages=2),
-    "mxf8": GemmOptions("sm_100", "mxf8", (128, 128, 128), stages=2),
     "nvf4, pair": GemmOptions("sm_100", "nvf4", (128, 128, 256), stages=2, cta_group=2),
+    "f16": GemmOptions("sm_100", "f16", (128, 32, 64), stages=2),
     "sm_120 nvf4": GemmOptions("sm_120", "nvf4", (128, 64, 128), stages=2),
+    "bf16, mn, f32": GemmOptions("sm_100", "bf16", (128, 64, 64), stages=2, a="col", b="row", out="f32"),
     "sm_120 mxf8": GemmOptions("sm_120", "mxf8", (64, 64, 128), stages=2, warps=(2, 2)),
+    "e4m3, pair": GemmOptions("sm_100", "e4m3", (128, 64, 128), stages=2, cta_group=2),
+    "mxf8": GemmOptions("sm_100", "mxf8", (128, 128, 128), stages=2),
+    "tf32": GemmOptions("sm_100", "tf32", (128, 32, 32), stages=2),
 }
 # (kind, what, text, what stands there instead), of the first place where the text is; of tcgen05
 EDITS = [
@@ -235,8 +236,7 @@ def spoilt(made: GemmKernel) -> Iterator[tuple[str, str, str]]:
 
 def noticed(made: GemmKernel) -> str:
     """By which schedule and how; empty where it is not."""
-    m, n = SIZE
-    size = (m, n, made.gemm.tile[2] * 5 + 40)
+    size = (140 if made.gemm.type in SCALED else 100, made.gemm.tile[1] + 6, made.gemm.tile[2] * 5 + 40)
     for schedule, seed in SCHEDULES:
         try:
             found = emulate_product(made, size, Options(most=MOST, schedule=schedule, seed=seed))

@@ -15,7 +15,8 @@ TEXT = """.version 9.0
 .extern .shared .align 1024 .b8 smem[];
 .shared .align 8 .b64 done;
 .shared .align 4 .b32 slot;
-.visible .entry k(.param .u64 image, .param .u64 out, .param .u32 words, .param .u64 adesc, .param .u64 bdesc, .param .u32 idesc)
+.visible .entry k(.param .u64 image, .param .u64 out, .param .u32 words, .param .u64 adesc, .param .u64 bdesc,
+  .param .u32 idesc)
 {{
 .reg .b32 %r<200>; .reg .b64 %d<20>; .reg .pred %p<8>; .reg .b16 %h<2>;
 ld.param.u64 %d0, [image]; ld.param.u64 %d1, [out]; ld.param.u32 %r0, [words];
@@ -83,7 +84,10 @@ def text(form, columns, pair=False, scales=False, copies=()):
     commit = f"tcgen05.commit.{group}.mbarrier::arrive::one.shared::cluster.b64 [%r4];"
     if pair:
         commit = "mov.b16 %h0, 3; " + commit.replace(".b64 [%r4]", ".multicast::cluster.b64 [%r4], %h0")
-    read = ["mul.lo.u32 %r20, %r6, 128; add.u32 %r20, %r20, %r2;", f"mul.wide.u32 %d7, %r20, {4 * columns}; add.u64 %d8, %d1, %d7;"]
+    read = [
+        "mul.lo.u32 %r20, %r6, 128; add.u32 %r20, %r20, %r2;",
+        f"mul.wide.u32 %d7, %r20, {4 * columns}; add.u64 %d8, %d1, %d7;",
+    ]
     for column in range(columns):
         read += [
             f"tcgen05.ld.sync.aligned.32x32b.x1.b32 {{%r21}}, [%r13+{column}];",
@@ -102,7 +106,10 @@ def run(ptx, images, words, columns, schedule="late", seed=0):
             image[number, start : start + data.size] = data.reshape(-1)
     out = np.zeros((blocks, 128, columns), np.uint32)
     arguments = [BufferArgument(image), BufferArgument(out)]
-    arguments += [ScalarArgument(value.to_bytes(size, "little")) for value, size in zip((SHARED // 4, *words), (4, 8, 8, 4), strict=True)]
+    arguments += [
+        ScalarArgument(value.to_bytes(size, "little"))
+        for value, size in zip((SHARED // 4, *words), (4, 8, 8, 4), strict=True)
+    ]
     launch = Launch("k", Shape((blocks, 1, 1), (128, 1, 1), (blocks, 1, 1), SHARED), arguments)
     done = emulate(parse(ptx), launch, Options(schedule=schedule, seed=seed))
     return done.buffers[1], done.report
