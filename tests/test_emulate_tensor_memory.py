@@ -211,6 +211,9 @@ def one(**changes):
     return report, (cells[0].view(np.float32) == a @ b.T).all()
 
 
+MEET = """tcgen05.fence::before_thread_sync;
+barrier.cluster.arrive.release; barrier.cluster.wait.acquire;
+tcgen05.fence::after_thread_sync;"""
 LD = "tcgen05.wait::ld.sync.aligned;\nst.global.b32 [%d8+0], %r21;"
 MMA = "[%r12], %d2, %d3, %r1, %p7;"
 FOUND = {
@@ -218,7 +221,7 @@ FOUND = {
         [("bar.warp.sync 0xffffffff;\ntcgen05.fence::after_thread_sync;", "bar.warp.sync 0xffffffff;")],
         [
             (
-                "tcgen05.fence::before_thread_sync;\nbarrier.cluster.arrive.release; barrier.cluster.wait.acquire;\ntcgen05.fence::after_thread_sync;\nsetp.ne.u32 %p6",
+                f"{MEET}\nsetp.ne.u32 %p6",
                 "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\nsetp.ne.u32 %p6",
             )
         ],
@@ -271,7 +274,7 @@ def test_a_is_taken_from_tensor_memory_as_threads_stored_it():
             ),
             "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r40], {" + ", ".join(f"%r{50 + j}" for j in range(8)) + "};",
             "tcgen05.wait::st.sync.aligned;",
-            "tcgen05.fence::before_thread_sync; barrier.cluster.arrive.release; barrier.cluster.wait.acquire; tcgen05.fence::after_thread_sync;",
+            MEET,
         ]
     )
     rng = np.random.default_rng(5)
