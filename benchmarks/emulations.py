@@ -95,7 +95,7 @@ def gemm_options() -> Iterator[GemmOptions]:
         yield GemmOptions("sm_90", kind, multiply="mma")
 
 
-def gemm_case(options: GemmOptions) -> Case:
+def gemm_case(options: GemmOptions, size: tuple[int, int, int] = SIZE) -> Case:
     """A kernel and a product; D's gaps between lines are part of the digest."""
     made = gemm(options)
     words = [made.name, options.a, options.b, made.gemm.out]
@@ -106,11 +106,11 @@ def gemm_case(options: GemmOptions) -> Case:
     ]
     name = "_".join(words)
     rng = np.random.default_rng(int(hashlib.sha256(name.encode()).hexdigest()[:8], 16))
-    m, n, k = SIZE
+    m, n, k = size
     shapes = ((m, k) if options.a == "row" else (k, m), (k, n) if options.b == "row" else (n, k))
     lines = [HostLines(random_bits(options.type, shape, rng)) for shape in shapes]
-    d = HostLines(~result_bits(made, SIZE))
-    launch = launch_of(made, (lines[0], lines[1], d), SIZE)
+    d = HostLines(~result_bits(made, size))
+    launch = launch_of(made, (lines[0], lines[1], d), size)
     ptx = compiled(made.source, made.to_json(None)["target"])
     return Case(name, ptx, launch, made.parameters.index("d"), made.gemm.out)
 
