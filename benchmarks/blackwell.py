@@ -1,9 +1,11 @@
 """Kernels of `kernel gemm` for Blackwell, assembled by several ptxas for every target that may run them, and checked.
 
     python benchmarks/blackwell.py --ptxas 12.9/bin/ptxas --ptxas 13.0/bin/ptxas --ptxas 13.5/bin/ptxas
+    python benchmarks/blackwell.py --emulate 130x270x600 --emulate 257x33x1100
 
 nvcc, which must be on PATH, makes the PTX. A line a kernel and compiler: targets taken, registers, bytes spilled, what
-`tcprobe check` finds that makes results wrong. Needs no GPU.
+`tcprobe check` finds that makes results wrong. --emulate multiplies whole numbers on the CPU instead: wrong elements,
+findings, with work in flight as late and as early as can be. Needs no GPU.
 """
 
 import argparse
@@ -11,10 +13,13 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tcprobe.emulate.run import Options
 from tcprobe.errors import UsageError
+from tcprobe.kernel.emulated import emulate_product
 from tcprobe.kernel.gemm import GemmKernel, GemmOptions, gemm
 
 TARGETS = {
@@ -83,10 +88,22 @@ def assembled(made: GemmKernel, compilers: list[str], folder: Path) -> Iterator[
         yield f"  {release}: {', '.join(taken)}; {used}, {errors} with errors"
 
 
+def emulated(made: GemmKernel, size: tuple[int, int, int]) -> str:
+    """What two schedules find of a product."""
+    began, wrong, findings = time.process_time(), [], []
+    for schedule in ("late", "early"):
+        found = emulate_product(made, size, Options(schedule=schedule))
+        wrong.append(found.wrong + found.outside)
+        findings += found.report.findings
+    words = "; ".join(finding.in_words for finding in findings[:3]) or "no finding"
+    return f"  {'x'.join(map(str, size))}: {wrong} wrong; {words}; {time.process_time() - began:.1f} s"
+
+
 def main() -> None:
     """Prints the lines."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ptxas", action="append", required=True)
+    parser.add_argument("--ptxas", action="append", default=[])
+    parser.add_argument("--emulate", action="append", default=[], metavar="MxNxK")
     parser.add_argument("--only", default="", help="kernels whose type this is")
     asked = parser.parse_args()
     for made in kernels():
@@ -95,8 +112,10 @@ def main() -> None:
         options = made.gemm
         print(made.name, f"group {made.cluster}, A {options.a}, B {options.b}, into {options.out}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            for line in assembled(made, asked.ptxas, Path(folder)):
+            for line in assembled(made, asked.ptxas, Path(folder)) if asked.ptxas else ():
                 print(line, flush=True)
+        for size in asked.emulate:
+            print(emulated(made, tuple(map(int, size.split("x")))), flush=True)
 
 
 if __name__ == "__main__":
