@@ -7,7 +7,7 @@ The kinds, fixed before any was run (a spoilt kernel is noticed by a finding, by
 
     wait dropped       a wait for copies, multiplies, a barrier or an mbarrier's phase is gone
     wait weakened      a wait lets one more group stay in flight
-    fence dropped      fence.proxy.async or wgmma.fence is gone
+    fence dropped      fence.proxy.async or wgmma.fence is gone; both fences after mbarriers' initialisation
     phase              an mbarrier is waited for with the other parity, expects 16 bytes more or less, or an arrival more
     descriptor         a bit of the stride, the start or the swizzle in a wgmma descriptor
     swizzle            another swizzle in a tensor map, or another constant in the address of a piece
@@ -45,7 +45,7 @@ KERNELS = (
     GemmOptions("sm_90", "f16", (128, 64, 64), stages=2, cluster=2),
     GemmOptions("sm_90", "tf32", (64, 64, 32), stages=2, out="f32"),
 )
-SIZES = ((128, 128, 192), (100, 136, 104))
+SIZES = ((128, 128, 320), (100, 136, 296))
 MOST = 400_000  # instructions; a kernel that needs more does not end
 
 
@@ -62,13 +62,19 @@ class Spoilt:
 def lines_that_run(case: Case) -> set[int]:
     """The numbers of lines that any thread executes."""
     seen: set[int] = set()
-    emulate(parse(case.ptx), case.launch, Options(MOST, "sm_90"), lambda machine, pc, _: seen.add(machine.statements[pc].line))
+    emulate(
+        parse(case.ptx),
+        case.launch,
+        Options(MOST, "sm_90"),
+        lambda machine, pc, _: seen.add(machine.statements[pc].line),
+    )
     return seen
 
 
 def spoilt(case: Case) -> Iterator[Spoilt]:
     """Every edit of a kernel."""
     lines, running = case.ptx.splitlines(), lines_that_run(case)
+    beside: set[int] = set()
 
     def edit(kind: str, number: int, line: str) -> Spoilt:
         old = lines[number].strip()
@@ -79,16 +85,33 @@ def spoilt(case: Case) -> Iterator[Spoilt]:
         word = line.strip()
         if number + 1 not in running:
             continue
-        if re.match(r"(cp\.async\.wait_group|wgmma\.wait_group|cp\.async\.bulk\.wait_group|bar\.sync|barrier\.sync)", word):
+        if re.match(
+            r"(cp\.async\.wait_group|wgmma\.wait_group|cp\.async\.bulk\.wait_group|bar\.sync|barrier\.sync)", word
+        ):
             yield edit("wait dropped", number, "")
         if re.match(r"barrier\.cluster\.wait", word):
             yield edit("wait dropped", number, "")
         if "mbarrier.try_wait" in word:
             yield edit("wait dropped", number, re.sub(r"mbarrier\.try_wait[^;]*;", "setp.eq.u32 p, 0, 0;", line))
-            yield edit("phase", number, re.sub(r"(mbarrier\.try_wait[^,]*, \[[^\]]*\], )(%r\d+);", r"xor.b32 \2, \2, 1; \1\2; xor.b32 \2, \2, 1;", line))
+            yield edit(
+                "phase",
+                number,
+                re.sub(
+                    r"(mbarrier\.try_wait[^,]*, \[[^\]]*\], )(%r\d+);",
+                    r"xor.b32 \2, \2, 1; \1\2; xor.b32 \2, \2, 1;",
+                    line,
+                ),
+            )
         if found := re.match(r"(\s*(?:cp\.async|wgmma)\.wait_group[\w.]* )(\d+);", line):
             yield edit("wait weakened", number, f"{found[1]}{int(found[2]) + 1};")
-        if re.match(r"(fence\.proxy\.async|wgmma\.fence)", word):
+        if word.startswith("fence.mbarrier_init"):  # beside a proxy fence, which would do for it
+            after = next(n for n in range(number, len(lines)) if "fence.proxy.async" in lines[n])
+            text = "\n".join(line for n, line in enumerate(lines) if n not in (number, after))
+            yield Spoilt(
+                "fence dropped", f"lines {number + 1} and {after + 1}: both fences after init", text, case.launch
+            )
+            beside.add(after)
+        if re.match(r"(fence\.proxy\.async|wgmma\.fence)", word) and number not in beside:
             yield edit("fence dropped", number, "")
         if found := re.match(r"(\s*mbarrier\.init[^,]*, )(\d+);", line):
             for count in {int(found[2]) + 1, max(1, int(found[2]) - 1)} - {int(found[2])}:
@@ -101,14 +124,22 @@ def spoilt(case: Case) -> Iterator[Spoilt]:
         if found := re.match(r"(\s*or\.b64\s+%rd\d+, %rd\d+, )(\d{10,});", line):
             bits = int(found[2])
             for bit in (32, 34, 36, 49, 50, 62, 63):
-                yield edit("descriptor", number, f"{found[1]}{(bits ^ 1 << bit) - (1 << 64 if (bits ^ 1 << bit) >> 63 else 0)};")
-        if (found := re.match(r"(\s*add\.s64\s+%rd\d+, %rd\d+, )([248]);", line)) and case.name.startswith("gemm_sm_90"):
+                yield edit(
+                    "descriptor",
+                    number,
+                    f"{found[1]}{(bits ^ 1 << bit) - (1 << 64 if (bits ^ 1 << bit) >> 63 else 0)};",
+                )
+        if (found := re.match(r"(\s*add\.s64\s+%rd\d+, %rd\d+, )([248]);", line)) and case.name.startswith(
+            "gemm_sm_90"
+        ):
             yield edit("descriptor", number, f"{found[1]}{int(found[2]) + 1};")
         if found := re.match(r"(\s*and\.b32\s+%r\d+, %r\d+, )(112|48|96|496|240);", line):
             yield edit("swizzle", number, f"{found[1]}{int(found[2]) ^ 16};")
         if found := re.match(r"(\s*xor\.b32\s+%r\d+, %r\d+, )(16|32|64|96|48);", line):
             yield edit("swizzle", number, f"{found[1]}{int(found[2]) ^ 16};")
-        if found := re.match(r"(.*(?:ldmatrix|stmatrix|cp\.async\.c|st\.shared|ld\.shared)[^\[]*\[%r\d+)(\+\d+)?(\].*)", line):
+        if found := re.match(
+            r"(.*(?:ldmatrix|stmatrix|cp\.async\.c|st\.shared|ld\.shared)[^\[]*\[%r\d+)(\+\d+)?(\].*)", line
+        ):
             for more in (16, 128):
                 yield edit("address", number, f"{found[1]}+{int((found[2] or '+0')[1:]) + more}{found[3]}")
         if found := re.match(r"(.*cp\.async\.bulk\.tensor[^{]*\{)(%r\d+), (%r\d+)(\}.*)", line):
@@ -120,7 +151,9 @@ def spoilt(case: Case) -> Iterator[Spoilt]:
                     continue
                 changed = list(case.launch.arguments)
                 changed[number] = argument._replace(map=argument.map._replace(swizzle=mode))
-                yield Spoilt("swizzle", f"tensor map {number}: mode {mode}", case.ptx, replace(case.launch, arguments=changed))
+                yield Spoilt(
+                    "swizzle", f"tensor map {number}: mode {mode}", case.ptx, replace(case.launch, arguments=changed)
+                )
 
 
 def run(case: Case, text: str, launch: Launch, schedule: str = "late") -> tuple[str, bytes]:

@@ -33,6 +33,8 @@ class MBarrier:
     gathering: Known | None = None  # what those knew that have arrived in this phase
     known: Known | None = None  # and in those before
     flights: list[Flight] = field(default_factory=list)  # whose bytes this phase counts
+    initialiser: int = -1  # the thread, and whether fence.mbarrier_init followed
+    fenced: bool = False
     clock: int = 0  # of the engine, of the last phase that is over
     next_clock: int = 0
 

@@ -336,7 +336,7 @@ def _init(statement: Statement, machine: Machine) -> Step:
             if not 1 <= number <= MOST_COUNT:
                 machine.find("bounds", int(thread), f"an mbarrier of {number} arrivals; 1 to {MOST_COUNT} are allowed")
             elif offset >= 0:
-                table[int(offset)] = MBarrier(int(number), machine.clocks.engine())
+                table[int(offset)] = MBarrier(int(number), machine.clocks.engine(), initialiser=int(thread))
 
     return run
 

@@ -237,6 +237,13 @@ def _issue(
         if start < 0:
             machine.find("bounds", thread, f"the copy's address {to:#x} is outside shared memory")
         return
+    tags = machine.shared.writers(np.array([place]), 8)
+    if not barrier.fenced and not (machine.clocks.ordered(own, tags, fenced=True) | (tags == 0)).all():
+        machine.find(
+            "proxy",
+            thread,
+            "an mbarrier counts for the async proxy without a proxy fence, or fence.mbarrier_init, after its init",
+        )
     block = start - to % (1 << 24)
     if box is not None:
         elements = block + box.places(to % (1 << 24))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tcprobe.emulate.barriers import barriers
 from tcprobe.emulate.clocks import STRONG, Known
 from tcprobe.emulate.machine import BITS, Machine, Step, Where
 from tcprobe.emulate.memory import GLOBAL, LOCAL, RANK, SHARED, WINDOW
@@ -268,7 +269,12 @@ def _fence(statement: Statement, machine: Machine) -> Step:
             return lambda where: machine.clocks.fence_proxy(where)
         raise statement.refused()
     if "mbarrier_init" in words:
-        return lambda where: None
+
+        def initialised(where: Where) -> None:
+            for barrier in barriers(machine).values():
+                barrier.fenced |= barrier.initialiser in machine.threads[where]
+
+        return initialised
     known = (
         "sc",
         "acq_rel",
