@@ -48,8 +48,8 @@ EDITS = [
     (
         "wait",
         "commit of D before the last multiplies",
-        "commit(done);\n  }",
-        "}\n  if (threadIdx.x == 32) commit(done);",
+        r"re:(      fence_after\(\);\n)(.*?)    commit\(done\);",
+        r"\1      if (tile + 1 == tiles) commit(done);\n\2",
     ),
     ("wait", "the second block's arrival", "arrive_first(second + 8 * (tile % STAGES));", ";"),
     ("wait", "the bytes that are expected", "expect(barrier, BYTES_AB", "expect(barrier, 0 * BYTES_AB"),
@@ -144,7 +144,8 @@ EDITS = [
         "address",
         "columns after the permit",
         '    asm volatile("tcgen05.alloc',
-        '    asm volatile("tcgen05.relinquish_alloc_permit.@GROUP@.sync.aligned;" : : : "memory");\n    asm volatile("tcgen05.alloc',
+        '    asm volatile("tcgen05.relinquish_alloc_permit.@GROUP@.sync.aligned;" : : : "memory");\n'
+        '    asm volatile("tcgen05.alloc',
     ),
     ("address", "scales of A in tensor memory", "copy_atom(sa + 0", "copy_atom(sa + 4"),
     ("address", "scales of B in tensor memory", "copy_atom(sb + 4 * (0", "copy_atom(sb + 4 * (1"),

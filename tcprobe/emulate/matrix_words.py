@@ -136,6 +136,11 @@ class InstructionWord(NamedTuple):
                 raise WrongWordError(f"{what} {code} of instruction descriptor {word:#010x} has no meaning to {kind}")
             return table[code]
 
+        for name, low, of in (("A", 15, bits(word, 7, 3)), ("B", 16, bits(word, 10, 2 if four else 3))):
+            if bits(word, low, 1) and TYPES[kind].get(of, "") in ("e2m1", "e2m3", "e3m2"):
+                raise WrongWordError(
+                    f"instruction descriptor {word:#010x}: {name} of {TYPES[kind][of]} is k-major only"
+                )
         return cls(
             kind,
             bits(word, 27, 2) << 7 if scaled else bits(word, 24, 5) << 4,

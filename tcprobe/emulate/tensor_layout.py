@@ -1,8 +1,8 @@
 """Where tcgen05 keeps matrices in tensor memory, and which registers loads and stores move: from PTX's text.
 
 Written from PTX ISA 9.1, sections 9.7.16.2 (shapes of data movement), 9.7.16.10.5 (D and A), 9.7.16.10.7 (scales), with
-no code in common with what prints kernels; tests compare it with CUTLASS's layouts. Tensor memory of a CTA has 128 lanes
-x 512 columns of 32 bits.
+no code in common with what prints kernels; tests compare it with CUTLASS's layouts. Tensor memory of a CTA has 128
+lanes x 512 columns of 32 bits.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def registers(shape: str, number: int, split: int = 0) -> tuple[Ints, Ints]:
 
 
 ROWS_APART = (4, 2, ((0,), (32,), (64,), (96,)))  # 4x256b: a row to the first lane of each warp
-COPIES = {  # by shape and multicast: rows of the source, 16-byte pieces of a row, for each run of 32 rows its first lanes
+# by shape and multicast: rows of the source, 16-byte pieces of a row, for each run of 32 rows its first lanes
+COPIES = {
     ("128x256b", ""): (128, 2, ((0,), (32,), (64,), (96,))),
     ("128x128b", ""): (128, 1, ((0,), (32,), (64,), (96,))),
     ("64x128b", "warpx2::02_13"): (64, 1, ((0, 64), (32, 96))),
@@ -87,7 +88,10 @@ def copied(shape: str, multicast: str) -> tuple[Ints, Ints, Ints]:
     rows, pieces, runs = ROWS_APART if shape == "4x256b" else COPIES[shape, multicast]
     run = 1 if shape == "4x256b" else 32
     cells = [
-        (row, word, first + row % run) for row in range(rows) for word in range(4 * pieces) for first in runs[row // run]
+        (row, word, first + row % run)
+        for row in range(rows)
+        for word in range(4 * pieces)
+        for first in runs[row // run]
     ]
     row, word, lane = np.array(cells).T
     return row, word, lane

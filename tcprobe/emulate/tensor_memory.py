@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.clocks import CLOCK, ENTITY, ENTITY_BITS, Known
@@ -19,14 +20,22 @@ from tcprobe.emulate.machine import WARP, Outcome, Step
 from tcprobe.emulate.memory import OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.tensor_layout import CELL, COLUMNS, LANES
 from tcprobe.emulate.unwritten import registers_of
-from tcprobe.layout.arrays import Bools, Ints
+from tcprobe.layout.arrays import Bools, Bytes, Ints
 
 if TYPE_CHECKING:
     from tcprobe.emulate.machine import Machine, Where
     from tcprobe.emulate.ptx import Statement
 
+Words = NDArray[np.uint32]
 SIZE = LANES * COLUMNS * CELL  # bytes of a CTA
 LEAST = 32  # columns of an allocation, a power of two
+MASK = (1 << 16) - 1  # of an address: the column; the lane is above
+PIECE = 16  # bytes of shared memory that a swizzle keeps together
+
+
+def every_byte(offsets: Ints, size: int = CELL) -> Ints:
+    """The bytes of pieces of memory."""
+    return (offsets[:, None] + np.arange(size)).reshape(-1)
 
 
 @dataclass(eq=False)
@@ -76,7 +85,10 @@ class TensorMemory:
     # columns
 
     def allocate(self, block: int, columns: int, statement: Statement, thread: int) -> int | None:
-        """The first column of that many; None while there are none. From the end on, so that nobody takes 0 for granted."""
+        """The first column of that many; None while there are none.
+
+        From the end on, so that nobody takes column 0 for granted.
+        """
         taken = np.zeros(COLUMNS, np.bool_)
         for (other, first), (count, *_) in self.allocated.items():
             if other == block:
@@ -93,7 +105,7 @@ class TensorMemory:
         count, *_ = self.allocated.pop((block, first))
         self._columns(block, first, count)[:] = OUTSIDE
 
-    def _columns(self, block: int, first: int, count: int) -> Ints:
+    def _columns(self, block: int, first: int, count: int) -> Bytes:
         states = self.space.state[: self.machine.blocks * SIZE].reshape(-1, LANES, COLUMNS * CELL)
         return states[block, :, first * CELL : (first + count) * CELL]
 
@@ -104,7 +116,7 @@ class TensorMemory:
 
     def there(self, offsets: Ints, thread: int, what: str) -> Bools:
         """Which cells are allocated; a finding where some are not."""
-        right = offsets >= 0
+        right: Bools = offsets >= 0
         right &= (self.space.states(np.where(right, offsets, 0), CELL) != OUTSIDE).all(axis=1)
         if not right.all():
             self.machine.find("bounds", thread, f"{what} is in columns of tensor memory that are not allocated")
@@ -127,7 +139,7 @@ class TensorMemory:
 
     def unordered(self, tags: Ints, threads: Ints, engine: int) -> Bools:
         """Accesses of which a thread, or the pipe `engine`, must not take for granted that they are done."""
-        touched = tags != 0
+        touched: Bools = tags != 0
         if not touched.any():
             return touched
         clocks = self.machine.clocks
@@ -138,8 +150,8 @@ class TensorMemory:
         by_thread = entity < clocks.cluster
         cluster = rows // clocks.cluster * clocks.cluster
         right &= ~by_thread | (self.before[np.where(by_thread, cluster + entity, 0)] >= clock)
-        right |= by_thread & (entity == clocks.own[rows])
-        return touched & ~(right | (entity == engine))
+        right |= (entity == engine) | by_thread & (entity == clocks.own[rows])
+        return np.asarray(touched & ~right)
 
     def check(self, offsets: Ints, threads: Ints, writes: bool, engine: int = -1, what: str = "") -> None:
         """Findings for cells that others are still at; a pipe's own work runs in order."""
@@ -155,7 +167,7 @@ class TensorMemory:
                 "race",
                 int(threads[first]),
                 f"{what} tensor memory at lane {offsets[first] % SIZE // (COLUMNS * CELL)}, column "
-                f"{offsets[first] // CELL % COLUMNS}, where others were before: a wait or a tcgen05.fence is missing between",
+                f"{offsets[first] // CELL % COLUMNS}, where others were before: a wait or a tcgen05.fence is missing",
             )
         if space.flights:
             busy = space.in_flight(offsets, CELL, writes)
@@ -165,13 +177,13 @@ class TensorMemory:
                 thread = int(threads[int(np.argmax(busy))])
                 machine.find("in-flight", thread, f"{what} tensor memory that work in flight reads or writes")
 
-    def read(self, offsets: Ints, thread: int, what: str, statement: Statement) -> Ints:
+    def read(self, offsets: Ints, thread: int, what: str, statement: Statement) -> Words:
         """Words of cells; a finding for those that nobody wrote."""
         if (self.space.states(offsets, CELL) == UNWRITTEN).any():
             self.machine.find("uninitialised", thread, f"{what} that nobody wrote", statement)
         return self.space.gather(offsets, CELL).view(np.uint32)[:, 0]
 
-    def write(self, offsets: Ints, words: Ints) -> None:
+    def write(self, offsets: Ints, words: Words) -> None:
         """Words of cells."""
         self.space.write_states(offsets, CELL)
         self.space.scatter(offsets, np.ascontiguousarray(words, np.uint32).view(np.uint8).reshape(-1, CELL))
@@ -185,7 +197,7 @@ class TensorMemory:
         return self.pipes[thread]
 
     def known(self, pipe: Pipe, thread: int) -> Known:
-        """That all of a pipe is done, and the copies that its thread had waited for; not what threads did themselves."""
+        """That all of a pipe is done, and the copies that its thread had waited for; not what threads did."""
         clocks = self.machine.clocks
         known = Known(clocks.known[thread].copy(), clocks.fenced[thread].copy())
         known.clocks[: clocks.cluster] = known.fenced[: clocks.cluster] = 0
@@ -257,7 +269,13 @@ class TensorMemory:
         self.loaded = False
         self.after[:] = 0
         self.before[:] = 0
-        for array in (self.space.state, self.space.writer, self.space.readers, self.space.incoming, self.space.outgoing):
+        for array in (
+            self.space.state,
+            self.space.writer,
+            self.space.readers,
+            self.space.incoming,
+            self.space.outgoing,
+        ):
             array[...] = 0
         self.space.flights = 0
 
@@ -268,3 +286,68 @@ def tensor_memory(machine: Machine) -> TensorMemory:
     if found is None:
         found = machine.kept["tensor memory"] = TensorMemory(machine)
     return found
+
+
+class Issuer:
+    """A thread that issues a multiply or a copy: the blocks of its CTA group, and what is checked on its behalf."""
+
+    def __init__(self, machine: Machine, statement: Statement, thread: int) -> None:
+        self.machine, self.statement, self.thread = machine, statement, thread
+        self.memory = tensor_memory(machine)
+        self.pipe = self.memory.pipe(thread)
+
+    @property
+    def blocks(self) -> list[int]:
+        """Those of the CTA group."""
+        block = int(self.machine.block_of[self.thread])
+        if "cta_group::1" in self.statement.modifiers:
+            return [block]
+        if "cta_group::2" not in self.statement.modifiers:
+            raise self.statement.refused("without .cta_group")
+        if self.machine.shape.ranks % 2:
+            self.machine.find("bounds", self.thread, "a group of two CTAs needs a cluster of an even number of blocks")
+            return [block]
+        return [block - block % 2, block - block % 2 + 1]
+
+    def shared(self, block: int, addresses: Ints, what: str) -> Ints | None:
+        """Offsets of pieces in a block's shared memory, checked as reads of the async proxy; None outside."""
+        machine = self.machine
+        flat = addresses.reshape(-1) & (1 << 18) - 1
+        inside = flat < machine.shared_bytes
+        offsets = np.where(inside, block * machine.shared_bytes + flat, 0)
+        states = machine.shared.states(offsets, PIECE)
+        if not inside.all() or (states == OUTSIDE).any():
+            machine.find("bounds", self.thread, f"{what} is outside the shared memory of the block")
+            return None
+        if (states == UNWRITTEN).any():
+            machine.find("uninitialised", self.thread, f"{what} was written by nobody")
+        unique = np.unique(offsets)
+        machine.check_read(machine.shared, unique, PIECE, np.full(unique.size, self.thread), fenced=True)
+        return offsets
+
+    def check(self, cells: Ints, does: str) -> None:
+        """What the pipe does to cells: in order with its own work, of which a copy after a multiply is noted."""
+        memory, machine = self.memory, self.machine
+        threads = np.full(cells.size, self.thread)
+        memory.check(cells, threads, writes=does == "writes", engine=self.pipe.engine, what=does)
+        if does == "reads" or not memory.space.flights or "cp" not in self.statement.modifiers:
+            return
+        multiplies = [work for work in self.pipe.works if not work.done and "mma" in work.statement.modifiers]
+        if any(np.isin(cells, at).any() for work in multiplies for _, at in work.reads[1:]):
+            machine.report.note(
+                f"line {self.statement.line}: a copy overwrites what a multiply in flight reads; PTX does not list the "
+                "two as pipelined; they are taken in order"
+            )
+
+    def issue(self, act: Callable[[], None], shared: Ints, reads: list[Ints], writes: Ints) -> None:
+        """The work takes off: it reads pieces of shared memory and cells, and writes cells."""
+        machine, space = self.machine, self.memory.space
+        tag = machine.clocks.engine_tag(self.pipe.engine, int(machine.clocks.serial[self.thread]))
+        self.pipe.clock = tag >> ENTITY_BITS & CLOCK
+        space.set_writers(writes, CELL, np.full(writes.size, tag))
+        pieces = np.unique(shared)
+        slots = np.full(pieces.size, self.thread // WARP)
+        machine.shared.add_readers(slots, pieces, PIECE, np.full(pieces.size, tag))
+        read = [(machine.shared, every_byte(pieces, PIECE)), *((space, every_byte(cells)) for cells in reads)]
+        work = Work(self.statement, lambda: None, read, [(space, every_byte(writes))], act=act)
+        self.memory.issue(self.pipe, work)

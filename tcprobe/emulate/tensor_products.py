@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, chained
-from tcprobe.layout.arrays import Array, Floats
+from tcprobe.layout.arrays import Array, Bytes, Floats
 
 WIDTHS = {"f16": 16, "bf16": 16, "tf32": 32, "e3m2": 6, "e2m3": 6, "e2m1": 4}  # of others 8
 EXACT = 2.0**24  # whole numbers up to it are f32's
@@ -33,12 +33,12 @@ def _values(kind: str) -> Floats:
     patterns = np.arange(count, dtype=np.uint8)
     if kind == "ue8m0":
         powers = np.ldexp(1.0, patterns.astype(int) - 127)
-        return np.where(patterns == 255, np.nan, powers)
+        return np.asarray(np.where(patterns == 255, np.nan, powers))
     if kind == "ue4m3":
-        return (patterns & 127).view(ml_dtypes.float8_e4m3fn).astype(np.float64)
+        return np.asarray((patterns & 127).view(ml_dtypes.float8_e4m3fn).astype(np.float64))
     if kind in ("u8", "s8"):
         return patterns.view(np.uint8 if kind == "u8" else np.int8).astype(np.float64)
-    return patterns.view(FORMATS[kind].numpy).astype(np.float64)
+    return np.asarray(patterns.view(FORMATS[kind].numpy).astype(np.float64))
 
 
 def numbers(kind: str, patterns: Bits) -> Floats:
@@ -52,6 +52,18 @@ def numbers(kind: str, patterns: Bits) -> Floats:
     if kind == "f32":
         return patterns.astype(np.uint32).view(np.float32).astype(np.float64)
     return _values(kind)[patterns]
+
+
+def unpacked(raw: Bytes, kind: str, packed: bool) -> Bits:
+    """(lines, elements) patterns in rows of bytes; unless `packed`, 16 of 4 or 6 bits stand in 16 bytes, with a gap."""
+    width = WIDTHS.get(kind, 8)
+    if width >= 8:
+        return np.ascontiguousarray(raw).view({8: np.uint8, 16: np.uint16, 32: np.uint32}[width])
+    if packed:
+        return np.stack([raw & 15, raw >> 4], axis=-1).reshape(raw.shape[0], -1)
+    bits = np.unpackbits(raw.reshape(raw.shape[0], -1, 16), axis=-1, bitorder="little")[..., : 16 * width]
+    powers = 1 << np.arange(width, dtype=np.uint8)
+    return np.asarray((bits.reshape(raw.shape[0], -1, width) * powers).sum(axis=-1), np.uint8)
 
 
 def multiply(a: Floats, b: Floats, c: Floats) -> tuple[Floats, bool]:

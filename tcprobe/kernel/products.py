@@ -175,7 +175,7 @@ def random_matrices(kernel: GemmKernel, mnk: ProductSize) -> Drawn:
 def _in_bytes(nibbles: Bytes) -> Bytes:
     """Two elements of 4 bits a byte, the first below."""
     even = np.pad(nibbles, ((0, 0), (0, nibbles.shape[1] % 2)))
-    return even[:, 0::2] | even[:, 1::2] << 4
+    return (even[:, 0::2] | even[:, 1::2] << 4).astype(np.uint8)
 
 
 def _scales(of: Scaled, lines: int, k: int, rng: np.random.Generator) -> tuple[Bytes, Floats]:
@@ -184,7 +184,8 @@ def _scales(of: Scaled, lines: int, k: int, rng: np.random.Generator) -> tuple[B
     patterns, values = SCALE_VALUES[of.scale]
     picks = rng.integers(0, len(values), (lines, blocks))
     memory = np.full(-(-lines // LINES) * -(-blocks // BLOCKS) * ATOM_BYTES, UNWRITTEN, np.uint8)
-    line, block = np.indices(picks.shape)
+    line: Any = np.arange(lines)[:, None]
+    block: Any = np.arange(blocks)
     memory[scale_offset(line, block, blocks)] = np.array(patterns, np.uint8)[picks]
     return memory, np.repeat(np.array(values)[picks], of.block, axis=1)[:, :k]
 

@@ -17,7 +17,7 @@ from tcprobe.emulate.fragments import places, split
 from tcprobe.emulate.instructions.multiply import form_of, scatter_registers, slot_bits, words_of
 from tcprobe.emulate.machine import WARP, Machine, Step, Where
 from tcprobe.emulate.ptx import Immediate, Operand, Statement, Vector
-from tcprobe.layout.arrays import Floats, Ints
+from tcprobe.layout.arrays import Floats
 
 ROWS, COLS = 16, 8
 
@@ -52,7 +52,7 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
     def scales(which: int, first: int, where: Where) -> Floats:
         held = np.broadcast_to(scale_reads[which](where), machine.threads[where].shape).reshape(-1, WARP)
         shifts = 8 * (first + np.arange(many, dtype=np.uint32))
-        patterns: Ints = held[:, lanes[which], None] >> shifts & np.uint32(255)
+        patterns = held[:, lanes[which], None] >> shifts & np.uint32(255)
         return tensor_products.numbers(scale, patterns)
 
     def run(where: Where) -> None:
@@ -66,7 +66,9 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
             made[group], exact = tensor_products.multiply(left[group], right[group], held[group])
             if not exact:
                 machine.report.note("sums of mma with scales that are not exact are rounded once; none were measured")
-        scatter_registers(tables["d"], made.astype(np.float32).view(np.uint32), len(writers), np.dtype(np.uint32), where, writers)
+        scatter_registers(
+            tables["d"], made.astype(np.float32).view(np.uint32), len(writers), np.dtype(np.uint32), where, writers
+        )
 
     return machine.together(run)
 
