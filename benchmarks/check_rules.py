@@ -7,7 +7,7 @@ emulates it, though another one has it, and a GEMM of mma.sync for an arch with 
 
 Writes docs/check_mutants.json: by kind how many were tried, found, left out as harmless by each reason, and which were
 missed; undecided are those where the rule has a note, with its reason, of the right kernel too. --page writes the table
-of docs/check.md from it.
+of benchmarks/notes/check.md from it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tcprobe.sass.cubin import assemble
 from tcprobe.sass.image import cubin
 
 ROOT = Path(__file__).parent.parent
-PAGE, SAVED = ROOT / "docs" / "check.md", ROOT / "docs" / "check_mutants.json"
+PAGE, SAVED = ROOT / "benchmarks" / "notes" / "check.md", ROOT / "docs" / "check_mutants.json"
 HEAD = "| kind | rule | found | undecided, as in the right kernel | break nothing |"
 UNDECIDED = "undecided"
 GEMMS = [(number, kind) for number in (75, 80, 86, 89, 90, 120) for kind in ("f16", "bf16", "tf32", "s8", "e4m3")]
@@ -209,7 +209,7 @@ def table(saved: dict[str, Any]) -> list[str]:
 
 
 def write_page(saved: dict[str, Any]) -> None:
-    """The table of docs/check.md anew."""
+    """The table of the notes anew."""
     before, _, rest = PAGE.read_text().partition(HEAD)
     behind = rest[rest.index("\n\n") :]
     PAGE.write_text(before + "\n".join(table(saved)) + behind)
