@@ -105,7 +105,7 @@ def _as_well_weaker(kernel: Kernel, wait: Wait) -> bool:
         return False
     instructions = list(kernel.instructions)
     text = f"WARPGROUP.DEPBAR.LE gsb0, {wait.left + 1:#x}"
-    instructions[wait.instruction.number] = Instruction(wait.instruction.number, decode(text))
+    instructions[wait.instruction.number] = wait.instruction._replace(form=decode(text))
     weaker = replace(kernel, instructions=instructions, unfollowed=[])
     return not any(True for _ in groups.check(weaker)) and wgmma_shared.untouched(weaker)
 
