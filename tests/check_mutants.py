@@ -35,7 +35,7 @@ def changed(kernel: Kernel, number: int, text: str) -> Mutant:
     """The kernel with other text in the place of an instruction."""
     was = kernel.instructions[number]
     instructions = list(kernel.instructions)
-    instructions[number] = Instruction(number, decode(text))
+    instructions[number] = Instruction(number, (form := decode(text)), form.stem)
     made = Kernel(kernel.file, kernel.arch, kernel.code, instructions, kernel.unread, kernel.ptx)
     return Mutant(made, number, str(was), text)
 
