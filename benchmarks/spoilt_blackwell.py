@@ -133,7 +133,12 @@ EDITS = [
         r're:if \(warp == 2\)\n    asm volatile\("tcgen05.dealloc.*?\);\n',
         "",
     ),
-    ("address", "half of the columns", ': "r"(tmem), "n"(COLUMNS)', ': "r"(tmem), "n"(COLUMNS / 2)'),
+    (
+        "address",
+        "half of the columns",
+        ': "r"(tmem), "n"(COLUMNS)',
+        ': "r"(tmem), "n"(COLUMNS > 32 ? COLUMNS / 2 : 64)',
+    ),
     (
         "address",
         "too few columns",
