@@ -237,7 +237,7 @@ def measure(out: Path, seconds: float, only: str) -> None:
 def _tried(make: Callable[[], Case]) -> Case | str:
     try:
         return make()
-    except (TcprobeError, Exception) as error:  # noqa: B014
+    except (TcprobeError, Exception) as error:
         return f"not made: {type(error).__name__}: {str(error)[:200]}"
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 from tcprobe.check.report import log_of
 from tcprobe.emulate import launch as launches
 from tcprobe.emulate.launch import BufferArgument, Launch
