@@ -164,7 +164,7 @@ EMULATED = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
 @pytest.mark.parametrize("schedule", ["late", "random"])
 @pytest.mark.parametrize(("options", "size"), EMULATED, ids=str)
