@@ -204,7 +204,7 @@ EDITS_MMA = [
 
 
 HARMLESS = {
-    "after a stage is full": "the thread that has waited multiplies itself; CUTLASS's loops have no fence there",
+    "after a stage is full": "the thread that has waited multiplies itself; CUTLASS's loop has no fence there",
     "the stage that is multiplied": "where tiles are even in number, two change places; the sum is the same",
     "k that there is": "what is read of A beyond k meets the zeros of B",
 }

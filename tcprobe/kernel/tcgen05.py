@@ -2,8 +2,8 @@
 
 A block has 128 rows; with `cluster` 2 two blocks below each other multiply as one, which shares the columns of B. Tiles
 lie in shared memory as `tcprobe descriptor --tcgen05` says of them, scales as `tcprobe scales` does: tcgen05.cp takes
-them into columns of tensor memory that each stage has for itself, since no document says that a copy waits for a
-multiply before it. All of it rests on documents and on emulation.
+them into columns of tensor memory that each stage has for itself, since PTX does not list a multiply and a copy
+behind it as pipelined (ISA 9.1, section 9.7.16.6.2). All of it rests on documents and on emulation.
 
 >>> from tcprobe.kernel.tcgen05 import TensorGemm
 >>> gemm = TensorGemm("sm_100", "bf16", (128, 256, 64))
