@@ -58,7 +58,7 @@ MOST_N = 256
 
 def multiplies(kind: str, device: Arch) -> bool:
     """Whether an arch has tcgen05.mma of a type; that of s8 is not of all that have tensor memory."""
-    return resolve(f"tcgen05.mma.cta_group::1.kind::{KINDS[kind]}").instruction.target.on(device)
+    return bool(resolve(f"tcgen05.mma.cta_group::1.kind::{KINDS[kind]}").instruction.target.on(device))
 
 
 @dataclass(frozen=True)
