@@ -5,8 +5,8 @@
 
 A case is PTX and a launch whose operands come from a seed. `--measure` runs the PTX through the driver and writes
 DIR/NAME.json with digests of PTX and results; what is there is not run again. `--compare` emulates the same PTX and
-prints a line a case; `--only PATTERN` chooses, `--late`, `--early` and `--random N` the schedule. Kernels of tcprobe need
-nvcc, Triton's a Triton; a case whose PTX is another one than was measured is not compared.
+prints a line a case; `--only PATTERN` chooses. Kernels of tcprobe need nvcc, Triton's a Triton; a case whose PTX is
+another one than was measured is not compared.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +115,13 @@ def gemm_case(options: GemmOptions, size: tuple[int, int, int] = SIZE) -> Case:
     return Case(name, ptx, launch, made.parameters.index("d"), made.gemm.out)
 
 
+def without_fence() -> Case:
+    """A kernel whose stores of D are not fenced for the async proxy, which copies them."""
+    case = gemm_case(GemmOptions("sm_90", "bf16"))
+    lines = [line for line in case.ptx.splitlines() if line.strip() != "fence.proxy.async.shared::cta;"]
+    return replace(case, name=f"{case.name}_without_fence", ptx="\n".join(lines))
+
+
 def compiled(source: str, target: str) -> str:
     """PTX by nvcc, or by NVRTC where there is CuPy and no nvcc."""
     try:
@@ -191,6 +198,7 @@ def cases() -> Iterator[Callable[[], Case]]:
     """All of them, made when they are called."""
     for options in gemm_options():
         yield lambda options=options: gemm_case(options)
+    yield without_fence
     yield from triton_cases()
 
 
@@ -237,7 +245,7 @@ def measure(out: Path, seconds: float, only: str) -> None:
 def _tried(make: Callable[[], Case]) -> Case | str:
     try:
         return make()
-    except (TcprobeError, Exception) as error:  # noqa: B014
+    except (TcprobeError, Exception) as error:
         return f"not made: {type(error).__name__}: {str(error)[:200]}"
 
 
@@ -316,7 +324,8 @@ def compare(measured: Path, only: str, options: Options, table: Path | None) -> 
         for finding in done.report.findings[:3]:
             print(f"  {finding.in_words}", flush=True)
     if table:
-        head = "| kernel | bits against the H200 | findings | instructions of warps | CPU seconds |\n| --- | --- | --- | --- | --- |\n"
+        names = ("kernel", "bits against the H200", "findings", "instructions of warps", "CPU seconds")
+        head = f"| {' | '.join(names)} |\n|{' --- |' * len(names)}\n"
         table.write_text(head + "".join(f"| {n} | {s} | {f} | {c:,} | {t:.1f} |\n" for n, s, f, c, t in lines))
     return bad
 
@@ -356,7 +365,8 @@ def main() -> int:
             )
             > 0
         )
-    parser.error("--measure or --compare")
+    parser.print_usage()
+    return 2
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .ask.scales import scales
     from .ask.swizzle import swizzle
     from .ask.tensormap import tensormap
+    from .emulate.question import emulate
     from .kernel.question import plan
 
 __version__ = "0.1.0"

@@ -19,6 +19,7 @@ TENSOR = "tcgen05.mma.cta_group::2.kind::mxf4nvf4"
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
 TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
+STORE = str(ROOT / "examples" / "emulate" / "store.ptx")
 COSTS = ("--results", str(ROOT / "tests" / "data" / "costs"), "--only")
 # command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map,
 # {code} PTX, {tables} a folder with a table of A, {order} and {other} orders of sums, {left}, {right} and {result}
@@ -133,6 +134,7 @@ CALLS = {
     "read": [("read", "{code}"), ("read", "{code}", "--arch", "sm_86"), ("read", "{code}", "--tables")],
     "check": [("check", "{code}"), ("check", "{code}", "--min", "error")],
     "check --rules": [("check", "--rules")],
+    "emulate": [("emulate", STORE, "--launch", STORE.replace("ptx", "json"), "--trace", "18,5")],
     "audit": [("audit", "{tables}")],
     "cost": [
         ("cost", MULTIPLY, *COSTS, "--with", "ldmatrix.x4"),

@@ -26,6 +26,7 @@ from tcprobe.question.options import (
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "orders"
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
+STORE = [f"examples/emulate/store.{end}" for end in ("ptx", "json")]
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 CODES = ["run", A, "--arch", "sm_80", "--method", "sass"]
 SLOT = ["--operand", "a", "--lane", "0", "--i", "0"]
@@ -56,6 +57,7 @@ ASKED = {
     "lower": ["lower", MULTIPLY],
     "read": ["read", "no.ptx"],
     "check": ["check", "no.ptx"],
+    "emulate": ["emulate", STORE[0], "--launch", STORE[1]],
     "audit": ["audit", "wmma.m8n8k4.c.f64.csv"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"],

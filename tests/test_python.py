@@ -36,6 +36,7 @@ OFFERED = {
         "lower",
         "read",
         "check",
+        "emulate",
     ),
     *("layout", "layouts", "agree", "plan"),
 }

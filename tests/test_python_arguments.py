@@ -155,6 +155,7 @@ FINE = {  # arguments that work, to which each parameter's hostile values are pu
     "lower": {"name": A.removesuffix(".a"), "arch": "sm_80"},
     "read": {"path": "no such file"},
     "check": {"path": "no such file"},
+    "emulate": {"ptx": "no such file", "launch": "no such file"},
     "order": {"file": ORDERS / "chain.json"},
     "banks": {"name": A, "tile": "64x64", "access": "ldmatrix.x4"},
     "path": {"name": A, "tile": "64x64"},

@@ -102,6 +102,7 @@ LATER = {
     "diff": ("tcprobe.ask.diff", "compare_named"),
     "doctor": ("tcprobe.run.doctor", "examine"),
     "draw_banks": ("tcprobe.layout.banks", "svg_of_picture"),
+    "emulate_product": ("tcprobe.kernel.emulated", "emulate_product"),
     "in_namespace": ("tcprobe.code.names", "in_namespace"),
     "instruction_descriptor": ("tcprobe.ask.tcgen05_descriptor", "instruction_json"),
     "instruction_descriptor_fields": ("tcprobe.ask.tcgen05_descriptor", "instruction_value_json"),

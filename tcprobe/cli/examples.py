@@ -34,6 +34,10 @@ EXAMPLES = {
     "descriptor": ("descriptor --tile 128x64 --type bf16", "descriptor 0x4000004000010000"),
     "diff": ("diff sm_80 sm_90 'mma.m16n8k16.*'", "diff v100 a100 'wmma.m16n16k16.*' --changed"),
     "doctor": ("doctor", "doctor --json"),
+    "emulate": (
+        "emulate examples/emulate/store.ptx --launch examples/emulate/store.json",
+        "emulate examples/emulate/store.ptx --launch examples/emulate/store.json --break 18,5",
+    ),
     "emit": ("emit m16n8k16 bf16 f32 --to cuda", "emit m16n8k16 bf16 f32 a --to svg -o a.svg"),
     "find": ("find hide latency", "find causal"),
     "fit": ("fit mine.csv", "fit mine.csv --latex"),

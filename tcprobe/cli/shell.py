@@ -56,7 +56,7 @@ HEADINGS = {
         "kernel",
     ),
     "Measure commands:": ("run", "fit", "doctor"),
-    "Check commands:": ("verify", "lower", "read", "check", "compilers", "audit"),
+    "Check commands:": ("verify", "lower", "read", "check", "emulate", "compilers", "audit"),
     "Publish commands:": ("contribute", "merge", "pages", "site"),
 }
 

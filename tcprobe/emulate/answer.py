@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-
 from tcprobe.check.report import log_of
 from tcprobe.emulate import launch as launches
 from tcprobe.emulate.launch import BufferArgument, Launch
@@ -107,6 +106,10 @@ def run(
     stop: str | None = None,
 ) -> Emulated:
     """Emulate a file of PTX, or its text; UsageError, DataError as the parts raise them."""
+    if not isinstance(ptx, str | Path) or not isinstance(launch, str | Path | Mapping):
+        raise UsageError("`ptx` is PTX or the path of a file of it, `launch` a path or an object as in LAUNCH.json.")
+    if not str(ptx) or "\0" in str(ptx) + str(launch):
+        raise UsageError("`ptx` and `launch` are not empty, and have no zero bytes.")
     name, text = ("PTX", ptx) if isinstance(ptx, str) and "\n" in ptx else (str(ptx), _text(Path(ptx)))
     module = parse(text)
     if isinstance(launch, Mapping):

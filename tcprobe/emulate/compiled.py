@@ -36,8 +36,8 @@ def compile_function(function: Function, machine: Machine) -> list[Step]:
 
     The machine's `statements` are those of the steps; `kept` gets labels, meeting places and where functions begin.
     """
-    for word, size in (("labels", {}), ("joins", {}), ("starts", {}), ("functions", {})):
-        machine.kept[word] = size
+    for word in ("labels", "joins", "starts", "functions"):
+        machine.kept[word] = {}
     order = [function]
     for called in order:
         for name in _called(called):

@@ -249,9 +249,11 @@ class Machine:
         if isinstance(operand, Register):
             array = self.register(operand)
             if kind == np.bool_ or array.dtype.itemsize == kind.itemsize:
-                return array.view(kind).__getitem__
+                whole: Reader = array.view(kind).__getitem__
+                return whole
             if array.dtype.itemsize > kind.itemsize:  # the low bits
-                return array.view(kind)[:: array.dtype.itemsize // kind.itemsize].__getitem__
+                low: Reader = array.view(kind)[:: array.dtype.itemsize // kind.itemsize].__getitem__
+                return low
             return lambda where: array[where].astype(kind)
         if isinstance(operand, Immediate):
             scalar = immediate(operand, kind)
@@ -295,7 +297,8 @@ class Machine:
             raise self.refuse("a destination that is no register")
         array = self.register(operand)
         if kind == np.bool_ or array.dtype.itemsize == kind.itemsize:
-            return array.view(kind).__setitem__
+            whole: Writer = array.view(kind).__setitem__
+            return whole
         if array.dtype.itemsize < kind.itemsize:
             raise self.refuse(f"a register of {8 * array.dtype.itemsize} bits")
         wide: Any = (SIGNED if kind.kind == "i" else BITS)[array.dtype.itemsize]
@@ -344,7 +347,7 @@ class Machine:
             return None
         here = np.zeros(self.count, np.bool_)
         here[where] = True
-        missing = (self.live & ~here).reshape(-1, unit).any(axis=1)
+        missing: Bools = np.any((self.live & ~here).reshape(-1, unit), axis=1)
         apart: Bools = missing[self.threads[where] // unit]
         return apart if apart.any() else None
 
@@ -522,7 +525,7 @@ class Machine:
         self, memory: Space, threads: NDArray[np.intp], unordered: Bools, tags: Ints, does: str, did: str
     ) -> None:
         """A race of the first thread."""
-        lane = unordered.any(axis=1)
+        lane: Bools = np.any(unordered, axis=1)
         tag = int(tags[unordered][0])
         self._find_lane(
             "race",

@@ -99,9 +99,9 @@ class Space:
     def in_flight(self, offsets: Ints, size: int, writing: bool) -> NDArray[np.bool_]:
         """(lanes,) Whether work in flight writes the bytes, or reads them where they are written."""
         index = offsets // size
-        busy = self._incoming[size][index].any(axis=1)
+        busy: NDArray[np.bool_] = np.any(self._incoming[size][index], axis=1)
         if writing:
-            busy |= self._outgoing[size][index].any(axis=1)
+            busy |= np.any(self._outgoing[size][index], axis=1)
         return busy
 
 

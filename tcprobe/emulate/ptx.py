@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, NoReturn, TypeAlias
 
-from tcprobe.errors import UsageError
+from tcprobe.errors import DataError, UsageError
 from tcprobe.text import quoted
 
 MOST_TEXT = 64 << 20  # bytes of a file
@@ -197,9 +197,9 @@ class _Token(NamedTuple):
 
 
 def parse(text: str) -> Module:
-    """The module; UsageError with the line where the text is not PTX."""
+    """The module; DataError with the line where the text is not PTX."""
     if len(text) > MOST_TEXT:
-        raise UsageError(f"the text has {len(text)} characters; at most {MOST_TEXT} are read.")
+        raise DataError(f"the text has {len(text)} characters; at most {MOST_TEXT} are read.")
     return _Parser(text).module()
 
 
@@ -224,11 +224,11 @@ class _Parser:
         while self._next.kind != "end":
             self._top()
         if not self._module.target:
-            raise UsageError("the text names no .target; PTX begins with .version and .target.")
+            raise DataError("the text names no .target; PTX begins with .version and .target.")
         return self._module
 
     def _fail(self, expected: str) -> NoReturn:
-        raise UsageError(f"line {self._next.line}: {quoted(self._next.text[:40])} where {expected} was expected.")
+        raise DataError(f"line {self._next.line}: {quoted(self._next.text[:40])} where {expected} was expected.")
 
     def _take(self, text: str | None = None, kind: str | None = None) -> _Token:
         token = self._next
@@ -387,7 +387,7 @@ class _Parser:
             size = size * self._whole() if self._next.text != "]" else 0
             self._take("]")
         if not 0 <= size <= 1 << 40:
-            raise UsageError(f"line {self._next.line}: {quoted(name[:40])} has {size} bytes.")
+            raise DataError(f"line {self._next.line}: {quoted(name[:40])} has {size} bytes.")
         initial, addresses = self._initial(WIDTHS[kind], kind) if self._accept("=") else (b"", [])
         return Variable(name, space, size, align or min(each, 16), initial, tuple(addresses))
 
@@ -429,7 +429,7 @@ class _Parser:
             if self._accept("{"):
                 depth += 1
                 if depth > MOST_DEPTH:
-                    raise UsageError(f"line {token.line}: more than {MOST_DEPTH} blocks in each other.")
+                    raise DataError(f"line {token.line}: more than {MOST_DEPTH} blocks in each other.")
                 self._scopes.append(self._scope())
             elif self._accept("}"):
                 depth -= 1
@@ -441,7 +441,7 @@ class _Parser:
             else:
                 self._statement(function)
             if len(function.statements) > MOST_STATEMENTS:
-                raise UsageError(f"line {token.line}: more than {MOST_STATEMENTS} instructions.")
+                raise DataError(f"line {token.line}: more than {MOST_STATEMENTS} instructions.")
 
     def _directive(self, function: Function) -> None:
         word = self._next.text
@@ -459,7 +459,7 @@ class _Parser:
         elif word == ".file":
             self._file()
         else:
-            raise UsageError(f"line {self._next.line}: the directive {word[:40]} is not read here.")
+            raise DataError(f"line {self._next.line}: the directive {word[:40]} is not read here.")
 
     def _loc(self) -> None:
         self._take()
@@ -642,7 +642,7 @@ def _declared(registers: dict[str, tuple[str, int]], name: str) -> str | None:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """The tokens without comments and spaces; UsageError at a character that PTX has not."""
+    """The tokens without comments and spaces; DataError at a character that PTX has not."""
     line = 1
     text = _COMMENT.sub(lambda found: "\n" * found[0].count("\n") or " ", text)
     for found in _TOKEN.finditer(text):
@@ -650,6 +650,6 @@ def _tokens(text: str) -> Iterator[_Token]:
         if kind == "line":
             line += 1
         elif kind == "other":
-            raise UsageError(f"line {line}: {quoted(found[0])} is no character of PTX.")
+            raise DataError(f"line {line}: {quoted(found[0])} is no character of PTX.")
         elif kind != "space":
             yield _Token(kind, found[0], line)

@@ -9,7 +9,7 @@ import click
 
 from tcprobe.errors import UsageError
 from tcprobe.question import terminal
-from tcprobe.question.arguments import arch_name
+from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import Option, PlainArgument, command, note
 from tcprobe.question.options import Named, NonEmptyText, Number, Output
 from tcprobe.question.shared import ArchOption, JsonOption
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from tcprobe.emulate.answer import Emulated
 
 
+@checked
 def emulate(
-    ptx: Annotated[Path, PlainArgument("FILE", Named(path_type=Path, exists=True, dir_okay=False))],
+    ptx: Annotated[str | Path, PlainArgument("FILE", Named(path_type=Path, exists=True, dir_okay=False))],
     *,
     launch: Annotated[
         Path | Mapping[str, Any] | None,

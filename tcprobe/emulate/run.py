@@ -11,14 +11,14 @@ import numpy as np
 from tcprobe.emulate.asynchronous import Flight, Flights
 from tcprobe.emulate.compiled import compile_function
 from tcprobe.emulate.launch import BufferArgument, Launch, MapArgument, ScalarArgument
-from tcprobe.emulate.machine import Machine
+from tcprobe.emulate.machine import Machine, Shape
 from tcprobe.emulate.memory import READ_ONLY, WRITTEN, GlobalMemory
 from tcprobe.emulate.ptx import Function, Module, Variable
 from tcprobe.emulate.report import Report
 from tcprobe.emulate.schedule import SCHEDULES, Scheduler
+from tcprobe.emulate.tensor_maps import encode_map
 from tcprobe.emulate.watch import StoppedError
 from tcprobe.errors import UsageError, check_choice
-from tcprobe.emulate.tensor_maps import encode_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,11 +104,12 @@ def _left_in_flight(machine: Machine, left: list[Flight]) -> None:
         machine.find("in-flight", flight.thread, f"the block ends while the copy {what}", flight.statement)
 
 
-def _shape(kernel: Function, launch: Launch):  # type: ignore[no-untyped-def]
+def _shape(kernel: Function, launch: Launch) -> Shape:
     """The launch's shape with the cluster that the kernel states; UsageError where they do not fit."""
     shape = launch.shape
     required = kernel.stated.get(".reqnctapercluster") or ()
-    cluster = (*required, 1, 1, 1)[:3] if required else shape.cluster
+    x, y, z = (*required, 1, 1, 1)[:3] if required else shape.cluster
+    cluster = (x, y, z)
     if required and shape.cluster not in ((1, 1, 1), cluster):
         raise UsageError(f"the kernel has clusters of {list(cluster)}, the launch of {list(shape.cluster)}.")
     shape = shape._replace(cluster=cluster)
@@ -134,7 +135,7 @@ def _place(
     sizes = [a.array.nbytes for a in buffers] + [v.size for v in variables] + [p.size for p in kernel.parameters]
     names = [f"the buffer of argument {n}" for n, a in enumerate(launch.arguments) if isinstance(a, BufferArgument)]
     memory = GlobalMemory(sizes, [*names, *(v.name for v in variables), *(p.name for p in kernel.parameters)])
-    of_argument = {}
+    of_argument: dict[int, int] = {}
     for number, argument in enumerate(launch.arguments):
         if isinstance(argument, BufferArgument):
             buffer = memory.buffers[len(of_argument)]

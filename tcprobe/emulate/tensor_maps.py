@@ -69,7 +69,7 @@ class Box(NamedTuple):
         kind = self.map.type
         if kind in FLUSHED:
             words = flushed(words)
-        return narrow(widen(words, "f32"), "tf32", "rna") if kind in ROUNDED else words
+        return narrow(widen(words, "f32"), "tf32", "rn") if kind in ROUNDED else words
 
     @property
     def outside(self) -> int:

@@ -24,7 +24,6 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.kernel import mma_sync, tcgen05, wgmma
 from tcprobe.kernel.mma_sync import MULTIPLIES, Gemm
-from tcprobe.kernel.plan import limits
 from tcprobe.kernel.staged import OUTS, SCALED, element
 from tcprobe.kernel.tcgen05 import TensorGemm
 from tcprobe.kernel.wgmma import WarpgroupGemm, check
@@ -208,7 +207,7 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     _check_options(options)
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
-    by_tensor_memory = limits(device.number).tmem_columns > 0 and options.multiply != "mma"
+    by_tensor_memory = options.multiply != "mma" and tcgen05.multiplies(options.type, device)
     tile = options.tile or _tile(device, options.type, by_warpgroups, by_tensor_memory)
     own = f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}"
     name = require_legal(options.name, FUNCTION) if options.name else own

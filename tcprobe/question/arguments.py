@@ -232,6 +232,8 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
         value if isinstance(value, str) else addresses(name, value)
     ),
     "str | NDArray[np.int64]": _as_is,
+    "str | pathlib.Path": _as_is,
+    "pathlib.Path | collections.abc.Mapping[str, typing.Any]": _as_is,
     "Sequence[int]": lambda name, value: (
         value if isinstance(value, range) else [whole(name, n) for n in each(name, value)]
     ),

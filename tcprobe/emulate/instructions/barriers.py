@@ -29,7 +29,16 @@ class Barrier:
     came: int = 0
     known: list[Known] = field(default_factory=list)
     waiting: list[Any] = field(default_factory=list)  # threads that learn what all knew
-    votes: list[Any] = field(default_factory=list)
+    joined: Known | None = None  # of the round that is over
+
+    def wait(self, number: int) -> Wait:
+        """For the end of this round."""
+        now = self.round
+        return Wait(
+            lambda: self.round > now,
+            lambda: f"barrier {number}: {self.came} of {self.expected} threads have come",
+            again=False,
+        )
 
 
 def _bar(statement: Statement, machine: Machine) -> Step:
@@ -47,10 +56,10 @@ def _bar(statement: Statement, machine: Machine) -> Step:
     pc = machine.pc
 
     def run(where: Where) -> Outcome | None:
-        return _arrive(machine, where, number, count, waits=not arrives, pc=pc)
+        return _arrive(machine, where, (number, count), waits=not arrives, pc=pc)
 
     step: Step = run
-    return machine.together(step) if "bar" == statement.opcode or "aligned" in words else step
+    return machine.together(step) if statement.opcode == "bar" or "aligned" in words else step
 
 
 def _numbers(operands: Any, machine: Machine) -> tuple[Any, Any]:
@@ -59,9 +68,9 @@ def _numbers(operands: Any, machine: Machine) -> tuple[Any, Any]:
     return number, count
 
 
-def _arrive(
-    machine: Machine, where: Where, number: Any, count: Any, waits: bool, pc: int, vote: Any = None
-) -> Outcome | None:
+def _arrive(machine: Machine, where: Where, of: tuple[Any, Any], waits: bool, pc: int) -> Outcome | None:
+    """Threads come to barriers; those whose barrier is not complete wait."""
+    number, count = of
     threads = machine.threads[where]
     numbers = np.broadcast_to(number(where), threads.shape).astype(np.int64)
     counts = np.broadcast_to(count(where), threads.shape) if count else None
@@ -73,43 +82,29 @@ def _arrive(
         chosen = keys == key
         own = threads[chosen]
         barrier = table.setdefault(int(key), Barrier())
-        block = own[0] // machine.threads_of_block * machine.threads_of_block
-        all_ = (
-            int(counts[chosen][0])
-            if counts is not None
-            else int(machine.live[block : block + machine.threads_of_block].sum())
-        )
-        if counts is None:
-            all_ = machine.shape.threads  # those that have ended never come
-        barrier.expected = all_
+        ended = 0 if counts is not None else _ended(machine, int(machine.block_of[own[0]]))
+        barrier.expected = machine.shape.threads if counts is None else int(counts[chosen][0])
         barrier.came += own.size
         barrier.known.append(machine.clocks.release(own))
         if waits:
             barrier.waiting.append(own)
-        round_ = barrier.round
-        ended = (
-            0
-            if counts is not None
-            else machine.shape.threads - int(machine.live[block : block + machine.threads_of_block].sum())
-        )
-        if barrier.came + ended >= all_:
+        wait = barrier.wait(int(key) % MOST_BARRIERS)
+        if barrier.came + ended >= barrier.expected:
             _open(machine, barrier)
+        if wait.ready() or not waits:
             released |= chosen
-        elif waits:
-            wait = Wait(
-                lambda barrier=barrier, round_=round_: barrier.round > round_,
-                lambda barrier=barrier, key=key: (
-                    f"barrier {int(key) % MOST_BARRIERS}: {barrier.came} of {barrier.expected} threads have come"
-                ),
-                again=False,
-            )
-            held.append(Part(pc, machine.subset(where, chosen), wait))
         else:
-            released |= chosen
+            held.append(Part(pc, machine.subset(where, chosen), wait))
     if not held:
         return None
     parts = held if not released.any() else [*held, Part(pc + 1, machine.subset(where, released))]
     return Outcome(tuple(parts), pc + 1)
+
+
+def _ended(machine: Machine, block: int) -> int:
+    """Threads of a block that never come, since they have ended."""
+    first = block * machine.threads_of_block
+    return machine.shape.threads - int(machine.live[first : first + machine.threads_of_block].sum())
 
 
 def _open(machine: Machine, barrier: Barrier) -> None:
@@ -143,7 +138,7 @@ def _vote(statement: Statement, machine: Machine) -> Step:
         if fresh.any():
             held = value(where)
             votes[where], there[where], arrived[where] = ~held if inverted else held, True, True
-            outcome = _arrive(machine, where, numbers, counts, waits=True, pc=pc)
+            outcome = _arrive(machine, where, (numbers, counts), waits=True, pc=pc)
             if outcome is not None:
                 return Outcome(
                     tuple(
@@ -203,7 +198,7 @@ def _cluster(statement: Statement, machine: Machine) -> Step:
                 joined = known[0]
                 for more in known[1:]:
                     joined = joined.joined(more)
-                barrier.votes = [joined]
+                barrier.joined = joined
                 barrier.round, barrier.came, barrier.known = barrier.round + 1, 0, []
 
     def wait(where: Where) -> Outcome | None:
@@ -223,7 +218,9 @@ def _cluster(statement: Statement, machine: Machine) -> Step:
                 parts.append(Part(pc, machine.subset(where, passed)))
             return Outcome(tuple(parts))
         for cluster in np.unique(clusters):
-            machine.clocks.acquire(threads[clusters == cluster], table[int(cluster)].votes[0])
+            known = table[int(cluster)].joined
+            if known is not None:
+                machine.clocks.acquire(threads[clusters == cluster], known)
         return None
 
     if "arrive" in words:

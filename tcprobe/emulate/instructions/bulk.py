@@ -140,6 +140,7 @@ def _load_bulk(statement: Statement, machine: Machine, source: str) -> Step:
     barrier = address_of(machine, operands[2 if tensor else 3], "shared::cluster")
 
     def run(where: Where) -> None:
+        box: Box | None
         for thread in map(int, machine.threads[where]):
             to, at = one_of(target, thread), one_of(barrier, thread)
             ranks = [None] if mask is None else [r for r in range(machine.shape.ranks) if one_of(mask, thread) >> r & 1]
@@ -147,30 +148,27 @@ def _load_bulk(statement: Statement, machine: Machine, source: str) -> Step:
                 if (named := tensor.read(thread)) is None:
                     continue
                 box, coordinates = named
-                copy = _box_source(machine, statement, box, coordinates, thread)
+                copy = _box_source(machine, box, coordinates, thread)
                 count, alignment = box.bytes, BOX_ALIGNMENT
             else:
-                assert of is not None and size is not None
+                assert of is not None
+                assert size is not None
                 count, alignment = one_of(size, thread), CHUNK
                 if count % CHUNK:
                     machine.find("misaligned", thread, f"{count} bytes are no multiple of {CHUNK}")
                     continue
                 copy = _line_source(machine, source, one_of(of, thread), count, thread)
-                box = None  # type: ignore[assignment]
+                box = None
             for rank in ranks:
-                own = machine.block_of[thread] % machine.shape.ranks
                 where_to, where_at = (
                     (to, at) if rank is None else (to & 0xFFFFFF | rank << 24, at & 0xFFFFFF | rank << 24)
                 )
-                del own
                 _issue(machine, statement, thread, where_to, where_at, box, count, alignment, copy)
 
     return run
 
 
-def _box_source(
-    machine: Machine, statement: Statement, box: Box, coordinates: tuple[int, ...], thread: int
-) -> Callable[[], Any]:
+def _box_source(machine: Machine, box: Box, coordinates: tuple[int, ...], thread: int) -> Callable[[], Any]:
     """What a box of a tensor holds, as (rows, elements), when the copy lands."""
     at, inside = box.elements(coordinates)
     memory = machine.memory
@@ -182,7 +180,6 @@ def _box_source(
         words = memory.gather(offsets.reshape(-1), box.size).view(kind).reshape(box.shape)
         return np.where(inside, box.loaded(words), kind.type(box.outside))
 
-    del statement
     return copy
 
 
@@ -327,7 +324,8 @@ def _store_bulk(statement: Statement, machine: Machine, reduces: bool) -> Step:
                 at, inside = box.elements(coordinates)
                 unit, places, to = box.size, (block + box.places(of % (1 << 24)))[inside], at[inside] - GLOBAL
             else:
-                assert target is not None and size is not None
+                assert target is not None
+                assert size is not None
                 count = one_of(size, thread)
                 unit, places = CHUNK, block + of % (1 << 24) + np.arange(0, count, CHUNK)
                 to = one_of(target, thread) + np.arange(0, count, CHUNK) - GLOBAL

@@ -172,8 +172,9 @@ def _extreme(name: str) -> Callable[[Statement, Machine], Step | None]:
             takes = smaller | ((a == b) & sign) | np.isnan(b)
             takes = np.where(np.isnan(a), False, takes)
             both = np.isnan(a) & np.isnan(b) | (nan & (np.isnan(a) | np.isnan(b)))
-            flush = (lambda x: flushed(x, scalar)) if mode.flush else (lambda x: x)
-            made = np.where(takes, flush(first), flush(second))
+            if mode.flush:
+                first, second = flushed(first, scalar), flushed(second, scalar)
+            made: Any = np.where(takes, first, second)
             return np.where(both, made.dtype.type(NAN.get(scalar, 0x7FF8000000000000)), made)
 
         return in_bits(

@@ -287,7 +287,7 @@ def _permute(statement: Statement, machine: Machine) -> Step:
 
     def run(a: Any, b: Any, selector: Any) -> Any:
         both = np.asarray(b).astype(np.uint64) << np.uint64(32) | np.asarray(a).astype(np.uint64)
-        made = np.uint64(0)
+        made: Any = np.uint64(0)
         for byte in range(4):
             wanted = (np.asarray(selector) >> np.uint32(4 * byte) & np.uint32(15)).astype(np.uint64)
             value = both >> (wanted & np.uint64(7)) * np.uint64(8) & np.uint64(255)
@@ -367,10 +367,9 @@ def _move(statement: Statement, machine: Machine) -> Step:
     if isinstance(target, Vector) or isinstance(source, Vector):
         return _repack(statement, machine)
     if kind == "b128":
-        wide, narrow = machine.registers, target
-        assert isinstance(narrow, Register) and isinstance(source, Register)
-        to, of = machine.register(narrow), machine.register(source)
-        del wide
+        assert isinstance(target, Register)
+        assert isinstance(source, Register)
+        to, of = machine.register(target), machine.register(source)
 
         def whole(where: Where) -> None:
             to[where] = of[where]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from tcprobe.emulate.machine import BITS, Machine, Step, Where
 from tcprobe.emulate.memory import GLOBAL, LOCAL, RANK, SHARED, WINDOW
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Operand, Register, Sink, Statement
-from tcprobe.emulate.unwritten import mark
 from tcprobe.emulate.rounding import WORDS, exact_sum, narrow, widen
+from tcprobe.emulate.unwritten import mark
 
 SPACES = (
     "global",
@@ -162,14 +163,15 @@ def _store(statement: Statement, machine: Machine) -> Step:
     if words[-1] == "b128":
         assert isinstance(sources[0], Register)
         array = machine.register(sources[0])
-        readers = [lambda where, n=n: array[where][:, n] for n in (0, 1)]
+        readers: list[Any] = [partial(_half, array, n) for n in (0, 1)]
     else:
         readers = [machine.reader(source, kind) for source in sources]
     if len(readers) != count:
         raise statement.refused(f"with {len(readers)} registers for {count}")
     size = kind.itemsize * count
     if space == "param":
-        assert isinstance(target, Address) and isinstance(target.base, Named)
+        assert isinstance(target, Address)
+        assert isinstance(target.base, Named)
         return _store_parameter(machine, target.base.name, target.offset, readers, kind)
     address = address_of(machine, target, space)
     strong = any(word in STRONG_WORDS for word in words)
@@ -185,6 +187,11 @@ def _store(statement: Statement, machine: Machine) -> Step:
         machine.store(space, at, made.view(np.uint8).reshape(-1, size), where, strong)
 
     return run
+
+
+def _half(array: Any, number: int, where: Where) -> Any:
+    """A half of a register of 128 bits."""
+    return array[where][:, number]
 
 
 def _store_parameter(machine: Machine, name: str, offset: int, readers: list[Any], kind: Any) -> Step:
@@ -262,11 +269,11 @@ def _fence(statement: Statement, machine: Machine) -> Step:
     words = statement.modifiers
     if "proxy" in words:
         if "async" in words:
-            return lambda where: machine.clocks.fence_proxy(where)
+            return machine.clocks.fence_proxy
         if "tensormap::generic" in words or "alias" in words:
             return lambda where: None
         if any(word.startswith("async") for word in words):
-            return lambda where: machine.clocks.fence_proxy(where)
+            return machine.clocks.fence_proxy
         raise statement.refused()
     if "mbarrier_init" in words:
 
@@ -371,7 +378,7 @@ def _atomic(statement: Statement, machine: Machine) -> Step:
     if name != "cas" and function is None:
         raise statement.refused()
     size = bits.itemsize * count
-    releases = not reduces and any(w in RELEASE for w in words) or any(w in RELEASE for w in words)
+    releases = any(w in RELEASE for w in words)
     acquires = any(w in ACQUIRE for w in words)
 
     def run(where: Where) -> None:

@@ -11,10 +11,10 @@ from tcprobe.emulate.fragments import Places, join, places, split
 from tcprobe.emulate.machine import WARP, Machine, Step, Where
 from tcprobe.emulate.products import multiply, noted_rule, rule_of
 from tcprobe.emulate.ptx import Immediate, Operand, Statement
+from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
-from tcprobe.errors import UsageError
 
 
 def form_of(statement: Statement) -> Instruction:
