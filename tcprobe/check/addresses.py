@@ -76,21 +76,22 @@ class Present(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _walked(kernel: Kernel) -> _Walk:
-    walk = _Walk(kernel)
+def walked(kernel: Kernel) -> Walk:
+    """A kernel, followed to a fixed point."""
+    walk = Walk(kernel)
     walk.settle()
     return walk
 
 
 def partings(kernel: Kernel) -> tuple[Parting, ...]:
     """The branches on which lanes of a warp part, or may part, in order of addresses."""
-    return tuple(_walked(kernel).partings()) if kernel.blocks else ()
+    return tuple(walked(kernel).partings()) if kernel.blocks else ()
 
 
 def present(kernel: Kernel) -> dict[int, Present]:
     """By number of an instruction that a whole warp executes, the lanes that do."""
     found: dict[int, Present] = {}
-    walk = _walked(kernel)
+    walk = walked(kernel)
 
     def note(instruction: Instruction, state: State) -> None:
         if instruction.stem in WHOLE_WARP:
@@ -103,7 +104,7 @@ def present(kernel: Kernel) -> dict[int, Present]:
 def descriptors(kernel: Kernel) -> dict[int, dict[str, tuple[Lanes, ...]]]:
     """By number of a multiply, what its descriptors hold, in order of registers: by gdesc[UR8], idesc[UR4]."""
     found: dict[int, dict[str, tuple[Lanes, ...]]] = {}
-    walk = _walked(kernel)
+    walk = walked(kernel)
 
     def note(instruction: Instruction, state: State) -> None:
         operands = [operand for operand in instruction.operands if operand.text.startswith(DESCRIBED)]
@@ -124,7 +125,7 @@ def reaches(kernel: Kernel) -> tuple[Reach, ...]:
     """
     if not ACCESSES & kernel.stems or not kernel.blocks:
         return ()
-    return tuple(sorted(_walked(kernel).reaches(), key=lambda reach: reach.instruction.number))
+    return tuple(sorted(walked(kernel).reaches(), key=lambda reach: reach.instruction.number))
 
 
 class State(NamedTuple):
@@ -138,7 +139,7 @@ class State(NamedTuple):
 Visit = Callable[[Instruction, State], None]
 
 
-class _Walk:
+class Walk:
     """One kernel, followed to a fixed point."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -175,7 +176,7 @@ class _Walk:
                 entry = _grown(number, old, entry, visits[number])
             self.entries[number] = entry
             parted = len(self.parted)
-            for after, leaving in self._leave(number, self._run(number, entry)):
+            for after, leaving in self._leave(number, self.run(number, entry)):
                 known = self.edges.get((number, after))
                 if known is None or not _same_state(known, leaving):
                     self.edges[number, after] = leaving
@@ -198,13 +199,13 @@ class _Walk:
     def visit(self, note: Visit) -> None:
         """Show the instructions that addresses, guards and branches depend on, with what holds before each at last."""
         for number, entry in self.entries.items():
-            self._run(number, entry, note)
+            self.run(number, entry, note)
 
     def partings(self) -> Iterator[Parting]:
         """The branches on which lanes part."""
         for number, region in sorted(self.parted.items()):
             branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
-            taken = self._taken(branch, self._run(number, self.entries[number]))
+            taken = self.taken(branch, self.run(number, self.entries[number]))
             yield Parting(branch, region, taken.known != 0 if taken.exact else None)
 
     def present(self, instruction: Instruction, state: State) -> Present:
@@ -218,7 +219,7 @@ class _Walk:
             guarded = np.broadcast_to(condition.known != 0 if condition.exact else True, active.shape)
         return Present(active, self.reader.threads.there, sure, guarded, self.reader.threads.shapes)
 
-    def _run(self, number: int, entry: State, note: Visit | None = None) -> State:
+    def run(self, number: int, entry: State, note: Visit | None = None) -> State:
         """What holds at the end of a block."""
         held, active, sure = dict(entry.held), entry.active, entry.sure
         self.reader.begin()
@@ -296,7 +297,7 @@ class _Walk:
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
-        taken = self._taken(branch, state)
+        taken = self.taken(branch, state)
         through, to = self.kernel.blocks[number].after
         if "ANY" in branch.opcode and not taken.uniform:  # all lanes go where one of them does
             return [(through, state), (to, state)]
@@ -311,7 +312,7 @@ class _Walk:
             state = state._replace(sure=False)
         return [(through, state), (to, state)]
 
-    def _taken(self, branch: Instruction, state: State) -> Lanes:
+    def taken(self, branch: Instruction, state: State) -> Lanes:
         """The condition of a branch."""
         taken = self.reader.condition(branch.guard, state.held)
         for operand in branch.operands[:-1]:
