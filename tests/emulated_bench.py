@@ -1,8 +1,8 @@
-"""A bench of `tcprobe ablate` without a GPU: python emulated_bench.py FIRST LAST [NAME=WHAT ...], WHAT of faults, hangs, dies.
+"""A bench of `tcprobe ablate` without a GPU: python emulated_bench.py FIRST LAST [NAME=WHAT ...].
 
 A launch takes BEFORE cycles and for each round COST of each instruction of the loop from FIRST to LAST that is not
 predicated off: so what `ablate` concludes can be compared with what is known. `NAME=WHAT`: what a copy does whose loop
-lacks the opcode NAME.
+lacks the opcode NAME: faults, hangs, dies.
 """
 
 from __future__ import annotations

@@ -112,13 +112,23 @@ class GemmKernel(Described):
         return self.gemm.shared_bytes
 
     def launch_file(self, mnk: tuple[int, int, int] | None = None) -> str:
-        """Python that says how `tcprobe ablate` launches it, for a product of a size; by default one block, LOOPED of k."""
+        """Python that says how `tcprobe ablate` launches it, for a product of a size; by default one tile of D."""
         (rows, cols, depth), gemm = self.gemm.tile, self.gemm
         size = mnk or (rows * self.cluster, cols, LOOPED * depth)
         warps = gemm.warps if isinstance(gemm, Gemm) else None
         multiply = "mma" if isinstance(gemm, Gemm) else None
         options = GemmOptions(
-            gemm.arch.name, gemm.type, gemm.tile, warps, gemm.stages, gemm.a, gemm.b, gemm.out, self.name, multiply, self.cluster
+            gemm.arch.name,
+            gemm.type,
+            gemm.tile,
+            warps,
+            gemm.stages,
+            gemm.a,
+            gemm.b,
+            gemm.out,
+            self.name,
+            multiply,
+            self.cluster,
         )
         return LAUNCH.format(name=self.name, options=options, size=size)
 

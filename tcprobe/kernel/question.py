@@ -170,10 +170,9 @@ def print_kernel(
     note(made.warning and f"warning: {made.warning}")
     ways = made.explain(*explain) if explain else []
     taken = _budget(made) if budget else None
-    if output:
-        files.write(output, made.source.encode())
-    if launch:
-        files.write(launch, made.launch_file(mnk).encode())
+    for path, text in ((output, made.source), (launch, made.launch_file(mnk))):
+        if path:
+            files.write(path, text.encode())
     outcome = None
     if run:
         from tcprobe.kernel.products import product

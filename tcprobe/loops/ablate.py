@@ -1,4 +1,4 @@
-"""What each class of instruction is worth in a kernel's main loop, measured: with the class patched away, class by class.
+"""What each class of instruction is worth in a kernel's main loop: measured with one class after another patched away.
 
 A kernel is launched whole, with its loop ended after one round, and without each class. Between the first two lie all
 rounds but one, and nothing of what comes before or after the loop; what a class saves is the difference to the whole
@@ -53,7 +53,7 @@ class Class:
 
 @dataclass(frozen=True, repr=False)
 class Ablation(Described):
-    """Cycles of a round of the loop from `first` to `last`, whole and without each class; `note` says what they hold."""
+    """Cycles of a round of the loop from `first` to `last`, whole and without each class; `note`: what else they hold."""
 
     kernel: str
     arch: str
@@ -70,7 +70,9 @@ class Ablation(Described):
     @property
     def best(self) -> Class | None:
         """The class without which a round is shortest, if any is shorter than what launches differ by."""
-        timed = [each for each in self.classes if each.cycles is not None and self.saves(each) > self.spread + each.spread]
+        timed = [
+            each for each in self.classes if each.cycles is not None and self.saves(each) > self.spread + each.spread
+        ]
         return max(timed, key=self.saves, default=None)
 
     def saves(self, of: Class) -> float:
@@ -229,7 +231,7 @@ def _concluded(loop: Loop, run: _Run, classes: Sequence[Patch]) -> Ablation:
         of = counted.begun
         cycles = least / of
         note = "with what comes before and after the loop, and the launch"
-    made = [_class(patch, run, of, cycles) for patch in classes]
+    made = [_class(patch, run, counted.begun, cycles) for patch in classes]
     return Ablation(
         kernel.name,
         kernel.arch,
@@ -263,7 +265,9 @@ def _rounds(loop: Loop, launch: Json, values: Sequence[bytes]) -> Rounds:
 def _class(patch: Patch, run: _Run, of: int, cycles: float) -> Class:
     """A class's cycles by what its launches took, and those of the whole kernel between them."""
     if not patch.off:
-        return Class(patch.name, 0, patch.all, None, 0.0, f"all {patch.all} stay: addresses, branches or waits need them")
+        return Class(
+            patch.name, 0, patch.all, None, 0.0, f"all {patch.all} stay: addresses, branches or waits need them"
+        )
     if patch.name not in run.timed:
         words = f"without {len(patch.off)} of {patch.all} the kernel {run.failed[patch.name]}"
         return Class(patch.name, len(patch.off), patch.all, None, 0.0, words)

@@ -1,4 +1,4 @@
-"""The process that launches a kernel and its patched copies on a GPU; it may hang or be lost, and the one that asks goes on.
+"""The process that launches a kernel and its patched copies on a GPU: it may hang or be lost, and who asks goes on.
 
 It reads one request, a line of JSON, from standard input: the launch file, the kernel, and cubins by name, the first
 one whole. It writes lines of JSON:
@@ -6,7 +6,7 @@ one whole. It writes lines of JSON:
     {"launch": {grid, block, parameters, rounds}, "device": NAME}     what the file gave
     {"at": NAME}                                                      a cubin is about to run
     {"timed": NAME, "cycles": [...], "whole": [...]}                  launches in turns with the whole kernel
-    {"failed": NAME, "words": TEXT, "lost": BOOL}                     it faults or hangs; `lost`: the GPU context is gone
+    {"failed": NAME, "words": TEXT, "lost": true}                     it faults or hangs: the context is gone
     {"done": true}, or {"error": CLASS, "words": TEXT}
 
 Cycles are of the SMs' own counters, read by a kernel of a thread an SM right before and right after a launch; the

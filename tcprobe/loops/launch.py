@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import numbers
 import runpy
 import struct
 import sys
@@ -66,7 +65,9 @@ def launch_of(path: Path, kernel: str, sizes: Sequence[int] | None) -> Launch:
     except (Exception, SystemExit) as error:
         raise LaunchError(f"launch({kernel!r}) of {path.name} fails: {_words(error)}") from error
     if not isinstance(given, tuple | list) or len(given) != 4:
-        raise LaunchError(f"launch() of {path.name} gives {_kind(given)}: (grid, block, shared bytes, arguments) is needed.")
+        raise LaunchError(
+            f"launch() of {path.name} gives {_kind(given)}: (grid, block, shared bytes, arguments) is needed."
+        )
     grid = _sides("grid", given[0], MOST_GRID)
     block = _sides("block", given[1], (MOST_THREADS,) * 3)
     if math.prod(block) > MOST_THREADS:
@@ -103,7 +104,7 @@ def _kind(value: object) -> str:
 
 
 def _whole(name: str, value: object, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or not least <= value <= most:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= value <= most:
         raise LaunchError(f"{name} {str(value)[:60]}: a whole number from {least} to {most} is needed.")
     return int(value)
 
@@ -141,7 +142,9 @@ def _bytes(number: int, value: Any, size: int | None) -> Any:
             "pass what has __cuda_array_interface__)."
         )
     if size not in (1, 2, 4, 8):
-        raise LaunchError(f"argument {number}: a number of Python's has no size here; say np.int32({value}), for example.")
+        raise LaunchError(
+            f"argument {number}: a number of Python's has no size here; say np.int32({value}) or the like."
+        )
     try:
         return struct.pack({4: "<f", 8: "<d"}[size], value) if isinstance(value, float) else _integer(value, size)
     except (KeyError, OverflowError, struct.error):

@@ -11,7 +11,8 @@ on without them would run elsewhere, or for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from tcprobe.check.flow import backward
@@ -36,8 +37,8 @@ CLASSES = {
     "BREV SGXT BMSK IDP PLOP3 P2R R2P VABSDIFF",
     "conversions": "F2F F2FP F2I I2F I2FP F2IP I2IP I2I FRND",
     "shuffles": "SHFL VOTE REDUX CREDUX MATCH MOVM",
-    "uniform": "UIADD3 UIMAD ULEA ULOP3 UMOV USEL USHF UISETP UPRMT UPLOP3 UFLO UPOPC UBREV UBMSK USGXT UP2UR R2UR S2UR "
-    "VOTEU UVIADD UIADD UIMNMX",
+    "uniform": "UIADD3 UIMAD ULEA ULOP3 UMOV USEL USHF UISETP UPRMT UPLOP3 UFLO UPOPC UBREV UBMSK USGXT UP2UR R2UR "
+    "S2UR VOTEU UVIADD UIADD UIMNMX",
     "constants": "LDC ULDC LDCU S2R CS2R",
     "barriers": "BAR",
 }
@@ -47,6 +48,11 @@ _COMPUTES = frozenset(
     stem
     for name in CLASSES
     if name not in ("shared-loads", "shared-stores", "copies", "global-stores", "local", "barriers")
+    for stem in CLASSES[name].split()
+)
+_FLOATING = frozenset(
+    stem
+    for name in ("multiplies", "special-functions", "fp32", "fp16", "fp64", "conversions")
     for stem in CLASSES[name].split()
 )
 _STORES = frozenset(("STS", "STSM", "STG", "STL", "ST", "RED", "REDG"))
@@ -191,15 +197,51 @@ class _Live(NamedTuple):
 
 
 def _needed(kernel: Kernel) -> frozenset[int]:
-    """The instructions whose results an address, a branch or a wait depends on."""
-    ends, found = backward(kernel, _Live(0), _before, _joined), set()
+    """The instructions whose results an address, a branch or a wait depends on.
+
+    Floating-point data that only choose a way within a loop are not needed: either way is one that the code may take.
+    """
+    whole = _called(kernel)
+    inner = {number for number in whole.successors if _chooses(whole, whole.instructions[number])}
+    addresses = _decide(whole, lambda i: 0 if i.number in inner else _roots(i.form), frozenset())
+    ways = _decide(whole, lambda i: i.form.reads if i.number in inner else 0, _FLOATING)
+    return addresses | ways
+
+
+def _called(kernel: Kernel) -> Kernel:
+    """The same in which a call leads on, and a routine nowhere: a return would lead behind every call."""
+    made = replace(kernel)
+    made.successors = {
+        number: (number + 1, *others) if instruction.stem == "CALL" else () if instruction.stem == "RET" else others
+        for number, others in kernel.successors.items()
+        if (instruction := kernel.instructions[number])
+    }
+    return made
+
+
+def _chooses(kernel: Kernel, branch: Instruction) -> bool:
+    """Whether it is a branch forward whose ways are both in the loops that it is in."""
+    to = target(branch) if branch.stem == "BRA" else None
+    if to is None or to <= branch.number or not branch.guard:
+        return False
+    block, after = kernel.block_of[branch.number], kernel.block_of.get(to)
+    return all(after in loop for loop in kernel.loops if block in loop)
+
+
+def _decide(kernel: Kernel, roots: Callable[[Instruction], int], free: frozenset[str]) -> frozenset[int]:
+    """The instructions on whose results the registers `roots` depend, but for those whose stems are `free`."""
+
+    def before(live: _Live, instruction: Instruction) -> _Live:
+        return _before(live, instruction, roots(instruction), instruction.stem in free)
+
+    ends, found = backward(kernel, _Live(0), before, _joined), set()
     for number, block in enumerate(kernel.blocks):
         live = ends.get(number, _Live(0))
         for index in reversed(range(block.first, block.end)):
             instruction = kernel.instructions[index]
-            if writes(instruction.form) & live.all:
+            if instruction.stem not in free and writes(instruction.form) & live.all:
                 found.add(index)
-            live = _before(live, instruction)
+            live = before(live, instruction)
     return frozenset(found)
 
 
@@ -210,13 +252,13 @@ def _joined(one: _Live, other: _Live) -> _Live:
     return _Live(one.always | other.always, tuple(sorted(under.items())))
 
 
-def _before(live: _Live, instruction: Instruction) -> _Live:
-    """What counts before an instruction, from what counts after it."""
+def _before(live: _Live, instruction: Instruction, roots: int, free: bool) -> _Live:
+    """What counts before an instruction, from what counts after it; nothing that it reads if it is `free`."""
     form = instruction.form
     written = writes(form)
     if form.guard == "never":
         return live
-    counts = _roots(form) | (reads(form) if written & live.all else 0)
+    counts = roots | (reads(form) if written & live.all and not free else 0)
     under = dict(live.under)
     if form.guard:
         always = live.always

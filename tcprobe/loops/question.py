@@ -6,8 +6,6 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import click
-
 from tcprobe.errors import DataError, UsageError
 from tcprobe.question.declare import Option, PlainArgument, command, note
 from tcprobe.question.options import Named, NonEmptyText
@@ -29,7 +27,8 @@ def ablate(
         Option("--launch", "How the kernel is launched: Python that defines launch(kernel).", "FILE.py", Named()),
     ],
     kernel: Annotated[
-        str | None, Option("--kernel", "The function, a pattern with * and ?, of a file with several.", "NAME", NonEmptyText())
+        str | None,
+        Option("--kernel", "The function, a pattern with * and ?, of a file with several.", "NAME", NonEmptyText()),
     ] = None,
     loop: Annotated[
         str | None,

@@ -209,7 +209,7 @@ _ROUTINE = re.compile(r"\$__internal_\d+_\$(\w{1,200})")
 
 
 class Section(NamedTuple):
-    """A section's name, type and bytes, the fields sh_link and sh_info, the size that it states, its place in the file."""
+    """A section's name, type and bytes, the fields sh_link and sh_info, its size as stated, its place in the file."""
 
     name: str
     type: int
@@ -243,8 +243,8 @@ class FunctionCode:
     `parameters` is None for device functions, and for kernels without any. `branches`: the targets of each indirect
     branch whose targets the file lists, by address; `relocated`: the addresses that a linker still fills. `threads`:
     the shape of its block, and `most_threads`: their number at most, where the file states them. `shared`: bytes of
-    shared memory that it declares itself. `cluster`: the blocks of a cluster, where the file states them. `place`: where
-    the file has the code.
+    shared memory that it declares itself. `cluster`: the blocks of a cluster, where the file states them. `place`: the
+    code's in the file.
     """
 
     name: str
