@@ -191,17 +191,7 @@ def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) ->
 
 def launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Placed], mnk: ProductSize) -> Callable[[], None]:
     """A function that launches the kernel over A, B and D."""
-    a, b, d = abd
-    sizes = [ctypes.c_int(side) for side in mnk]
-    if kernel.maps:
-        maps = [_map(box, matrix) for box, matrix in zip(kernel.maps.values(), abd, strict=False)]
-        arguments = [*maps, ctypes.c_void_p(d.address), ctypes.c_longlong(d.ld), *sizes]
-    else:
-        arguments = [
-            *(ctypes.c_void_p(matrix.address) for matrix in (a, b, d)),
-            *sizes,
-            *(ctypes.c_longlong(matrix.ld) for matrix in (a, b, d)),
-        ]
+    arguments = _arguments(kernel, abd, mnk)
 
     def launch() -> None:
         code = driver.launch_kernel(launched.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)
@@ -209,6 +199,35 @@ def launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Placed], mnk: Prod
             raise ProbeError(f"{kernel.name} could not be launched: {driver.result_name(code)}.")
 
     return launch
+
+
+def _arguments(kernel: GemmKernel, abd: Sequence[Placed], mnk: ProductSize) -> list[Any]:
+    """The kernel's arguments over A, B and D, as ctypes values."""
+    a, b, d = abd
+    sizes = [ctypes.c_int(side) for side in mnk]
+    if kernel.maps:
+        maps = [_map(box, matrix) for box, matrix in zip(kernel.maps.values(), abd, strict=False)]
+        return [*maps, ctypes.c_void_p(d.address), ctypes.c_longlong(d.ld), *sizes]
+    return [
+        *(ctypes.c_void_p(matrix.address) for matrix in (a, b, d)),
+        *sizes,
+        *(ctypes.c_longlong(matrix.ld) for matrix in (a, b, d)),
+    ]
+
+
+_KEPT: list[Lines] = []  # the matrices of launches that others make
+
+
+def launch(kernel: GemmKernel, mnk: ProductSize) -> tuple[tuple[int, int, int], tuple[int, int, int], int, list[bytes]]:
+    """What a launch file gives (`tcprobe ablate`): grid, block, bytes of shared memory, and arguments, over matrices of
+    random small numbers on the first GPU. EnvironmentUnfitError without CuPy.
+    """
+    cupy = Gpu().cupy
+    _, images = _random_matrices(kernel, mnk)
+    matrices = [Lines(cupy, bits, 0) for bits in (*images, _result(kernel, mnk))]
+    _KEPT.extend(matrices)
+    arguments = [bytes(argument) for argument in _arguments(kernel, matrices, mnk)]
+    return kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments
 
 
 def _map(tma_box: Json, gpu_matrix: Placed) -> Any:

@@ -1,6 +1,7 @@
 """The question `kernel gemm`: a whole kernel in one file, and what a launch needs to know."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
@@ -9,7 +10,7 @@ from tcprobe.errors import UsageError
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
-from tcprobe.question.options import ElementType, NonEmptyText, Number, Sides
+from tcprobe.question.options import ElementType, NonEmptyText, Number, Output, Sides
 from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption, print_answer
 from tcprobe.store.choose import layers
 from tcprobe.system import files
@@ -149,6 +150,15 @@ def print_kernel(
             "--budget", "What a tile takes of an SM, and who has which part of it; so --explain without numbers too."
         ),
     ] = False,
+    launch: Annotated[
+        Path | None,
+        Option(
+            "--launch",
+            "Also write how `tcprobe ablate` launches it, into this file of Python; --size: its product.",
+            "FILE.py",
+            Output(path_type=Path, dir_okay=False),
+        ),
+    ] = None,
     run: Annotated[
         bool, Option("--run", "Run it on a GPU: compare its products with NumPy's, and time it beside cuBLAS.")
     ] = False,
@@ -160,8 +170,9 @@ def print_kernel(
     note(made.warning and f"warning: {made.warning}")
     ways = made.explain(*explain) if explain else []
     taken = _budget(made) if budget else None
-    if output:
-        files.write(output, made.source.encode())
+    for path, text in ((output, made.source), (launch, made.launch_file(mnk))):
+        if path:
+            files.write(path, text.encode())
     outcome = None
     if run:
         from tcprobe.kernel.products import product
