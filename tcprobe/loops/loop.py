@@ -21,7 +21,7 @@ import numpy as np
 
 from tcprobe.check.addresses import State, Walk, walked
 from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import BYTES, Block, Control, Instruction, Kernel, not_followed
+from tcprobe.check.program import BYTES, Block, Control, Instruction, Kernel, not_followed, target
 from tcprobe.errors import DataError
 
 LONGEST = 20_000  # instructions of a round; more are not followed
@@ -158,7 +158,7 @@ class _Follower:
             block = kernel.blocks[number]
             for index in range(block.first, block.end):
                 instruction = kernel.instructions[index]
-                if instruction.stem in ("CALL", "BRX", "BRXU", "JMX", "JMXU", "RET") and instruction.guard != "never":
+                if self._leads_away(instruction):
                     raise LoopError(f"{instruction} at {instruction.address:#x}")
                 yield Step(instruction, kernel.control(index))
             count += block.end - block.first
@@ -168,6 +168,14 @@ class _Follower:
             number = self._next(number, block, self._condition(block, state))
             if number == self.loop.head:
                 return
+
+    def _leads_away(self, instruction: Instruction) -> bool:
+        """Whether it is a jump that is not followed: to an address in registers, or a call that comes back."""
+        if instruction.stem not in ("CALL", "BRX", "BRXU", "JMX", "JMXU", "RET") or instruction.guard == "never":
+            return False
+        to = target(instruction)
+        leaves = to is not None and self.kernel.block_of.get(to) not in self.loop.blocks
+        return not (instruction.stem == "CALL" and instruction.guard and leaves)
 
     def _inside(self, address: int) -> bool:
         return self.kernel.block_of.get(address // BYTES) in self.loop.blocks
