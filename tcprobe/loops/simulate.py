@@ -1,8 +1,8 @@
 """A model of one SM: four schedulers that issue what control bits, barriers, pipes, ports and queues let them.
 
-It follows stall counts and barriers, not registers: the compiler has put the latency of every instruction there. Time is
-kept as numbers, not by counting cycles: each resource knows when it is free, each warp when its next instruction may be
-issued. Which of several warps goes first, and how far apart they begin, is not documented: `runs` tries several.
+It follows stall counts and barriers, not registers: the compiler has put the latency of every instruction there. Time
+is kept as numbers, not by counting cycles: each resource knows when it is free, each warp when its next instruction may
+be issued. Which of several warps goes first, and how far apart they begin, is not documented: `runs` tries several.
 
 What the constants are from: 167 micro-loops on an H200, and the loops of `benchmarks/loops.py` with training seeds.
 """
