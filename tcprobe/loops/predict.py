@@ -19,7 +19,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.costs import PIPES, Prices, prices
 from tcprobe.loops.loop import Loop, LoopError, is_multiply
-from tcprobe.loops.simulate import Issue, runs, trace
+from tcprobe.loops.simulate import Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
 from tcprobe.store.choose import Layers, default
 from tcprobe.text import Described, escaped
@@ -78,13 +78,13 @@ class Prediction(Described):
             yield f"{place}: refused: {self.refused}"
             return
         least, most = self.cycles
-        cycles = f"{least:g}" if least == most else f"{least:g} to {most:g}"
-        yield f"{place}: {cycles} cycles a round of one block of {_many(self.warps, 'warp')}, data in L2"
+        taken = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        yield f"{place}: {taken} cycles a round of one block of {_many(self.warps, 'warp')}, data in L2"
         if self.tensor:
             share = 2 * self.tensor / (least + most)
             yield f"  its tensor cores work {self.tensor:g} of them: {share:.0%}"
-        busy = sorted(self.busy.items(), key=lambda pair: -pair[1])
-        yield f"  busy, of a scheduler: {', '.join(f'{pipe} {cycles:g}' for pipe, cycles in busy)}"
+        pipes = sorted(self.busy.items(), key=lambda pair: -pair[1])
+        yield f"  busy, of a scheduler: {', '.join(f'{pipe} {used:g}' for pipe, used in pipes)}"
         yield f"  {_many(self.instructions, 'instruction')} a warp, by what they take of a scheduler's pipe:"
         for part in self.parts[:SHOWN_OPCODES]:
             yield f"    {part.executed:5} {part.opcode}: {part.pipe} {part.cycles:g}"
@@ -131,8 +131,8 @@ class TimeLine(NamedTuple):
         for warp, step, cycle in self.issues:
             if warp % 4 == 0:
                 done = self.works[warp][step]
-                for pipe, cycles in ((done.pipe, max(done.cycles, done.service)), (0, 1.0)):
-                    _spread(used.setdefault(pipe, [0.0] * COLUMNS), (cycle - begin) / length, cycles / length)
+                for pipe, taken in ((done.pipe, max(done.cycles, done.service)), (0, 1.0)):
+                    _spread(used.setdefault(pipe, [0.0] * COLUMNS), (cycle - begin) / length, taken / length)
         yield f"{length:g} cycles, {length / COLUMNS:.1f} a column; darker is busier:"
         for pipe, shares in sorted(used.items()):
             yield f"{PIPES[pipe]:>8} |{''.join(_shade(share) for share in shares)}|"
@@ -207,15 +207,15 @@ def predict(loop: Loop, warps: int | None = None, layers: Layers | None = None) 
         known = _prices(loop.kernel.arch, layers or default())
         ways = [work(loop, known, warp) for warp in range(warps if loop.differs else 1)]
         works = tuple(ways[warp if loop.differs else 0].works for warp in range(warps))
-        done = runs(works)
+        done = cycles(works)
     except DataError as error:
         return replace(found, refused=str(error))
-    busy = done[0].busy
+    used = busy(works)
     return replace(
         found,
-        cycles=_range([run.cycles for run in done]),
-        tensor=busy.get("tensor", 0),
-        busy=busy,
+        cycles=_range(done),
+        tensor=used.get("tensor", 0),
+        busy=used,
         assumed=(*assumed, *ways[0].assumed),
         parts=_parts(works[0]),
         works=works,
@@ -243,22 +243,22 @@ def _whole(loop: Loop) -> None:
         raise LoopError("it copies for a loop of other warps")
 
 
-def _range(cycles: Sequence[float]) -> Range:
+def _range(found: Sequence[float]) -> Range:
     """From the least to the most, at most WIDEST wide around the median."""
-    middle = statistics.median(cycles)
-    least, most = max(min(cycles), middle * (1 - WIDEST / 2)), min(max(cycles), middle * (1 + WIDEST / 2))
+    middle = statistics.median(found)
+    least, most = max(min(found), middle * (1 - WIDEST / 2)), min(max(found), middle * (1 + WIDEST / 2))
     return Range(round(least, 1), round(most, 1))
 
 
 def _parts(works: Sequence[Work]) -> tuple[Part, ...]:
     """Opcodes by the cycles of their pipe, those that take most first."""
     counts: Counter[tuple[str, int]] = Counter()
-    cycles: dict[tuple[str, int], float] = {}
+    used: dict[tuple[str, int], float] = {}
     for done in works:
         key = done.opcode, done.pipe
         counts[key] += 1
-        cycles[key] = cycles.get(key, 0) + max(done.cycles, done.service)
-    found = [Part(key[0], counts[key], PIPES[key[1]], cycles[key]) for key in counts]
+        used[key] = used.get(key, 0) + max(done.cycles, done.service)
+    found = [Part(key[0], counts[key], PIPES[key[1]], used[key]) for key in counts]
     return tuple(sorted(found, key=lambda part: (-part.cycles, part.opcode)))
 
 
