@@ -155,6 +155,28 @@ class _Scheduler:
         return cycle, next((warp for warp in able if warp.number == self.last), able[0])
 
 
+class _Server:
+    """What does one thing a cycle, for whoever comes first: cycles that are taken are 1."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray(1 << 12)
+        self.rest = 0.0  # parts of cycles
+
+    def book(self, begin: float, cycles: float) -> tuple[int, int]:
+        """Take so many cycles from one on; the first of them, and the one behind the last."""
+        self.rest += cycles
+        count, at = max(1, int(self.rest)), int(begin)
+        self.rest -= count
+        if at + 64 * count + 4096 > len(self.taken):
+            self.taken.extend(bytes(at + 64 * count + 8192 - len(self.taken)))
+        first = at = self.taken.index(0, at)
+        for _ in range(count):
+            at = self.taken.index(0, at)
+            self.taken[at] = 1
+            at += 1
+        return first, at
+
+
 class _Sm:
     def __init__(self, rounds: Sequence[Sequence[Work]], order: Order) -> None:
         rng = random.Random(order.seed)
@@ -163,7 +185,8 @@ class _Sm:
         ]
         quarters = [self.warps[j::PARTITIONS] for j in range(min(PARTITIONS, len(rounds)))]
         self.schedulers = [_Scheduler(warps, order.youngest) for warps in quarters]
-        self.shared = self.l2 = self.meeting = 0.0
+        self.shared, self.l2 = _Server(), _Server()
+        self.meeting = 0.0
         self.met: dict[int, list[_Warp]] = {}
         length = max(map(len, rounds))
         self.counted = max(FEWEST, min(MOST, ISSUES // (length * len(rounds))))
@@ -230,14 +253,13 @@ class _Sm:
 
     def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
         """Queue a request; when its data are there, and when its registers are read."""
-        start = max(cycle, own.free[LSU], self.shared - 1)
-        own.free[LSU] = start + work.service
+        begin = max(cycle, own.free[LSU])
+        start, end = self.shared.book(begin, work.wavefronts)
+        own.free[LSU] = max(begin + work.service, end - work.wavefronts + 1)
         own.queue.append(start)
-        self.shared = max(self.shared, start) + work.wavefronts
-        done = start + work.latency
+        done = end - work.wavefronts + work.latency
         if work.bytes:
-            self.l2 = max(self.l2, start) + work.bytes / BYTES_A_CYCLE
-            done = max(done, self.l2 + work.latency)
+            done = max(done, self.l2.book(start, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
             warp.copied = max(warp.copied, done)
         return done, start + FREED

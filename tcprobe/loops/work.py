@@ -137,7 +137,7 @@ def _barrier(instruction: Instruction) -> tuple[int, int]:
 def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[Work, str]:
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
     stem, words = instruction.stem, ""
-    data = sum(o.width for o in instruction.operands if o.kind == "R") or 1
+    data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
     service = max(made.cycles, 2 + 2 * min(data, 4))
     if stem == "LDGSTS":
         size = width(instruction.form)
