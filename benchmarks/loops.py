@@ -6,9 +6,9 @@
     python benchmarks/loops.py --compare benchmarks/loops_holdout.json DIR
 
 Synthetic loops are of seeds (`loop_texts`), real ones of `kernel gemm` and `examples/attention.py` by nvcc. A file of
-predictions has the SHA-256 of each loop's machine code; what is measured of other code does not count. Cycles are of two
-trip counts, less what both have: a synthetic loop reads the SM's clock itself, real ones run between kernels that do.
-What is measured is appended to DIR/measured.jsonl, so a run that was stopped goes on.
+predictions has the SHA-256 of each loop's machine code; what is measured of other code does not count. Cycles are of
+two trip counts, less what both have: a synthetic loop reads the SM's clock itself, real ones run between kernels that
+do so. What is measured is appended to DIR/measured.jsonl, so a run that was stopped goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A model of one SM: four schedulers that issue what control bits, barriers, pipes, ports and queues let them.
 
-It follows stall counts and barriers, not registers: the compiler has put the latency of every instruction there. Time is
-kept as numbers, not by counting cycles: each resource knows when it is free, each warp when its next instruction may be
-issued. Which of several warps goes first, and how far apart they begin, is not documented: `runs` tries several.
+It follows stall counts and barriers, not registers: the compiler has put the latency of every instruction there. Time
+is kept as numbers, not by counting cycles: each resource knows when it is free, each warp when its next instruction may
+be issued. Which of several warps goes first, and how far apart they begin, is not documented: `runs` tries several.
 
 What the constants are from: 167 micro-loops on an H200, and the loops of `benchmarks/loops.py` with training seeds.
 """
@@ -41,13 +41,6 @@ class Issue(NamedTuple):
     cycle: float
 
 
-class Run(NamedTuple):
-    """Cycles of a round, and of it how long each pipe of the busiest scheduler works."""
-
-    cycles: float
-    busy: dict[str, float]
-
-
 class Order(NamedTuple):
     """Whether a scheduler prefers its youngest warp, and how far apart warps begin: `skew` cycles at most."""
 
@@ -66,9 +59,24 @@ ORDERS = (
 )
 
 
-def runs(rounds: Sequence[Sequence[Work]], orders: Sequence[Order] = ORDERS) -> list[Run]:
+def cycles(rounds: Sequence[Sequence[Work]], orders: Sequence[Order] = ORDERS) -> list[float]:
     """What a round takes in each order; `rounds` has the work of each warp of a block."""
     return [_Sm(rounds, order).run(None) for order in orders]
+
+
+def busy(rounds: Sequence[Sequence[Work]]) -> dict[str, float]:
+    """How long each pipe of the busiest scheduler works in a round; "shared" and "l2": memory of the SM, and behind it."""
+    found = dict.fromkeys(PIPES, 0.0)
+    for quarter in (rounds[j::PARTITIONS] for j in range(PARTITIONS)):
+        own = dict.fromkeys(PIPES, 0.0)
+        for work in (work for works in quarter for work in works):
+            own["issue"] += 1
+            if work.pipe != ISSUE:
+                own[PIPES[work.pipe]] += max(work.cycles, work.service)
+        found = {pipe: max(cycles, own[pipe]) for pipe, cycles in found.items()}
+    found["shared"] = sum(work.wavefronts for works in rounds for work in works)
+    found["l2"] = sum(work.bytes for works in rounds for work in works) / BYTES_A_CYCLE
+    return {pipe: round(cycles, 1) for pipe, cycles in found.items() if cycles}
 
 
 def trace(rounds: Sequence[Sequence[Work]], order: Order = ORDERS[0]) -> list[Issue]:
@@ -128,11 +136,11 @@ class _Warp:
 class _Scheduler:
     """A quarter of an SM: when its pipes, register banks and queue are free. The first pipe, "fma", is half of it."""
 
-    __slots__ = ("busy", "even", "free", "last", "odd", "queue", "slot", "warps")
+    __slots__ = ("even", "free", "last", "odd", "queue", "slot", "warps")
 
     def __init__(self, warps: Sequence[_Warp], youngest: bool) -> None:
         self.slot, self.last = 0.0, -1
-        self.free, self.busy = [0.0] * len(PIPES), [0.0] * len(PIPES)
+        self.free = [0.0] * len(PIPES)
         self.even = self.odd = 0.0
         self.queue: list[float] = []
         self.warps = list(reversed(warps)) if youngest else list(warps)
@@ -147,6 +155,28 @@ class _Scheduler:
         return cycle, next((warp for warp in able if warp.number == self.last), able[0])
 
 
+class _Server:
+    """What does one thing a cycle, for whoever comes first: cycles that are taken are 1."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray(1 << 12)
+        self.rest = 0.0  # parts of cycles
+
+    def book(self, begin: float, cycles: float) -> tuple[int, int]:
+        """Take so many cycles from one on; the first of them, and the one behind the last."""
+        self.rest += cycles
+        count, at = max(1, int(self.rest)), int(begin)
+        self.rest -= count
+        if at + 64 * count + 4096 > len(self.taken):
+            self.taken.extend(bytes(at + 64 * count + 8192 - len(self.taken)))
+        first = at = self.taken.index(0, at)
+        for _ in range(count):
+            at = self.taken.index(0, at)
+            self.taken[at] = 1
+            at += 1
+        return first, at
+
+
 class _Sm:
     def __init__(self, rounds: Sequence[Sequence[Work]], order: Order) -> None:
         rng = random.Random(order.seed)
@@ -155,18 +185,18 @@ class _Sm:
         ]
         quarters = [self.warps[j::PARTITIONS] for j in range(min(PARTITIONS, len(rounds)))]
         self.schedulers = [_Scheduler(warps, order.youngest) for warps in quarters]
-        self.shared = self.l2 = self.meeting = 0.0
-        self.wavefronts, self.fetched = 0.0, 0
+        self.shared, self.l2 = _Server(), _Server()
+        self.meeting = 0.0
         self.met: dict[int, list[_Warp]] = {}
         length = max(map(len, rounds))
         self.counted = max(FEWEST, min(MOST, ISSUES // (length * len(rounds))))
         self.miss = MISS * min(1.0, max(0, length - CACHED) / (UNCACHED - CACHED))
 
-    def run(self, issues: list[Issue] | None) -> Run:
-        """Go through WARM rounds, then through those that count; the issues of one go to a list."""
+    def run(self, issues: list[Issue] | None) -> float:
+        """Cycles of a round: go through WARM rounds, then through those that count; issues of one go to a list."""
         places = range(len(self.schedulers))
         coming = [scheduler.next() for scheduler in self.schedulers]
-        before, begun, traced = self._used(), 0.0, WARM * len(self.warps)
+        begun, done, traced = 0.0, 0.0, WARM * len(self.warps)
         rounds, goal = 0, WARM * len(self.warps)
         while True:
             place = min(places, key=[cycle for cycle, _ in coming].__getitem__)
@@ -184,33 +214,18 @@ class _Sm:
                 rounds += 1
                 scheduler.queue = scheduler.queue[-QUEUE:]
                 if rounds == goal and not begun:
-                    before, begun, goal = self._used(), cycle, rounds + self.counted * len(self.warps)
-                    done = self._progress()
+                    begun, done, goal = cycle, self._progress(), rounds + self.counted * len(self.warps)
                 elif rounds >= goal:
-                    return self._result(before, (cycle - begun), self._progress() - done)
+                    return (cycle - begun) * len(self.warps) / (self._progress() - done)
 
     def _progress(self) -> float:
         """Rounds of all warps, with parts of those that are not over."""
         return sum(warp.round + warp.step / len(warp.works) for warp in self.warps)
 
-    def _used(self) -> tuple[list[list[float]], float, int]:
-        return [list(scheduler.busy) for scheduler in self.schedulers], self.wavefronts, self.fetched
-
-    def _result(self, before: tuple[list[list[float]], float, int], cycles: float, done: float) -> Run:
-        rounds = done / len(self.warps)
-        spent = [
-            max(scheduler.busy[pipe] - old[pipe] for scheduler, old in zip(self.schedulers, before[0], strict=True))
-            for pipe in range(len(PIPES))
-        ]
-        busy = dict(zip(PIPES, spent, strict=True))
-        busy |= {"shared": self.wavefronts - before[1], "l2": (self.fetched - before[2]) / BYTES_A_CYCLE}
-        return Run(cycles / rounds, {pipe: round(used / rounds, 1) for pipe, used in busy.items() if used})
-
     def _issue(self, own: _Scheduler, warp: _Warp, cycle: float) -> bool:
         """Issue a warp's next instruction; whether that lets warps of others go on."""
         work, met = warp.work, False
         own.slot, own.last = cycle + 1, warp.number
-        own.busy[ISSUE] += 1
         warp.ready = cycle + (max(work.stall, TAKEN) if work.taken else work.stall) + self.miss
         even, odd = work.ports
         if even:
@@ -238,17 +253,13 @@ class _Sm:
 
     def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
         """Queue a request; when its data are there, and when its registers are read."""
-        start = max(cycle, own.free[LSU], self.shared - 1)
-        own.free[LSU] = start + work.service
-        own.busy[LSU] += work.service
+        begin = max(cycle, own.free[LSU])
+        start, end = self.shared.book(begin, work.wavefronts)
+        own.free[LSU] = max(begin + work.service, end - work.wavefronts + 1)
         own.queue.append(start)
-        self.shared = max(self.shared, start) + work.wavefronts
-        self.wavefronts += work.wavefronts
-        done = start + work.latency
+        done = end - work.wavefronts + work.latency
         if work.bytes:
-            self.l2 = max(self.l2, start) + work.bytes / BYTES_A_CYCLE
-            self.fetched += work.bytes
-            done = max(done, self.l2 + work.latency)
+            done = max(done, self.l2.book(start, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
             warp.copied = max(warp.copied, done)
         return done, start + FREED
@@ -270,7 +281,6 @@ class _Sm:
 def _use(own: _Scheduler, work: Work, cycle: float) -> float:
     """Take a pipe; when the result is there."""
     pipe, cycles = work.pipe, work.cycles
-    own.busy[pipe] += cycles
     if pipe == FMA:  # either half of the lanes, which takes twice as long
         pipe, cycles = (FMA if own.free[FMA] <= own.free[HEAVY] else HEAVY), 2 * cycles
     start = max(own.free[pipe], cycle)
@@ -282,6 +292,5 @@ def _multiply(own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> None:
     """Queue a part of a warpgroup's multiply."""
     start = max(own.free[TENSOR], cycle)
     own.free[TENSOR] = start + work.cycles
-    own.busy[TENSOR] += work.cycles
     if work.limit:
         warp.groups.append(start + max(work.latency, work.cycles))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tcprobe.check.addresses import SHARED, Reach, reaches
-from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.program import Instruction
 from tcprobe.check.registers import Operand
 from tcprobe.check.requests import UndecidedError, conflicts, sectors, width
 from tcprobe.isa.arch import WARP
@@ -70,9 +70,7 @@ def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
     return Round(tuple(works), tuple(assumed))
 
 
-def _work(
-    step: Step, after: int, prices: Prices, reach: Reach | None, cached: dict[int, int]
-) -> tuple[Work, str]:
+def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: dict[int, int]) -> tuple[Work, str]:
     instruction, control = step
     waits = tuple(j for j in range(6) if control.waits >> j & 1)
     made = Work(
@@ -109,39 +107,37 @@ def _work(
 
 def _ordered(made: Work, instruction: Instruction) -> Work:
     """What waits for others, or is waited for."""
-    stem, opcode = instruction.stem, instruction.opcode
+    stem = instruction.stem
+    limit = next((o.value for o in instruction.operands if o.kind == "number"), 0)
     if stem == "BAR":
-        return made._replace(kind=BARRIER, **_barrier(instruction))
+        number, warps = _barrier(instruction)
+        return made._replace(kind=BARRIER, barrier=number, limit=warps)
     if stem == "DEPBAR":
         counter = re.fullmatch(r"SB([0-5])", instruction.operands[0].text)
-        limit = next((o.value for o in instruction.operands[1:] if o.kind == "number"), 0)
-        if counter is None:
-            return made
-        return made._replace(kind=WAIT, barrier=int(counter[1]), limit=limit)
+        return made._replace(kind=WAIT, barrier=int(counter[1]), limit=limit) if counter else made
     if stem == "LDGDEPBAR":
         return made._replace(kind=COMMIT)
     if stem.endswith("GMMA"):
         return made._replace(kind=GROUP, limit=int(any("gsb0" in o.text for o in instruction.operands)))
-    if opcode.startswith("WARPGROUP.DEPBAR"):
-        limit = next((o.value for o in instruction.operands if o.kind == "number"), 0)
+    if instruction.form.has("DEPBAR"):
         return made._replace(kind=GROUP_WAIT, limit=limit)
     return made
 
 
-def _barrier(instruction: Instruction) -> dict[str, int]:
-    """The number of a barrier and how many warps meet there; LoopError where code does not say."""
+def _barrier(instruction: Instruction) -> tuple[int, int]:
+    """The number of a barrier, and how many warps meet there, 0 for all; LoopError where code does not say."""
     if not instruction.opcode.startswith("BAR.SYNC"):
         raise LoopError(f"warps wait for each other in other ways: {instruction} at {instruction.address:#x}")
     values = [o.value for o in instruction.operands if o.kind == "number"]
     if len(values) != len(instruction.operands) or not values:
         raise LoopError(f"which warps meet at {instruction} at {instruction.address:#x} is not known")
-    return {"barrier": values[0], "limit": values[1] // WARP if len(values) > 1 else 0}
+    return values[0], values[1] // WARP if len(values) > 1 else 0
 
 
 def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[Work, str]:
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
     stem, words = instruction.stem, ""
-    data = sum(o.width for o in instruction.operands if o.kind == "R") or 1
+    data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
     service = max(made.cycles, 2 + 2 * min(data, 4))
     if stem == "LDGSTS":
         size = width(instruction.form)
