@@ -20,7 +20,14 @@ from tcprobe.sass import toolchain
 from tcprobe.sass.image import cubin
 
 BEFORE, ROUNDS, OTHER = 10_000, 40, 1
-COST = {"HMMA": 16, "LDSM": 8, "LDGSTS": 4, "BAR": 20, "MUFU": 8, "BRA": 0}  # a round's way back is off in one of one round
+COST = {
+    "HMMA": 16,
+    "LDSM": 8,
+    "LDGSTS": 4,
+    "BAR": 20,
+    "MUFU": 8,
+    "BRA": 0,
+}  # a round's way back is off in one of one round
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}"
 PTX = f"""
 .version 8.0

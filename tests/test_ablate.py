@@ -152,13 +152,17 @@ def test_data_that_choose_a_way_may_go_and_data_that_decide_addresses_stay(made)
 
 @needs_tools
 def test_copies_of_another_warp_go_with_the_bytes_that_are_waited_for(made):
-    text = HEAD.replace("maxntid 64", "maxntid 256") + (
-        "setp.ge.u32 %q, %t, 128; @%q bra LOAD; "
-        f"{PRAGMA} WAIT: mbarrier.try_wait.parity.shared.b64 %q, [%s], 0; @!%q bra WAIT; {MMA} {NEXT} bra END; "
-        "LOAD: mbarrier.try_wait.parity.shared.b64 %q, [%s+8], 0; @!%q bra LOAD; mbarrier.arrive.expect_tx.shared.b64 %b, [%s], %m; "
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%a], 1024, [%s]; "
-        "add.u32 %i, %i, 1; setp.lt.u32 %p, %i, %n; @%p bra LOAD; END:"
-    ) + TAIL
+    text = (
+        HEAD.replace("maxntid 64", "maxntid 256")
+        + (
+            "setp.ge.u32 %q, %t, 128; @%q bra LOAD; "
+            f"{PRAGMA} WAIT: mbarrier.try_wait.parity.shared.b64 %q, [%s], 0; @!%q bra WAIT; {MMA} {NEXT} bra END; "
+            "LOAD: mbarrier.try_wait.parity.shared.b64 %q, [%s+8], 0; @!%q bra LOAD; mbarrier.arrive.expect_tx.shared.b64 %b, [%s], %m; "
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%a], 1024, [%s]; "
+            "add.u32 %i, %i, 1; setp.lt.u32 %p, %i, %n; @%p bra LOAD; END:"
+        )
+        + TAIL
+    )
     raw, kernel = made(text)
     loop = main_loop(kernel)
     (copies,) = [p for p in patches(loop) if p.name == "copies"]
@@ -256,7 +260,16 @@ def launch(kernel):
     found = launched(tmp_path, "ROUNDS = np.int64(9)\n" + text, (8, 4, 4, 8, 1, 2, 5, 2, 8, 8))
     assert found[:3] == ((2, 3, 1), (32, 2, 1), 16)
     assert found.rounds == 9
-    wanted = [bytes(8), b"\xff" * 4, struct.pack("<f", 0.5), struct.pack("<d", 0.5), b"\1", b"\0\x3c", b"12345", b"\7\0"]
+    wanted = [
+        bytes(8),
+        b"\xff" * 4,
+        struct.pack("<f", 0.5),
+        struct.pack("<d", 0.5),
+        b"\1",
+        b"\0\x3c",
+        b"12345",
+        b"\7\0",
+    ]
     assert list(found.arguments) == [*wanted, struct.pack("<Q", 9), struct.pack("<Q", 1 << 63)]
 
 
