@@ -157,7 +157,8 @@ def test_copies_of_another_warp_go_with_the_bytes_that_are_waited_for(made):
         + (
             "setp.ge.u32 %q, %t, 128; @%q bra LOAD; "
             f"{PRAGMA} WAIT: mbarrier.try_wait.parity.shared.b64 %q, [%s], 0; @!%q bra WAIT; {MMA} {NEXT} bra END; "
-            "LOAD: mbarrier.try_wait.parity.shared.b64 %q, [%s+8], 0; @!%q bra LOAD; mbarrier.arrive.expect_tx.shared.b64 %b, [%s], %m; "
+            "LOAD: mbarrier.try_wait.parity.shared.b64 %q, [%s+8], 0; @!%q bra LOAD; "
+            "mbarrier.arrive.expect_tx.shared.b64 %b, [%s], %m; "
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%s], [%a], 1024, [%s]; "
             "add.u32 %i, %i, 1; setp.lt.u32 %p, %i, %n; @%p bra LOAD; END:"
         )
