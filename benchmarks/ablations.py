@@ -2,9 +2,9 @@
 
 Kernels of `tcprobe kernel gemm`, of examples/attention.py and of Triton (those of benchmarks/triton_kernels.py, where
 Triton is there) are compiled for sm_90. --predict, which needs no GPU, writes into FOLDER/predictions.jsonl what the
-model says of each loop, whole and without each class; without it FOLDER/ablations.jsonl gets what is measured. Kernels that
-are there are left out, so either can be repeated until nothing is left; --only NAME,NAME: those whose names have one of
-these in them. --table prints both side by side, where the code is the same. Needs nvcc, and to measure CuPy and a GPU.
+model says of each loop, whole and without each class; without it FOLDER/ablations.jsonl gets what is measured. What is
+there is left out, so either can be repeated until nothing is left; --only NAME,NAME: kernels whose names have one of
+these in them. --table prints both side by side, where the code is the same. Needs nvcc, to measure CuPy and a GPU.
 """
 
 from __future__ import annotations

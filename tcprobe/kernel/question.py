@@ -170,9 +170,8 @@ def print_kernel(
     note(made.warning and f"warning: {made.warning}")
     ways = made.explain(*explain) if explain else []
     taken = _budget(made) if budget else None
-    for path, text in ((output, made.source), (launch, made.launch_file(mnk))):
-        if path:
-            files.write(path, text.encode())
+    for path, text in [(p, t) for p, t in ((output, made.source), (launch, made.launch_file(mnk))) if p]:
+        files.write(path, text.encode())
     outcome = None
     if run:
         from tcprobe.kernel.products import product

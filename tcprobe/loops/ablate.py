@@ -53,7 +53,7 @@ class Class:
 
 @dataclass(frozen=True, repr=False)
 class Ablation(Described):
-    """Cycles of a round of the loop from `first` to `last`, whole and without each class; `note`: what else they hold."""
+    """Cycles of a round of the loop from `first` to `last`, whole and without each class; `note`: what they hold too."""
 
     kernel: str
     arch: str
