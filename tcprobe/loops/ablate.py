@@ -53,7 +53,7 @@ class Class:
 
 @dataclass(frozen=True, repr=False)
 class Ablation(Described):
-    """Cycles of a round of the loop from `first` to `last`, whole and without each class; `note`: what they hold too."""
+    """Cycles of a round of a loop, `first` to `last`, whole and without each class; `note`: what else is in them."""
 
     kernel: str
     arch: str

@@ -96,7 +96,7 @@ class Gpu:
         self._sms = int(self._cuda.runtime.getDeviceProperties(0)["multiProcessorCount"])
         self._counts = [self._gpu.cupy.zeros(MOST_SMS, np.uint64) for _ in "ab"]
         self._tick = self._function(TICK.encode() + b"\0", "tick")
-        self._held: list[Any] = []
+        self.arrays: list[Any] = []
         self._launch: Launch | None = None
 
     def _function(self, code: bytes, name: str) -> Any:
@@ -113,7 +113,7 @@ class Gpu:
                 continue
             plain = isinstance(argument, np.ndarray)
             array = cupy.asarray(np.ascontiguousarray(argument).reshape(-1).view(np.uint8)) if plain else argument
-            self._held.append(array)
+            self.arrays.append(array)
             values.append(int(array.__cuda_array_interface__["data"][0]).to_bytes(8, "little"))
         self._cuda.runtime.deviceSynchronize()
         self._launch = launch
