@@ -4,8 +4,9 @@
     attention   Triton's tutorial: exp of scaled scores, then exp2 with the scale in one multiply-add
     tile_gemm   an introduction's GEMM in CUDA: rows of 64 bytes one behind the other, then swizzled
 
-Of each, both versions are ablated and their results compared. Lines of JSON: what the first version loses most to, cycles
-of a round of both, and the largest difference of results. --build needs no GPU. Needs nvcc, Triton, CuPy and a GPU.
+Of each, both versions are ablated and their results compared. Lines of JSON: what the first version loses most to,
+cycles of a round of both, and the largest difference of results. --build needs no GPU. Needs nvcc, Triton, CuPy and a
+GPU.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from tcprobe.loops.loop import main_loop
 from tcprobe.loops.patch import patches
 
 HERE = Path(__file__).parent
+WARPS, STAGES = 4, 3  # of Triton's
 LAUNCH = """import numpy as np
 
 rng = np.random.default_rng(3)
@@ -45,8 +47,8 @@ def launch(kernel):
 
 
 class Pair(NamedTuple):
-    """A kernel in two versions: `make(better, folder)` gives its machine code and launch file; `out` is the argument with
-    its results, of this type.
+    """A kernel in two versions: `make(better, folder)` gives its machine code and launch file; argument `out` has its
+    results, of this type.
     """
 
     name: str
@@ -56,16 +58,16 @@ class Pair(NamedTuple):
     kind: type
 
 
-def of_triton(name: str, types: str, sizes: dict, arguments: str, warps: int, stages: int) -> tuple[bytes, str]:
+def of_triton(name: str, types: str, sizes: dict, arguments: str) -> tuple[bytes, str]:
     """A kernel of faster_kernels.py."""
     import faster_kernels
     import triton_kernels
 
-    made = triton_kernels.compiled(triton_kernels.Build(getattr(faster_kernels, name), types, sizes, warps, stages), 90)
+    made = triton_kernels.compiled(triton_kernels.Build(getattr(faster_kernels, name), types, sizes, WARPS, STAGES), 90)
     code, shared = made.asm["cubin"], made.metadata.shared
     places = ablations.kernel_of(code).code.parameters.places
     added = ", None" * (len(places) - len(types.split()))  # Triton's scratch memory
-    return code, LAUNCH.format(threads=32 * warps, shared=shared, arguments=f"[{arguments}{added}]")
+    return code, LAUNCH.format(threads=32 * WARPS, shared=shared, arguments=f"[{arguments}{added}]")
 
 
 def weights(better: bool, _: Path) -> tuple[bytes, str]:
@@ -73,7 +75,7 @@ def weights(better: bool, _: Path) -> tuple[bytes, str]:
     given = f"f16({m}, {k}), rng.integers(-2**31, 2**31, ({k // 8}, {n}), np.int32), np.ones({n}, np.float16), "
     sizes = {"block_m": m, "block_n": n, "block_k": 64, "better": int(better)}
     given += f"np.zeros(({m}, {n}), np.float16), {m}, {n}, {k}"
-    return of_triton("weights", "*fp16 *i32 *fp16 *fp16 i32 i32 i32", sizes, given, 4, 3)
+    return of_triton("weights", "*fp16 *i32 *fp16 *fp16 i32 i32 i32", sizes, given)
 
 
 def attention(better: bool, _: Path) -> tuple[bytes, str]:
@@ -81,7 +83,7 @@ def attention(better: bool, _: Path) -> tuple[bytes, str]:
     scale = (math.log2(math.e) if better else 1.0) / math.sqrt(d)
     given = f"f16({m}, {d}), f16({keys}, {d}), f16({keys}, {d}), np.zeros(({m}, {d}), np.float16), {scale!r}, {keys}"
     sizes = {"block_m": m, "block_n": 64, "d": d, "better": int(better)}
-    return of_triton("attention", "*fp16 *fp16 *fp16 *fp16 fp32 i32", sizes, given, 4, 3)
+    return of_triton("attention", "*fp16 *fp16 *fp16 *fp16 fp32 i32", sizes, given)
 
 
 def tile_gemm(better: bool, folder: Path) -> tuple[bytes, str]:
