@@ -1,7 +1,7 @@
 """Kernels as others publish them, in Triton, and what became of them once `tcprobe ablate` had said what bounds them.
 
 `weights` is a multiply by weights of 4 bits as GPTQ's first Triton kernels wrote it: eight weights an int32, each
-loaded for all of its eight rows, shifted, masked, converted, scaled. `attention` is one head's attention, as Triton's tutorial
+loaded for all of its eight rows, shifted, masked, converted. `attention` is one head's attention, as Triton's tutorial
 has it, with the scores scaled before the maximum is taken. With `better` both compute the same in other instructions.
 """
 
