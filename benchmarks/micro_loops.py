@@ -1,11 +1,12 @@
 """Loops of one class of instruction each, ablated: does the patch free what it claims?
 
-    python benchmarks/micro_loops.py --out micro.jsonl [--seconds 60] [--classes fp32,multiplies]
+    python benchmarks/micro_loops.py --out micro.jsonl [--seconds 60] [--classes fp32,multiplies] [--filler nop]
 
 Each loop does some instructions of its class a round in WARPS warps of one block. Without them a round takes no more
 than its issue slots: a scheduler's warps issue one instruction a cycle, and each warp keeps its stall counts. A class
 is freed where `without` is within TOLERANCE of that bound.
-Lines of JSON are added to --out; classes that are there are not run again. Needs CuPy and a GPU.
+Lines of JSON are added to --out; classes that are there are not run again. --filler: what stands in place of what is
+patched away. Needs CuPy and a GPU.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 from pathlib import Path
 
 from tcprobe.check.program import programs
+from tcprobe.loops import patch
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
 from tcprobe.sass import toolchain
@@ -152,7 +154,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--classes", default=",".join(BODIES))
     parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--filler", choices=("ffma", "nop"), default="ffma")
     asked = parser.parse_args()
+    patch.FILLER = {"ffma": patch.FFMA, "nop": patch.NOP}[asked.filler]
     end = time.monotonic() + asked.seconds
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
     done = {json.loads(line)["class"] for line in lines}

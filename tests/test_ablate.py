@@ -22,7 +22,7 @@ from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.loops import bench
 from tcprobe.loops.launch import Launch, LaunchError, launch_of
 from tcprobe.loops.loop import LoopError, main_loop
-from tcprobe.loops.patch import CLASSES, Patch, class_of, one_round, patched, patches
+from tcprobe.loops.patch import CLASSES, class_of, one_round, patched, patches
 from tcprobe.loops.rounds import Rounds, rounds
 from tcprobe.sass.code_files import CodeFiles
 from tcprobe.sass.image import cubin
@@ -113,20 +113,23 @@ def test_what_is_patched_reads_as_never_and_all_else_is_as_it_was(made, name):
     raw, kernel = made(SAMPLES[name])
     loop = main_loop(kernel)
     inside = {i.number for i in loop.instructions}
-    every = [p for p in (*patches(loop), one_round(loop)) if p.off]
+    every = [p for p in (*patches(loop), one_round(loop)) if p.off or p.never]
     codes = [patched(raw, kernel, patch) for patch in every]
-    assert every
+    assert len(every) > 1
     reached = {reach.instruction.number: reach for reach in reaches(kernel)}
     for patch, code, after in zip(every, codes, kernels_of(codes), strict=True):
-        assert [at for at in range(len(raw)) if raw[at] != code[at]] == [
-            kernel.code.place + BYTES * number + 1 for number in patch.off
-        ]
+        changed = {*patch.off, *patch.never, *patch.expects}
+        assert {(at - kernel.code.place) // BYTES for at in range(len(raw)) if raw[at] != code[at]} == changed
         for before, now in zip(kernel.instructions, after.instructions, strict=True):
+            old, new = kernel.control(before.number), after.control(before.number)
             if before.number in patch.off:
-                assert (now.guard, now.opcode, before.number in inside) == ("never", before.opcode, True)
+                assert str(now) == "@never FFMA RZ, RZ, RZ, RZ"
+                assert new == (old.stall, old.yields, None, None, old.waits, 0)
+                assert before.number in inside
             else:
-                assert str(now) == str(before)
-            assert kernel.control(before.number) == after.control(before.number)
+                assert old == new
+                assert now.guard == ("never" if before.number in patch.never else before.guard)
+                assert (now.opcode, now.operands) == (before.opcode, before.operands)
         for reach in reaches(after):
             old = reached[reach.instruction.number]
             if reach.instruction.guard != "never" and patch.name != "one round":
@@ -173,7 +176,7 @@ def test_copies_of_another_warp_go_with_the_bytes_that_are_waited_for(made):
     assert [str(after.instructions[n]).rpartition(", ")[2] for n in copies.expects] == ["RZ"]
     assert len(copies.expects) == 1
     single = one_round(loop)
-    assert len(single.off) + len(single.always) == 2  # the loop of those that load ends too
+    assert len(single.never) + len(single.always) == 2  # the loop of those that load ends too
 
 
 def test_every_opcode_is_in_one_class():
@@ -373,6 +376,5 @@ def test_the_clock_assembles_and_its_bound_is_of_stalls(made, tmp_path):
     assert isinstance(Launch((1, 1, 1), (1, 1, 1), 0, ()), Launch)
     code, loop = micro_loops.loop_of("fp32", "sm_90", tmp_path)
     assert micro_loops.bound(loop) >= 4 * 64
-    assert Patch("x", (), 0) == Patch("x", (), 0, (), ())
     assert {class_of(i) for i in loop.instructions} >= {"fp32"}
     assert code[:4] == raw[:4]

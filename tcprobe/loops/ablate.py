@@ -53,7 +53,10 @@ class Class:
 
 @dataclass(frozen=True, repr=False)
 class Ablation(Described):
-    """Cycles of a round of a loop, `first` to `last`, whole and without each class; `note`: what else is in them."""
+    """Cycles of a round of a loop, `first` to `last`, whole and without each class.
+
+    `stalls`: for how many of them a warp's stall counts hold it; `note`: what else is in the cycles.
+    """
 
     kernel: str
     arch: str
@@ -65,6 +68,7 @@ class Ablation(Described):
     cycles: float
     spread: float
     classes: tuple[Class, ...]
+    stalls: int | None = None
     note: str = ""
 
     @property
@@ -87,6 +91,8 @@ class Ablation(Described):
             f"{self.cycles:.1f} cycles a round (+ {self.spread:.1f}), {self.rounds} rounds of one block of "
             f"{self.threads} threads{self.note and '; ' + self.note}"
         )
+        if self.stalls is not None:
+            yield f"stall counts alone hold a warp for {self.stalls} of them, whatever is patched away"
         timed = sorted((each for each in self.classes if each.cycles is not None), key=self.saves, reverse=True)
         if timed:
             yield f"{'without':18}{'cycles':>10}{'saved':>10}  instructions"
@@ -110,6 +116,7 @@ class Ablation(Described):
             "rounds": self.rounds,
             "cycles": round(self.cycles, 2),
             "spread": round(self.spread, 2),
+            "stalls": self.stalls,
             "note": self.note,
             "without": {each.name: None if each.cycles is None else round(each.cycles, 2) for each in self.classes},
             "patched": {each.name: [each.off, each.all] for each in self.classes},
@@ -243,8 +250,17 @@ def _concluded(loop: Loop, run: _Run, classes: Sequence[Patch]) -> Ablation:
         cycles,
         (median(whole["cycles"]) - least) / of,
         tuple(made),
+        _stalls(loop),
         note,
     )
+
+
+def _stalls(loop: Loop) -> int | None:
+    """The cycles for which a warp's own stall counts hold it in a round; None where the round's way is not followed."""
+    try:
+        return sum(max(1, step.control.stall) for step in loop.path())
+    except LoopError:
+        return None
 
 
 def _rounds(loop: Loop, launch: Json, values: Sequence[bytes]) -> Rounds:

@@ -1,9 +1,9 @@
 """A kernel's machine code without one class of its main loop's instructions.
 
-An instruction that is patched away is predicated off: bits 12 to 15 of its 128, the guard, become @!PT. It is still
-issued, with its stall count, and waits for what it waited for; it takes no unit, register or memory, and a barrier that
-it sets is released at once, as of every guarded load whose guard is false. So what a loop gains is what the class takes
-of pipes, queues and waits, beside its issue slots.
+An instruction whose guard is false takes its pipe as long as one that is executed: on an H200, loops of HMMA, MUFU,
+IMAD, conversions and shuffles take the same cycles with @!PT before each, and of loads and stores a quarter is left.
+So an instruction that is patched away becomes the cheapest that there is, FILLER, with its own stall count and waits:
+one issue slot (benchmarks/micro_loops.py). A barrier that it set is set by nobody, and nobody waits for it.
 
 What addresses, branches and waits depend on stays, and what the file does not show to be free of that: a loop that ran
 on without them would run elsewhere, or for ever.
@@ -11,7 +11,7 @@ on without them would run elsewhere, or for ever.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -70,19 +70,24 @@ _READ_BY = {
     "STL": ("LDL", "LD"),
 }
 GUARD, ALWAYS, OFF = 1, 0x70, 0xF0  # the byte whose upper half is the guard; PT and !PT there
+FFMA, NOP = 0xFF << 64 | 0xFFFFFFF223, 0xF918  # @!PT FFMA RZ, RZ, RZ, RZ; @!PT NOP
+FILLER = FFMA
+KEPT = 0x3F << 116 | 0x1F << 105  # waits, yield and stall count
+NO_BARRIERS = 0x3F << 110
 DATA = 4  # the byte of the register that an arrival takes its count of bytes from
 RZ = 0xFF
 
 
 class Patch(NamedTuple):
-    """Numbers of instructions: those that are predicated off, of `all` of the class; `expects`, arrivals that then
-    expect no bytes; `always`, branches that are always taken.
+    """Numbers of instructions: those that are filled, of `all` of the class; `expects`, arrivals that then expect no
+    bytes; branches that are `never` taken, and `always`.
     """
 
     name: str
     off: tuple[int, ...]
     all: int
     expects: tuple[int, ...] = ()
+    never: tuple[int, ...] = ()
     always: tuple[int, ...] = ()
 
 
@@ -144,17 +149,17 @@ def one_round(loop: Loop) -> Patch | None:
     if _waits(kernel, loop.blocks):
         outer = [a for a in kernel.loops if not any(a < b for b in kernel.loops)]
         loops += [a for a in outer if _waits(kernel, a) and not a & loop.blocks and len(a) > 1]
-    off: list[int] = []
+    never: list[int] = []
     always: list[int] = []
     for blocks in loops:
         back, out = _ways(Loop(kernel, blocks))
         if back and all(kernel.instructions[number].guard for number in back):
-            off += back
+            never += back
         elif out:
             always.append(out[0])
         else:
             return None
-    return Patch("one round", tuple(off), len(off), (), tuple(always))
+    return Patch("one round", (), 0, (), tuple(never), tuple(always))
 
 
 def _waits(kernel: Kernel, blocks: frozenset[int]) -> bool:
@@ -315,18 +320,12 @@ def patched(cubin: bytes, kernel: Kernel, patch: Patch) -> bytes:
     """A cubin whose function `kernel` is patched: no other byte differs."""
     made = bytearray(cubin)
     for number in patch.off:
-        _set_guard(made, kernel.code.place + BYTES * number, OFF)
-    for number in patch.always:
-        _set_guard(made, kernel.code.place + BYTES * number, ALWAYS)
+        place = kernel.code.place + BYTES * number
+        own = int.from_bytes(made[place : place + BYTES], "little")
+        made[place : place + BYTES] = (FILLER | own & KEPT | NO_BARRIERS).to_bytes(BYTES, "little")
+    for number, guard in [*((n, OFF) for n in patch.never), *((n, ALWAYS) for n in patch.always)]:
+        place = kernel.code.place + BYTES * number + GUARD
+        made[place] = made[place] & 0x0F | guard
     for number in patch.expects:
         made[kernel.code.place + BYTES * number + DATA] = RZ
     return bytes(made)
-
-
-def _set_guard(code: bytearray, place: int, guard: int) -> None:
-    code[place + GUARD] = code[place + GUARD] & 0x0F | guard
-
-
-def texts(kernel: Kernel, numbers: Sequence[int]) -> Iterator[str]:
-    """The instructions of these numbers, as nvdisasm prints them."""
-    return (str(kernel.instructions[number]) for number in numbers)
