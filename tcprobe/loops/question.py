@@ -42,8 +42,8 @@ def ablate(
     cuda: CudaOption = None,
 ) -> "Ablation":
     """Measure on a GPU what each class of a main loop's instructions is worth: one class at a time is patched away
-    (predicated off; it is still issued), and one block runs with its data in L2, so that what bounds the loop is an
-    experiment.
+    (what is left of it is an issue slot each), and one block runs with its data in L2, so that what bounds the loop is
+    an experiment.
 
     FILE.py is your code: it runs here, with all that you may do. Its launch(kernel) gives (grid, block, shared bytes,
     arguments): arrays of NumPy or CuPy, scalars with types, bytes. What addresses, branches or waits depend on stays. A
