@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import ablations
 import numpy as np
 
+from tcprobe.check.program import Kernel
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.bench import Gpu
 from tcprobe.loops.launch import launch_of
@@ -100,11 +101,11 @@ PAIRS = (
 )
 
 
-def results(code: bytes, name: str, launch: Path, pair: Pair) -> Any:
+def results(code: bytes, kernel: Kernel, launch: Path, pair: Pair) -> Any:
     """What a launch writes."""
-    gpu = Gpu("sm_90")
-    gpu.prepare(launch_of(launch, name, None))
-    gpu.cycles(gpu.load(code, name))
+    gpu, sizes = Gpu("sm_90"), [size for _, size in kernel.code.parameters.places]
+    gpu.prepare(launch_of(launch, kernel.name, sizes))
+    gpu.cycles(gpu.load(code, kernel.name))
     held = gpu.arrays[pair.out]
     return held.get().view(pair.kind).astype(np.float64)
 
@@ -126,7 +127,7 @@ def measured(pair: Pair, folder: Path, build: bool) -> dict:
         answer[version] = found.to_json()
         if not better:
             answer["largest"] = found.best and [found.best.name, round(found.saves(found.best), 1)]
-        written.append(results(code, kernel.name, path, pair))
+        written.append(results(code, kernel, path, pair))
     if not build:
         answer["apart"] = float(np.abs(written[0] - written[1]).max())
         answer["of"] = float(np.abs(written[0]).max())

@@ -228,17 +228,17 @@ def _concluded(loop: Loop, run: _Run, classes: Sequence[Patch]) -> Ablation:
     launch, kernel = run.about["launch"], loop.kernel
     block = tuple(launch["block"])
     counted = _rounds(loop, launch, [bytes.fromhex(value) for value in run.about["values"]])
-    whole = run.timed[WHOLE]
-    least = min(whole["cycles"])
+    whole = [cycles for message in run.timed.values() for cycles in message["whole"]]
+    least = min(whole)
     note = ""
     if ONE_ROUND in run.timed and counted.begun > counted.entered:
         of = counted.begun - counted.entered
-        cycles = (min(run.timed[ONE_ROUND]["whole"]) - min(run.timed[ONE_ROUND]["cycles"])) / of
+        cycles = (least - min(run.timed[ONE_ROUND]["cycles"])) / of
     else:
         of = counted.begun
         cycles = least / of
         note = "with what comes before and after the loop, and the launch"
-    made = [_class(patch, run, counted.begun, cycles) for patch in classes]
+    made = [_class(patch, run, cycles, (least, counted.begun)) for patch in classes]
     return Ablation(
         kernel.name,
         kernel.arch,
@@ -248,7 +248,7 @@ def _concluded(loop: Loop, run: _Run, classes: Sequence[Patch]) -> Ablation:
         block[0] * block[1] * block[2],
         counted.begun,
         cycles,
-        (median(whole["cycles"]) - least) / of,
+        (median(whole) - least) / of,
         tuple(made),
         _stalls(loop),
         note,
@@ -278,8 +278,8 @@ def _rounds(loop: Loop, launch: Json, values: Sequence[bytes]) -> Rounds:
         raise LoopError(f"{words}. ROUNDS = NUMBER in the launch file says it.") from None
 
 
-def _class(patch: Patch, run: _Run, of: int, cycles: float) -> Class:
-    """A class's cycles by what its launches took, and those of the whole kernel between them."""
+def _class(patch: Patch, run: _Run, cycles: float, whole: tuple[float, int]) -> Class:
+    """A class's cycles of a round, by what launches took without it and at least whole, and the rounds of one."""
     if not patch.off:
         return Class(
             patch.name, 0, patch.all, None, 0.0, f"all {patch.all} stay: addresses, branches or waits need them"
@@ -287,9 +287,8 @@ def _class(patch: Patch, run: _Run, of: int, cycles: float) -> Class:
     if patch.name not in run.timed:
         words = f"without {len(patch.off)} of {patch.all} the kernel {run.failed[patch.name]}"
         return Class(patch.name, len(patch.off), patch.all, None, 0.0, words)
-    timed = run.timed[patch.name]
-    saved = (min(timed["whole"]) - min(timed["cycles"])) / of
-    spread = (median(timed["cycles"]) - min(timed["cycles"])) / of
+    timed, (least, of) = run.timed[patch.name]["cycles"], whole
+    saved, spread = (least - min(timed)) / of, (median(timed) - min(timed)) / of
     return Class(patch.name, len(patch.off), patch.all, cycles - saved, spread)
 
 

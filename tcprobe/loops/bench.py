@@ -10,7 +10,7 @@ one whole. It writes lines of JSON:
     {"end": true}: of all that was asked, or of the context; or {"error": CLASS, "words": TEXT}
 
 Cycles are of the SMs' own counters, read by a kernel of a thread an SM right before and right after a launch; the
-first of them waits, so that the three are in the queue when it ends.
+first of them waits, so that the three are in the queue when it ends. Of several such processes one launches at a time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ import ctypes
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -187,7 +189,9 @@ def answer(request: Json, make: Callable[[str], Bench], say: Callable[[Json], No
         try:
             function = bench.load(Path(path).read_bytes(), kernel)
             whole = whole or function
-            say({"timed": name, **_in_turns(bench, function, whole)})
+            with _alone():
+                taken = _in_turns(bench, function, whole)
+            say({"timed": name, **taken})
         except (LostError, LaunchError) as error:
             if whole is None and isinstance(error, LaunchError):
                 raise
@@ -195,6 +199,19 @@ def answer(request: Json, make: Callable[[str], Bench], say: Callable[[Json], No
             if isinstance(error, LostError):
                 break
     say({"end": True})
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """A context that one process of a user is in at a time, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with Path(tempfile.gettempdir(), f"tcprobe-bench-{os.getuid()}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def _in_turns(bench: Bench, function: Any, whole: Any) -> Json:
