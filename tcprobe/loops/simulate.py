@@ -17,12 +17,12 @@ from tcprobe.loops.costs import PARTITIONS, PIPES
 from tcprobe.loops.loop import LoopError
 from tcprobe.loops.work import BARRIER, COMMIT, COPY, GROUP, GROUP_WAIT, MEMORY, PLAIN, WAIT, Work
 
-TAKEN = 10  # cycles from a taken branch to what follows
+TAKEN = 9  # cycles from a taken branch to what follows
 MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
+SPACING = 2  # cycles between wavefronts of one request
 QUEUE = 6  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
 BYTES_A_CYCLE = 90.0  # from L2 to one SM
-FREED = 10  # cycles until a request has read its registers
 BACKLOG = 16  # cycles that the pipe of special functions may be behind
 CACHED, UNCACHED, MISS = 2048, 3072, 2.23  # instructions; cycles of each that is not cached
 WARM = 2  # rounds before those that count
@@ -162,7 +162,7 @@ class _Server:
         self.taken = bytearray(1 << 12)
         self.rest = 0.0  # parts of cycles
 
-    def book(self, begin: float, cycles: float) -> tuple[int, int]:
+    def book(self, begin: float, cycles: float, spacing: int = 1) -> tuple[int, int]:
         """Take so many cycles from one on; the first of them, and the one behind the last."""
         self.rest += cycles
         count, at = max(1, int(self.rest)), int(begin)
@@ -170,11 +170,10 @@ class _Server:
         if at + 64 * count + 4096 > len(self.taken):
             self.taken.extend(bytes(at + 64 * count + 8192 - len(self.taken)))
         first = at = self.taken.index(0, at)
-        for _ in range(count):
-            at = self.taken.index(0, at)
+        for number in range(count):
+            at = self.taken.index(0, at + (spacing if number else 0))
             self.taken[at] = 1
-            at += 1
-        return first, at
+        return first, at + 1
 
 
 class _Sm:
@@ -254,15 +253,15 @@ class _Sm:
     def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
         """Queue a request; when its data are there, and when its registers are read."""
         begin = max(cycle, own.free[LSU])
-        start, end = self.shared.book(begin, work.wavefronts)
-        own.free[LSU] = max(begin + work.service, end - work.wavefronts + 1)
+        start, end = self.shared.book(begin, work.wavefronts, SPACING)
+        own.free[LSU] = max(begin + work.service, end - SPACING * (work.wavefronts - 1))
         own.queue.append(start)
-        done = end - work.wavefronts + work.latency
+        done = max(end - 1 - SPACING * (work.wavefronts - 1), begin) + work.latency
         if work.bytes:
             done = max(done, self.l2.book(start, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
             warp.copied = max(warp.copied, done)
-        return done, start + FREED
+        return done, start + work.freed
 
     def _meet(self, warp: _Warp, work: Work, cycle: float) -> bool:
         """Arrive at a barrier of the block; whether all have."""

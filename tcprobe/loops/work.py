@@ -19,13 +19,15 @@ PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)
 _GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
 _STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
 SECTOR = 32  # bytes
+# cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
+STORED, RETURNED = {1: 4, 2: 6, 4: 10}, {1: 4, 2: 7, 4: 8}
 
 
 class Work(NamedTuple):
     """An instruction of a round as the scheduler sees it.
 
     `ports`: cycles that it holds the even and the odd bank of registers. `service`: cycles of the queue to shared
-    memory, `wavefronts` of shared memory itself, `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding;
+    memory, `freed`: those until it has read its registers, `wavefronts` of shared memory itself, `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding;
     of BARRIER how many warps meet, 0 all. `barrier`: of BARRIER its number, of WAIT and COMMIT that of a counter.
     """
 
@@ -40,6 +42,7 @@ class Work(NamedTuple):
     latency: float
     ports: tuple[int, int]
     service: float
+    freed: float
     wavefronts: float
     bytes: int
     limit: int
@@ -84,6 +87,7 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
         1,
         1,
         (0, 0),
+        0,
         0,
         0,
         0,
@@ -138,7 +142,9 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
     stem, words = instruction.stem, ""
     data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
-    service = max(made.cycles, 2 + 2 * min(data, 4))
+    stores = stem in _STORES
+    service = max(made.cycles, (STORED if stores else RETURNED).get(data, 2 + 2 * data))
+    made = made._replace(service=service, freed=9 + stores * (1 + 2 * data))
     if stem == "LDGSTS":
         size = width(instruction.form)
         least = {4: 2.58, 8: 3.66, 16: 5.08}[size]
@@ -148,11 +154,11 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
         return made, words
     if stem in _GLOBAL:
         count, words = _sectors(instruction, reach)
-        return made._replace(kind=MEMORY, service=service, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
+        return made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
     least = {"LDSM": data, "STSM": data}.get(stem, max(1, width(instruction.form) // 4)) if stem in SHARED else 1
     passes, words = _wavefronts(instruction, reach, least) if stem in SHARED else (1, "")
     extra = max(passes - least, 0)
-    made = made._replace(kind=MEMORY, service=service, wavefronts=passes, latency=made.latency + extra)
+    made = made._replace(kind=MEMORY, wavefronts=passes, latency=made.latency + extra)
     return made, words
 
 
