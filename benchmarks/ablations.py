@@ -1,16 +1,16 @@
 """Ablation beside prediction, kernel by kernel: python benchmarks/ablations.py --out FOLDER [--seconds 240]
 
 Kernels of `tcprobe kernel gemm`, of examples/attention.py and of Triton (those of benchmarks/triton_kernels.py, where
-Triton is there) are compiled for sm_90; before a kernel is launched, FOLDER/predictions.jsonl gets what the model says
-of its loop, whole and without each class. FOLDER/ablations.jsonl gets what was measured. Kernels that are in it are not
-run again, so the command can be repeated until it says that nothing is left; --only NAME,NAME: those whose names have
-one of these in them; --table prints both side by side. Needs nvcc, CuPy and a GPU; --build needs no GPU, and says what
-would be launched.
+Triton is there) are compiled for sm_90. --predict, which needs no GPU, writes into FOLDER/predictions.jsonl what the
+model says of each loop, whole and without each class; without it FOLDER/ablations.jsonl gets what is measured. Kernels that
+are there are left out, so either can be repeated until nothing is left; --only NAME,NAME: those whose names have one of
+these in them. --table prints both side by side, where the code is the same. Needs nvcc, and to measure CuPy and a GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import shutil
@@ -27,8 +27,10 @@ from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
 from tcprobe.loops.patch import patched, patches
+from tcprobe.loops.predict import predict
 from tcprobe.sass import toolchain
 from tcprobe.sass.image import cubin
+from tcprobe.store.choose import layers
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))
@@ -176,25 +178,18 @@ def kernel_of(code: bytes) -> Kernel:
     return kernel
 
 
-def predicted(code: bytes, loop: Loop, warps: int) -> dict:
+def predicted(code: bytes, loop: Loop) -> dict:
     """What the model says of a loop, whole and without each class: cycles of a round, or why it says nothing."""
-    try:
-        from tcprobe.loops.predict import predict
-    except ImportError:
-        return {"refused": "there is no model here"}
 
-    def cycles(machine_code: bytes) -> float | str:
-        found = predict(loop_like(machine_code, loop), warps)
-        return found.refused or (found.cycles[0] + found.cycles[1]) / 2
+    def cycles(same: Loop) -> float | str:
+        found = predict(same, None, layers(None, False))
+        return found.refused or sum(found.cycles) / 2
 
-    whole = cycles(code)
-    without = {p.name: cycles(patched(code, loop.kernel, p)) for p in patches(loop) if p.off} if whole else {}
-    return {"cycles": whole, "without": without}
-
-
-def loop_like(code: bytes, loop: Loop) -> Loop:
-    """The same loop of a patched cubin."""
-    return Loop(kernel_of(code), loop.blocks)
+    whole = cycles(loop)
+    if isinstance(whole, str):
+        return {"refused": whole}
+    copies = {p.name: patched(code, loop.kernel, p) for p in patches(loop) if p.off}
+    return {"cycles": whole, "without": {n: cycles(Loop(kernel_of(c), loop.blocks)) for n, c in copies.items()}}
 
 
 def largest(whole: float, without: dict) -> str:
@@ -205,10 +200,10 @@ def largest(whole: float, without: dict) -> str:
 
 def table(folder: Path) -> None:
     """Ablation beside prediction."""
-    told = {row["case"]: row for row in lines(folder / "predictions.jsonl")}
+    told = {(row["case"], row["code"]): row for row in lines(folder / "predictions.jsonl")}
     agreed = compared = 0
     for row in lines(folder / "ablations.jsonl"):
-        model = told.get(row["case"], {})
+        model = told.get((row["case"], row["code"]), {})
         guess = largest(0, model.get("without", {}))
         found = largest(0, row["without"])
         compared, agreed = compared + bool(guess), agreed + (guess == found)
@@ -227,7 +222,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--only", default="")
-    parser.add_argument("--build", action="store_true")
+    parser.add_argument("--predict", action="store_true")
     parser.add_argument("--table", action="store_true")
     asked = parser.parse_args()
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -235,8 +230,8 @@ def main() -> int:
         table(asked.out)
         return 0
     end, left = time.monotonic() + asked.seconds, 0
-    done = {row["case"] for row in lines(asked.out / "ablations.jsonl")}
-    told = {row["case"] for row in lines(asked.out / "predictions.jsonl")}
+    path = asked.out / ("predictions.jsonl" if asked.predict else "ablations.jsonl")
+    done = {row["case"] for row in lines(path)}
     for case in cases():
         if case.name in done or not any(name in case.name for name in asked.only.split(",")):
             continue
@@ -246,7 +241,7 @@ def main() -> int:
         begun = time.monotonic()
         try:
             with tempfile.TemporaryDirectory() as name:
-                words = one(case, Path(name), asked.out, case.name in told, asked.build)
+                words = one(case, Path(name), path, asked.predict)
         except Exception as error:  # a line, not the end
             words = f"{type(error).__name__}: {str(error)[:300]}"
         print(f"{case.name}: {words} ({time.monotonic() - begun:.1f} s)", flush=True)
@@ -254,25 +249,22 @@ def main() -> int:
     return 0
 
 
-def one(case: Case, folder: Path, out: Path, told: bool, build: bool) -> str:
-    """A kernel: predicted, then launched."""
+def one(case: Case, folder: Path, out: Path, predicting: bool) -> str:
+    """A kernel, predicted or launched; its row has the hash of its code."""
     code, text = case.make(folder)
     loop = main_loop(kernel_of(code))
     if loop is None:
         raise RuntimeError("no loop")
+    about = {"case": case.name, "code": hashlib.sha256(loop.kernel.code.code).hexdigest()[:16]}
+    if predicting:
+        told = predicted(code, loop)
+        add(out, {**about, **told})
+        return str(told)
     (folder / "launch.py").write_text(text)
-    if build:
-        made = {p.name: f"{len(p.off)} of {p.all}" for p in patches(loop)}
-        return f"loop {loop.first:#x} to {loop.last:#x}, {made}"
-    if not told:
-        warps = (loop.kernel.code.most_threads or math.prod(loop.kernel.code.threads or (128,))) // 32
-        add(out / "predictions.jsonl", {"case": case.name, **predicted(code, loop, warps)})
     found = ablate(code, loop, folder / "launch.py")
-    add(out / "ablations.jsonl", {"case": case.name, **found.to_json()})
+    add(out, {**about, **found.to_json()})
     best = found.best
-    return f"{found.cycles:.1f} cycles a round; " + (
-        f"{best.name} saves {found.saves(best):.1f}" if best else "nothing saves"
-    )
+    return f"{found.cycles:.1f} cycles; " + (f"{best.name} saves {found.saves(best):.1f}" if best else "nothing saves")
 
 
 def add(path: Path, row: dict) -> None:

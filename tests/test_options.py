@@ -33,6 +33,7 @@ TILE = ["banks", "--tile", "8x8", "--type", "f16", "--with", "cp.async.16"]
 # what each command is asked beside the option in question
 ASKED = {
     "run": CODES,
+    "ablate": ["ablate", "no.ptx", "--launch", "no.py"],
     "reduce": ["reduce", f"{MULTIPLY}.d", "--fill", "0"],
     "fit": ["fit"],
     "compare": ["compare", A],

@@ -13,6 +13,7 @@ TASKS = {
 }
 
 EXAMPLES = {
+    "ablate": ("ablate loop.ptx --launch launch.py", "ablate loop.ptx --launch launch.py --kernel 'loop*' --json"),
     "agree": (
         "agree tma:bf16,64x64,128B 'ldmatrix:mma m16n8k16 bf16 a,64x64,plain'",
         "agree scales:sfatom,128x8 scales:linear,128x8 --json",

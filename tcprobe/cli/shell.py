@@ -54,7 +54,7 @@ HEADINGS = {
         "swizzle",
         "kernel",
     ),
-    "Measure commands:": ("run", "fit", "doctor"),
+    "Measure commands:": ("run", "fit", "ablate", "doctor"),
     "Check commands:": ("verify", "lower", "read", "check", "compilers", "audit"),
     "Publish commands:": ("contribute", "merge", "pages", "site"),
 }

@@ -178,7 +178,7 @@ class _Run:
                 self.timed[message["timed"]] = message
             if "failed" in message:
                 self.failed[message["failed"]] = message["words"]
-            if "lost" in message or "done" in message:
+            if "end" in message:
                 return
         if not at:
             raise ProbeError("the process that launches ended before its first launch.")

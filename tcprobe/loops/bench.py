@@ -6,8 +6,8 @@ one whole. It writes lines of JSON:
     {"launch": {grid, block, parameters, rounds}, "device": NAME}     what the file gave
     {"at": NAME}                                                      a cubin is about to run
     {"timed": NAME, "cycles": [...], "whole": [...]}                  launches in turns with the whole kernel
-    {"failed": NAME, "words": TEXT, "lost": true}                     it faults or hangs: the context is gone
-    {"done": true}, or {"error": CLASS, "words": TEXT}
+    {"failed": NAME, "words": TEXT}                                   it faults, hangs, or is refused
+    {"end": true}: of all that was asked, or of the context; or {"error": CLASS, "words": TEXT}
 
 Cycles are of the SMs' own counters, read by a kernel of a thread an SM right before and right after a launch; the
 first of them waits, so that the three are in the queue when it ends.
@@ -188,10 +188,13 @@ def answer(request: Json, make: Callable[[str], Bench], say: Callable[[Json], No
             function = bench.load(Path(path).read_bytes(), kernel)
             whole = whole or function
             say({"timed": name, **_in_turns(bench, function, whole)})
-        except LostError as error:
-            say({"failed": name, "words": str(error), "lost": True})
-            return
-    say({"done": True})
+        except (LostError, LaunchError) as error:
+            if whole is None and isinstance(error, LaunchError):
+                raise
+            say({"failed": name, "words": str(error)})
+            if isinstance(error, LostError):
+                break
+    say({"end": True})
 
 
 def _in_turns(bench: Bench, function: Any, whole: Any) -> Json:

@@ -84,12 +84,10 @@ def _next(walk: Walk, number: int, state: State, warp: int) -> int:
     taken = walk.taken(branch, state)
     if taken.exact:
         return to if taken.known[warp % len(taken.known), 0] else through
-    if to == number or "ANY" in branch.opcode:
+    if "ANY" in branch.opcode:
         return through
-    if through == number:
-        return to
     if any(i.stem in _SUCCEEDS for i in walk.kernel.instructions[block.first : block.end]):
-        return through
+        return to if through == number else through
     raise LoopError(f"the branch at {BYTES * (block.end - 1):#x} depends on {taken.why or 'what is not followed'}")
 
 
