@@ -19,6 +19,7 @@ from tcprobe.loops.work import BARRIER, COMMIT, COPY, GROUP, GROUP_WAIT, MEMORY,
 
 TAKEN = 9  # cycles from a taken branch to what follows
 MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
+DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
 SPACING = 2  # cycles between wavefronts of one request
 QUEUE = 6  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
@@ -30,6 +31,7 @@ FEWEST, MOST = 3, 16  # rounds that count
 ISSUES = 8_000  # of a run, all warps together
 KEPT = 8  # groups and copies of a warp whose ends are known
 NEVER = float("inf")
+GATED = {PIPES.index("xu"), PIPES.index("adu")}
 ISSUE, FMA, HEAVY, XU, LSU, TENSOR = (PIPES.index(name) for name in ("issue", "fma", "fmaheavy", "xu", "lsu", "tensor"))
 
 
@@ -89,14 +91,14 @@ def trace(rounds: Sequence[Sequence[Work]], order: Order = ORDERS[0]) -> list[Is
 class _Warp:
     """Where a warp stands: its next step, when it may be issued, and when each of its barriers opens."""
 
-    __slots__ = ("commits", "copied", "groups", "number", "opens", "ready", "round", "step", "work", "works")
+    __slots__ = ("commits", "copied", "gate", "groups", "number", "opens", "ready", "round", "step", "work", "works")
 
     def __init__(self, number: int, works: Sequence[Work], start: float) -> None:
         self.number, self.works = number, works
         self.step, self.round, self.ready, self.work = 0, 0, start, works[0]
         self.opens = [0.0] * 6
         self.commits: list[list[float]] = [[], [], [], [], [], []]
-        self.copied = 0.0
+        self.copied = self.gate = 0.0
         self.groups: list[float] = []
 
     def advance(self) -> None:
@@ -120,11 +122,16 @@ class _Warp:
         if odd and own.odd - SLACK > cycle:
             cycle = own.odd - SLACK
         if kind == PLAIN:
+            if pipe in GATED:
+                cycle = max(cycle, self.gate)
             if pipe == FMA:
                 return max(cycle, min(own.free[FMA], own.free[HEAVY]))
             return max(cycle, own.free[pipe] - (BACKLOG if pipe == XU else 0))
         if kind in (MEMORY, COPY):
+            cycle = max(cycle, self.gate)
             return max(cycle, own.queue[-QUEUE]) if len(own.queue) >= QUEUE else cycle
+        if kind == BARRIER:
+            return max(cycle, self.gate)
         if kind == WAIT:
             done = self.commits[work.barrier]
             return max(cycle, done[-1 - work.limit]) if len(done) > work.limit else cycle
@@ -136,12 +143,12 @@ class _Warp:
 class _Scheduler:
     """A quarter of an SM: when its pipes, register banks and queue are free. The first pipe, "fma", is half of it."""
 
-    __slots__ = ("even", "free", "last", "odd", "queue", "slot", "warps")
+    __slots__ = ("back", "even", "free", "last", "odd", "queue", "served", "slot", "warps")
 
     def __init__(self, warps: Sequence[_Warp], youngest: bool) -> None:
         self.slot, self.last = 0.0, -1
         self.free = [0.0] * len(PIPES)
-        self.even = self.odd = 0.0
+        self.even = self.odd = self.back = self.served = 0.0
         self.queue: list[float] = []
         self.warps = list(reversed(warps)) if youngest else list(warps)
 
@@ -253,10 +260,14 @@ class _Sm:
     def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
         """Queue a request; when its data are there, and when its registers are read."""
         begin = max(cycle, own.free[LSU])
-        start, end = self.shared.book(begin, work.wavefronts, SPACING)
+        spacing = max(SPACING, sum(each.served > begin for each in self.schedulers if each is not own) + 1)
+        start, end = self.shared.book(begin, work.wavefronts, spacing)
+        own.served = end
         own.free[LSU] = max(begin + work.service, end - SPACING * (work.wavefronts - 1))
         own.queue.append(start)
         done = max(end - 1 - SPACING * (work.wavefronts - 1), begin) + work.latency
+        if work.returned:
+            own.back = done = max(done, own.back + work.returned)
         if work.bytes:
             done = max(done, self.l2.book(start, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
@@ -268,11 +279,11 @@ class _Sm:
         self.meeting = max(self.meeting, cycle) + ARRIVE
         there = self.met.setdefault(work.barrier, [])
         there.append(warp)
-        warp.ready = NEVER
+        warp.gate = NEVER
         if len(there) < (work.limit or len(self.warps)):
             return False
         for each in there:
-            each.ready = self.meeting + MEET
+            each.gate = self.meeting + MEET
         there.clear()
         return True
 
@@ -292,4 +303,4 @@ def _multiply(own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> None:
     start = max(own.free[TENSOR], cycle)
     own.free[TENSOR] = start + work.cycles
     if work.limit:
-        warp.groups.append(start + max(work.latency, work.cycles))
+        warp.groups.append(start + work.cycles + DRAIN)

@@ -20,7 +20,7 @@ _GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
 _STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
-STORED, RETURNED = {1: 4, 2: 6, 4: 10}, {1: 4, 2: 7, 4: 8}
+FREED = 19
 
 
 class Work(NamedTuple):
@@ -32,22 +32,23 @@ class Work(NamedTuple):
     """
 
     opcode: str
-    kind: int
     stall: int
     write: int
     read: int
     waits: tuple[int, ...]
-    pipe: int
-    cycles: float
-    latency: float
-    ports: tuple[int, int]
-    service: float
-    freed: float
-    wavefronts: float
-    bytes: int
-    limit: int
-    barrier: int
     taken: bool
+    kind: int = PLAIN
+    pipe: int = PIPES.index("issue")
+    cycles: float = 1
+    latency: float = 1
+    ports: tuple[int, int] = (0, 0)
+    service: float = 0
+    freed: float = 0
+    returned: float = 0
+    wavefronts: float = 0
+    bytes: int = 0
+    limit: int = 0
+    barrier: int = 0
 
 
 class Round(NamedTuple):
@@ -78,22 +79,11 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
     waits = tuple(j for j in range(6) if control.waits >> j & 1)
     made = Work(
         instruction.opcode,
-        PLAIN,
         max(control.stall, 1),
         -1 if control.write_barrier is None else control.write_barrier,
         -1 if control.read_barrier is None else control.read_barrier,
         waits,
-        PIPES.index("issue"),
-        1,
-        1,
-        (0, 0),
-        0,
-        0,
-        0,
-        0,
-        0,
-        0,
-        after != instruction.number + 1,
+        taken=after != instruction.number + 1,
     )
     if instruction.guard == "never":
         return made, ""
@@ -143,8 +133,8 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     stem, words = instruction.stem, ""
     data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
     stores = stem in _STORES
-    service = max(made.cycles, (STORED if stores else RETURNED).get(data, 2 + 2 * data))
-    made = made._replace(service=service, freed=9 + stores * (1 + 2 * data))
+    service = max(made.cycles, 2 + 2 * data) if stores else made.cycles
+    made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
     if stem == "LDGSTS":
         size = width(instruction.form)
         least = {4: 2.58, 8: 3.66, 16: 5.08}[size]
@@ -159,6 +149,8 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     passes, words = _wavefronts(instruction, reach, least) if stem in SHARED else (1, "")
     extra = max(passes - least, 0)
     made = made._replace(kind=MEMORY, wavefronts=passes, latency=made.latency + extra)
+    if not stores and stem != "LDL":
+        made = made._replace(returned=2 * data)
     return made, words
 
 
