@@ -272,7 +272,7 @@ class _Sm:
             done = max(done, self.l2.book(start, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
             warp.copied = max(warp.copied, done)
-        return done, start + work.freed
+        return done, (end - 1 if work.returned else start) + work.freed
 
     def _meet(self, warp: _Warp, work: Work, cycle: float) -> bool:
         """Arrive at a barrier of the block; whether all have."""

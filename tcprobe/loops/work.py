@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tcprobe.check.addresses import SHARED, Reach, reaches
 from tcprobe.check.program import Instruction
-from tcprobe.check.registers import Operand
+from tcprobe.check.registers import UNIFORM, Operand
 from tcprobe.check.requests import UndecidedError, conflicts, sectors, width
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.costs import PIPES, Prices
@@ -20,7 +20,7 @@ _GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
 _STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
-FREED = 19
+FREED = 12
 
 
 class Work(NamedTuple):
@@ -132,6 +132,7 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
     stem, words = instruction.stem, ""
     data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
+    made = made._replace(ports=_read_ports(instruction))
     stores = stem in _STORES
     service = max(made.cycles, 2 + 2 * data) if stores else made.cycles
     made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
@@ -140,7 +141,7 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
         least = {4: 2.58, 8: 3.66, 16: 5.08}[size]
         passes, words = _wavefronts(instruction, reach, -(-size * WARP // 128))
         extra = passes - -(-size * WARP // 128)
-        made = made._replace(kind=COPY, service=made.cycles, wavefronts=least + max(extra, 0), bytes=size * WARP)
+        made = made._replace(kind=COPY, service=8, freed=13, wavefronts=least + max(extra, 0), bytes=size * WARP)
         return made, words
     if stem in _GLOBAL:
         count, words = _sectors(instruction, reach)
@@ -192,6 +193,13 @@ def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> t
         else:
             cached.pop(slot, None)
     return banks[0], banks[1]
+
+
+def _read_ports(instruction: Instruction) -> tuple[int, int]:
+    """Cycles of the even and the odd bank for all registers that an instruction reads."""
+    mask = instruction.reads & (1 << UNIFORM) - 1
+    even = sum(1 << j for j in range(0, UNIFORM, 2))
+    return (mask & even).bit_count(), (mask & ~even).bit_count()
 
 
 def _slots(operands: Sequence[Operand]) -> list[Operand]:
