@@ -122,7 +122,7 @@ class _Warp:
         if odd and own.odd - SLACK > cycle:
             cycle = own.odd - SLACK
         if kind == PLAIN:
-            if pipe in GATED:
+            if pipe in GATED or work.taken:
                 cycle = max(cycle, self.gate)
             if pipe == FMA:
                 return max(cycle, min(own.free[FMA], own.free[HEAVY]))
@@ -272,7 +272,7 @@ class _Sm:
             done = max(done, self.l2.book(start, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
             warp.copied = max(warp.copied, done)
-        return done, (end - 1 if work.returned else start) + work.freed
+        return done, start + work.freed
 
     def _meet(self, warp: _Warp, work: Work, cycle: float) -> bool:
         """Arrive at a barrier of the block; whether all have."""

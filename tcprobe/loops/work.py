@@ -20,7 +20,7 @@ _GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
 _STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
-FREED = 12
+FREED = 9
 
 
 class Work(NamedTuple):
