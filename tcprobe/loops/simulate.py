@@ -21,6 +21,7 @@ TAKEN = 9  # cycles from a taken branch to what follows
 MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
 DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
 SPACING = 2  # cycles between wavefronts of one request
+IN_ORDER = False
 QUEUE = 6  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
 BYTES_A_CYCLE = 90.0  # from L2 to one SM
@@ -234,10 +235,13 @@ class _Sm:
         own.slot, own.last = cycle + 1, warp.number
         warp.ready = cycle + (max(work.stall, TAKEN) if work.taken else work.stall) + self.miss
         even, odd = work.ports
-        if even:
-            own.even = max(own.even, cycle) + even
-        if odd:
-            own.odd = max(own.odd, cycle) + odd
+        if work.pipe == TENSOR:
+            own.even = own.odd = max(own.even, own.odd, cycle) + even
+        else:
+            if even:
+                own.even = max(own.even, cycle) + even
+            if odd:
+                own.odd = max(own.odd, cycle) + odd
         kind = work.kind
         if kind == PLAIN:
             done = freed = _use(own, work, cycle)
@@ -246,7 +250,7 @@ class _Sm:
         else:
             done = freed = max(warp.copied, cycle + 1) if kind == COMMIT else cycle + work.latency
             if kind == BARRIER:
-                met = self._meet(warp, work, cycle)
+                met = self._meet(own, warp, work, cycle)
             elif kind == GROUP:
                 _multiply(own, warp, work, cycle)
         if work.write >= 0:
@@ -260,6 +264,10 @@ class _Sm:
     def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
         """Queue a request; when its data are there, and when its registers are read."""
         begin = max(cycle, own.free[LSU])
+        if not work.wavefronts:
+            own.free[LSU] = begin + work.service
+            own.queue.append(begin)
+            return begin + work.latency, begin + work.freed
         spacing = max(SPACING, sum(each.served > begin for each in self.schedulers if each is not own) + 1)
         start, end = self.shared.book(begin, work.wavefronts, spacing)
         own.served = end
@@ -274,9 +282,9 @@ class _Sm:
             warp.copied = max(warp.copied, done)
         return done, start + work.freed
 
-    def _meet(self, warp: _Warp, work: Work, cycle: float) -> bool:
+    def _meet(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> bool:
         """Arrive at a barrier of the block; whether all have."""
-        self.meeting = max(self.meeting, cycle) + ARRIVE
+        self.meeting = max(self.meeting, cycle, own.free[LSU] if IN_ORDER else 0) + ARRIVE
         there = self.met.setdefault(work.barrier, [])
         there.append(warp)
         warp.gate = NEVER

@@ -94,6 +94,8 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
     made = made._replace(pipe=PIPES.index(price.pipe), cycles=price.cycles, latency=price.latency)
     if stem in ("BAR", "DEPBAR", "LDGDEPBAR", "WARPGROUP") or stem.endswith("GMMA"):
         return _ordered(made, instruction), ""
+    if stem == "LDC":  # through the same queue, from a memory of its own
+        return made._replace(kind=MEMORY, service=4, freed=FREED), ""
     if price.pipe == "lsu":
         return _moved(made, instruction, reach)
     return made._replace(ports=_ports(instruction, price.cycles, cached)), ""
