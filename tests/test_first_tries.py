@@ -86,7 +86,7 @@ EXAMPLES = [
     for name, both in examples.EXAMPLES.items()
     for words in both
 ]
-NEED_TOOLS = ("ablate", "lower", "read", "check", "run", "compilers", "numerics")
+NEED_TOOLS = ("ablate", "lower", "read", "check", "predict", "run", "compilers", "numerics")
 
 
 @pytest.mark.parametrize(

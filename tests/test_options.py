@@ -57,6 +57,7 @@ ASKED = {
     "lower": ["lower", MULTIPLY],
     "read": ["read", "no.ptx"],
     "check": ["check", "no.ptx"],
+    "predict": ["predict", "no.ptx"],
     "audit": ["audit", "wmma.m8n8k4.c.f64.csv"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"],

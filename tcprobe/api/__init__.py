@@ -115,6 +115,7 @@ LATER = {
     "numerics_header": ("tcprobe.ask.numerics", "header_of"),
     "packer": ("tcprobe.ask.load.repack_code", "packer_source"),
     "pages": ("tcprobe.pages.overview", "render"),
+    "predict": ("tcprobe.loops.question", "predictions"),
     "placement": ("tcprobe.ask.tensor_memory", "placement"),
     "product": ("tcprobe.kernel.products", "product"),
     "read_patterns": ("tcprobe.ask.banks.patterns", "read_patterns"),

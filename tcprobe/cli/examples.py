@@ -58,6 +58,7 @@ EXAMPLES = {
         "order --file order.json --a a.npy --b b.npy -o d.npy",
         "order --file order.json --bound --picture order.svg",
     ),
+    "predict": ("predict loop.ptx", "predict loop.ptx --warps 4 --svg round.svg"),
     "pages": ("pages --results theirs", "pages --results theirs --check"),
     "path": (
         "path m16n8k16 f16 f32 a --tile 64x64 --shared 128B",

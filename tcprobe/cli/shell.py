@@ -55,7 +55,7 @@ HEADINGS = {
         "kernel",
     ),
     "Measure commands:": ("run", "fit", "ablate", "doctor"),
-    "Check commands:": ("verify", "lower", "read", "check", "compilers", "audit"),
+    "Check commands:": ("verify", "lower", "read", "check", "predict", "compilers", "audit"),
     "Publish commands:": ("contribute", "merge", "pages", "site"),
 }
 

@@ -119,5 +119,5 @@ def _measured(opcode: str, body: Body, evidence: str) -> Iterator[tuple[str, Pri
 
 def _round_trip(body: Body, a: str, cycles: float) -> float:
     """Cycles from the issue of one multiply of a warpgroup to the end of the wait for it."""
-    trips = [trip.cycles for trip in body.round_trip if isinstance(trip, Flight) and trip.a == a]
+    trips = [trip.cycles for trip in body.round_trip if trip.a == a and trip.in_flight == 1]
     return min(trips, default=cycles)

@@ -114,6 +114,7 @@ class Prediction(Described):
             "refused": self.refused,
             "assumed": list(self.assumed),
             "opcodes": [part._asdict() for part in self.parts],
+            "measured": None,
         }
 
 

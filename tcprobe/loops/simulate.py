@@ -17,12 +17,14 @@ from tcprobe.loops.costs import PARTITIONS, PIPES
 from tcprobe.loops.loop import LoopError
 from tcprobe.loops.work import BARRIER, COMMIT, COPY, GROUP, GROUP_WAIT, MEMORY, PLAIN, WAIT, Work
 
-TAKEN = 10  # cycles from a taken branch to what follows
+TAKEN = 9  # cycles from a taken branch to what follows
 MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
+DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
+SPACING = 2  # cycles between wavefronts of one request
+IN_ORDER = False
 QUEUE = 6  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
 BYTES_A_CYCLE = 90.0  # from L2 to one SM
-FREED = 10  # cycles until a request has read its registers
 BACKLOG = 16  # cycles that the pipe of special functions may be behind
 CACHED, UNCACHED, MISS = 2048, 3072, 2.23  # instructions; cycles of each that is not cached
 WARM = 2  # rounds before those that count
@@ -30,6 +32,7 @@ FEWEST, MOST = 3, 16  # rounds that count
 ISSUES = 8_000  # of a run, all warps together
 KEPT = 8  # groups and copies of a warp whose ends are known
 NEVER = float("inf")
+GATED = {PIPES.index("xu"), PIPES.index("adu")}
 ISSUE, FMA, HEAVY, XU, LSU, TENSOR = (PIPES.index(name) for name in ("issue", "fma", "fmaheavy", "xu", "lsu", "tensor"))
 
 
@@ -89,14 +92,14 @@ def trace(rounds: Sequence[Sequence[Work]], order: Order = ORDERS[0]) -> list[Is
 class _Warp:
     """Where a warp stands: its next step, when it may be issued, and when each of its barriers opens."""
 
-    __slots__ = ("commits", "copied", "groups", "number", "opens", "ready", "round", "step", "work", "works")
+    __slots__ = ("commits", "copied", "gate", "groups", "number", "opens", "ready", "round", "step", "work", "works")
 
     def __init__(self, number: int, works: Sequence[Work], start: float) -> None:
         self.number, self.works = number, works
         self.step, self.round, self.ready, self.work = 0, 0, start, works[0]
         self.opens = [0.0] * 6
         self.commits: list[list[float]] = [[], [], [], [], [], []]
-        self.copied = 0.0
+        self.copied = self.gate = 0.0
         self.groups: list[float] = []
 
     def advance(self) -> None:
@@ -120,11 +123,16 @@ class _Warp:
         if odd and own.odd - SLACK > cycle:
             cycle = own.odd - SLACK
         if kind == PLAIN:
+            if pipe in GATED or work.taken:
+                cycle = max(cycle, self.gate)
             if pipe == FMA:
                 return max(cycle, min(own.free[FMA], own.free[HEAVY]))
             return max(cycle, own.free[pipe] - (BACKLOG if pipe == XU else 0))
         if kind in (MEMORY, COPY):
+            cycle = max(cycle, self.gate)
             return max(cycle, own.queue[-QUEUE]) if len(own.queue) >= QUEUE else cycle
+        if kind == BARRIER:
+            return max(cycle, self.gate)
         if kind == WAIT:
             done = self.commits[work.barrier]
             return max(cycle, done[-1 - work.limit]) if len(done) > work.limit else cycle
@@ -136,12 +144,12 @@ class _Warp:
 class _Scheduler:
     """A quarter of an SM: when its pipes, register banks and queue are free. The first pipe, "fma", is half of it."""
 
-    __slots__ = ("even", "free", "last", "odd", "queue", "slot", "warps")
+    __slots__ = ("back", "even", "free", "last", "odd", "queue", "served", "slot", "warps")
 
     def __init__(self, warps: Sequence[_Warp], youngest: bool) -> None:
         self.slot, self.last = 0.0, -1
         self.free = [0.0] * len(PIPES)
-        self.even = self.odd = 0.0
+        self.even = self.odd = self.back = self.served = 0.0
         self.queue: list[float] = []
         self.warps = list(reversed(warps)) if youngest else list(warps)
 
@@ -162,7 +170,7 @@ class _Server:
         self.taken = bytearray(1 << 12)
         self.rest = 0.0  # parts of cycles
 
-    def book(self, begin: float, cycles: float) -> tuple[int, int]:
+    def book(self, begin: float, cycles: float, spacing: int = 1) -> tuple[int, int]:
         """Take so many cycles from one on; the first of them, and the one behind the last."""
         self.rest += cycles
         count, at = max(1, int(self.rest)), int(begin)
@@ -170,11 +178,10 @@ class _Server:
         if at + 64 * count + 4096 > len(self.taken):
             self.taken.extend(bytes(at + 64 * count + 8192 - len(self.taken)))
         first = at = self.taken.index(0, at)
-        for _ in range(count):
-            at = self.taken.index(0, at)
+        for number in range(count):
+            at = self.taken.index(0, at + (spacing if number else 0))
             self.taken[at] = 1
-            at += 1
-        return first, at
+        return first, at + 1
 
 
 class _Sm:
@@ -228,10 +235,13 @@ class _Sm:
         own.slot, own.last = cycle + 1, warp.number
         warp.ready = cycle + (max(work.stall, TAKEN) if work.taken else work.stall) + self.miss
         even, odd = work.ports
-        if even:
-            own.even = max(own.even, cycle) + even
-        if odd:
-            own.odd = max(own.odd, cycle) + odd
+        if work.pipe == TENSOR:
+            own.even = own.odd = max(own.even, own.odd, cycle) + even
+        else:
+            if even:
+                own.even = max(own.even, cycle) + even
+            if odd:
+                own.odd = max(own.odd, cycle) + odd
         kind = work.kind
         if kind == PLAIN:
             done = freed = _use(own, work, cycle)
@@ -240,7 +250,7 @@ class _Sm:
         else:
             done = freed = max(warp.copied, cycle + 1) if kind == COMMIT else cycle + work.latency
             if kind == BARRIER:
-                met = self._meet(warp, work, cycle)
+                met = self._meet(own, warp, work, cycle)
             elif kind == GROUP:
                 _multiply(own, warp, work, cycle)
         if work.write >= 0:
@@ -254,26 +264,34 @@ class _Sm:
     def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
         """Queue a request; when its data are there, and when its registers are read."""
         begin = max(cycle, own.free[LSU])
-        start, end = self.shared.book(begin, work.wavefronts)
-        own.free[LSU] = max(begin + work.service, end - work.wavefronts + 1)
+        if not work.wavefronts:
+            own.free[LSU] = begin + work.service
+            own.queue.append(begin)
+            return begin + work.latency, begin + work.freed
+        spacing = max(SPACING, sum(each.served > begin for each in self.schedulers if each is not own) + 1)
+        start, end = self.shared.book(begin, work.wavefronts, spacing)
+        own.served = end
+        own.free[LSU] = max(begin + work.service, end - SPACING * (work.wavefronts - 1))
         own.queue.append(start)
-        done = end - work.wavefronts + work.latency
+        done = max(end - 1 - SPACING * (work.wavefronts - 1), begin) + work.latency
+        if work.returned:
+            own.back = done = max(done, own.back + work.returned)
         if work.bytes:
             done = max(done, self.l2.book(start, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
             warp.copied = max(warp.copied, done)
-        return done, start + FREED
+        return done, start + work.freed
 
-    def _meet(self, warp: _Warp, work: Work, cycle: float) -> bool:
+    def _meet(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> bool:
         """Arrive at a barrier of the block; whether all have."""
-        self.meeting = max(self.meeting, cycle) + ARRIVE
+        self.meeting = max(self.meeting, cycle, own.free[LSU] if IN_ORDER else 0) + ARRIVE
         there = self.met.setdefault(work.barrier, [])
         there.append(warp)
-        warp.ready = NEVER
+        warp.gate = NEVER
         if len(there) < (work.limit or len(self.warps)):
             return False
         for each in there:
-            each.ready = self.meeting + MEET
+            each.gate = self.meeting + MEET
         there.clear()
         return True
 
@@ -293,4 +311,4 @@ def _multiply(own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> None:
     start = max(own.free[TENSOR], cycle)
     own.free[TENSOR] = start + work.cycles
     if work.limit:
-        warp.groups.append(start + max(work.latency, work.cycles))
+        warp.groups.append(start + work.cycles + DRAIN)

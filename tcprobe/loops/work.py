@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tcprobe.check.addresses import SHARED, Reach, reaches
 from tcprobe.check.program import Instruction
-from tcprobe.check.registers import Operand
+from tcprobe.check.registers import UNIFORM, Operand
 from tcprobe.check.requests import UndecidedError, conflicts, sectors, width
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.costs import PIPES, Prices
@@ -19,32 +19,36 @@ PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)
 _GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
 _STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
 SECTOR = 32  # bytes
+# cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
+FREED = 9
 
 
 class Work(NamedTuple):
     """An instruction of a round as the scheduler sees it.
 
     `ports`: cycles that it holds the even and the odd bank of registers. `service`: cycles of the queue to shared
-    memory, `wavefronts` of shared memory itself, `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding;
+    memory, `freed`: those until it has read its registers, `wavefronts` of shared memory itself, `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding;
     of BARRIER how many warps meet, 0 all. `barrier`: of BARRIER its number, of WAIT and COMMIT that of a counter.
     """
 
     opcode: str
-    kind: int
     stall: int
     write: int
     read: int
     waits: tuple[int, ...]
-    pipe: int
-    cycles: float
-    latency: float
-    ports: tuple[int, int]
-    service: float
-    wavefronts: float
-    bytes: int
-    limit: int
-    barrier: int
     taken: bool
+    kind: int = PLAIN
+    pipe: int = PIPES.index("issue")
+    cycles: float = 1
+    latency: float = 1
+    ports: tuple[int, int] = (0, 0)
+    service: float = 0
+    freed: float = 0
+    returned: float = 0
+    wavefronts: float = 0
+    bytes: int = 0
+    limit: int = 0
+    barrier: int = 0
 
 
 class Round(NamedTuple):
@@ -75,21 +79,11 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
     waits = tuple(j for j in range(6) if control.waits >> j & 1)
     made = Work(
         instruction.opcode,
-        PLAIN,
         max(control.stall, 1),
         -1 if control.write_barrier is None else control.write_barrier,
         -1 if control.read_barrier is None else control.read_barrier,
         waits,
-        PIPES.index("issue"),
-        1,
-        1,
-        (0, 0),
-        0,
-        0,
-        0,
-        0,
-        0,
-        after != instruction.number + 1,
+        taken=after != instruction.number + 1,
     )
     if instruction.guard == "never":
         return made, ""
@@ -100,6 +94,8 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
     made = made._replace(pipe=PIPES.index(price.pipe), cycles=price.cycles, latency=price.latency)
     if stem in ("BAR", "DEPBAR", "LDGDEPBAR", "WARPGROUP") or stem.endswith("GMMA"):
         return _ordered(made, instruction), ""
+    if stem == "LDC":  # through the same queue, from a memory of its own
+        return made._replace(kind=MEMORY, service=4, freed=FREED), ""
     if price.pipe == "lsu":
         return _moved(made, instruction, reach)
     return made._replace(ports=_ports(instruction, price.cycles, cached)), ""
@@ -138,21 +134,26 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
     stem, words = instruction.stem, ""
     data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
-    service = max(made.cycles, 2 + 2 * min(data, 4))
+    made = made._replace(ports=_read_ports(instruction))
+    stores = stem in _STORES
+    service = max(made.cycles, 2 + 2 * data) if stores else made.cycles
+    made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
     if stem == "LDGSTS":
         size = width(instruction.form)
         least = {4: 2.58, 8: 3.66, 16: 5.08}[size]
         passes, words = _wavefronts(instruction, reach, -(-size * WARP // 128))
         extra = passes - -(-size * WARP // 128)
-        made = made._replace(kind=COPY, service=made.cycles, wavefronts=least + max(extra, 0), bytes=size * WARP)
+        made = made._replace(kind=COPY, service=8, freed=13, wavefronts=least + max(extra, 0), bytes=size * WARP)
         return made, words
     if stem in _GLOBAL:
         count, words = _sectors(instruction, reach)
-        return made._replace(kind=MEMORY, service=service, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
+        return made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
     least = {"LDSM": data, "STSM": data}.get(stem, max(1, width(instruction.form) // 4)) if stem in SHARED else 1
     passes, words = _wavefronts(instruction, reach, least) if stem in SHARED else (1, "")
     extra = max(passes - least, 0)
-    made = made._replace(kind=MEMORY, service=service, wavefronts=passes, latency=made.latency + extra)
+    made = made._replace(kind=MEMORY, wavefronts=passes, latency=made.latency + extra)
+    if not stores and stem != "LDL":
+        made = made._replace(returned=2 * data)
     return made, words
 
 
@@ -194,6 +195,13 @@ def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> t
         else:
             cached.pop(slot, None)
     return banks[0], banks[1]
+
+
+def _read_ports(instruction: Instruction) -> tuple[int, int]:
+    """Cycles of the even and the odd bank for all registers that an instruction reads."""
+    mask = instruction.reads & (1 << UNIFORM) - 1
+    even = sum(1 << j for j in range(0, UNIFORM, 2))
+    return (mask & even).bit_count(), (mask & ~even).bit_count()
 
 
 def _slots(operands: Sequence[Operand]) -> list[Operand]:
