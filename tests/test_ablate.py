@@ -86,7 +86,7 @@ def made(tmp_path_factory):
 def kernels_of(raws):
     """The functions of cubins of one arch and function each, by one nvdisasm."""
     held = [cubin(raw) for raw in raws]
-    return programs(TOOLS, held[0].arch, [function for each in held for function in each.functions])
+    return list(programs(TOOLS, held[0].arch, [function for each in held for function in each.functions]))
 
 
 def kernel_of(raw):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from tcprobe.check import lanes
 from tcprobe.check.addresses import State, Walk
-from tcprobe.check.integers import COMPARED, FIRST, HIGH, Held, Reader, held_in, unset
+from tcprobe.check.integers import COMPARED, FIRST, HIGH, Held, Reader, Reading, Register, held_in, unset
 from tcprobe.check.lanes import Lanes, constant
 from tcprobe.check.program import BYTES, Instruction, Kernel
 from tcprobe.check.registers import Form, Operand
@@ -27,6 +28,7 @@ from tcprobe.loops.loop import Loop, LoopError
 MOST_BLOCKS = 400_000  # basic blocks of a thread's way through the kernel
 _PARAMETER = re.compile(r"(-?)c\[0x0\]\[(0x[0-9a-f]+)\]")
 _BLOCK = re.compile(r"SR_CTAID\.[XYZ]")
+_LAUNCHES = count(1)
 _SUCCEEDS = ("SYNCS", "USETMAXREG", "ELECT")
 Wide = NDArray[np.uint64]
 
@@ -110,7 +112,7 @@ class _Reader(Reader):
 
     def __init__(self, kernel: Kernel, words: Mapping[int, int]) -> None:
         super().__init__(kernel)
-        self._words = words
+        self._words, self._place = words, -next(_LAUNCHES)  # results are kept by place: constants are those of a launch
 
     def _constant(self, operand: Operand, held: Held) -> Lanes:
         match = _PARAMETER.fullmatch(operand.text.replace(".reuse", ""))
@@ -119,16 +121,17 @@ class _Reader(Reader):
             return super()._constant(operand, held)
         return constant(-word if match[1] else word)
 
-    def write(self, instruction: Instruction, held: Held) -> None:
+    def write(self, instruction: Instruction, looks: Reading, held: Held) -> None:
         """As Reader's, and what is known exactly beside that."""
         form, before = instruction.form, dict(held)
-        super().write(instruction, held)
+        super().write(instruction, looks, held)
         for output, value in self._exactly(form, before).items():
             operand = form.operands[output % HIGH]
             if operand.kind in FIRST and operand.first >= 0:
                 bit = FIRST[operand.kind] + operand.first + output // HIGH
-                condition = self.condition(form.guard, before)
-                held[bit] = lanes.choose(condition, value, before.get(bit) or unset(bit)) if form.guard else value
+                old = (before.get(bit) or unset(bit)).value
+                made = lanes.choose(self.condition(form.guard, before), value, old) if form.guard else value
+                held[bit] = Register(lanes.shared(made))
 
     def _exactly(self, form: Form, held: Held) -> dict[int, Lanes]:
         """By the output's number what is written, HIGH times the word beside it; nothing where that is not known."""
@@ -154,7 +157,7 @@ class _Reader(Reader):
         addend = form.operands[-1]
         if not (form.has("WIDE") or form.has("HI")) or addend.kind not in ("R", "UR") or addend.first < 0:
             return constant(0)
-        return held_in(addend.kind, addend.first + 1, held)
+        return held_in(addend.kind, addend.first + 1, held).value
 
 
 Rule = Callable[[Form, Sequence[Wide]], dict[int, Array]]  # of the sources, and the high half of the last
