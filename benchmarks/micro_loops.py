@@ -6,7 +6,7 @@ Each loop does some instructions of its class a round in WARPS warps of one bloc
 than its issue slots: a scheduler's warps issue one instruction a cycle, and each warp keeps its stall counts. A class
 is freed where `without` is within TOLERANCE of that bound.
 Lines of JSON are added to --out; classes that are there are not run again. --filler: what stands in place of what is
-patched away. Needs CuPy and a GPU.
+patched away; guard: the instruction itself, its guard false. Needs CuPy and a GPU.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tcprobe.check.program import programs
+from tcprobe.check.program import Kernel, programs
+from tcprobe.loops import ablate as ablation
 from tcprobe.loops import patch
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
@@ -148,15 +149,22 @@ def measured(name: str, arch: str, folder: Path) -> dict:
     return {"class": name, "freed": freed, "bound": least, **found}
 
 
+def guarded(cubin: bytes, kernel: Kernel, of: patch.Patch) -> bytes:
+    """With @!PT before each instruction of a class."""
+    return patch.patched(cubin, kernel, of._replace(off=(), never=(*of.never, *of.off)))
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--classes", default=",".join(BODIES))
     parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--filler", choices=("ffma", "nop"), default="ffma")
+    parser.add_argument("--filler", choices=("ffma", "nop", "guard"), default="ffma")
     asked = parser.parse_args()
-    patch.FILLER = {"ffma": patch.FFMA, "nop": patch.NOP}[asked.filler]
+    patch.FILLER = patch.NOP if asked.filler == "nop" else patch.FFMA
+    if asked.filler == "guard":
+        ablation.patched = guarded
     end = time.monotonic() + asked.seconds
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
     done = {json.loads(line)["class"] for line in lines}

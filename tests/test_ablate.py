@@ -108,6 +108,7 @@ SAMPLES = {
 
 @needs_tools
 @pytest.mark.parametrize("name", SAMPLES)
+@pytest.mark.sampled(3)
 def test_what_is_patched_reads_as_never_and_all_else_is_as_it_was(made, name):
     """No other byte differs; every address that is left, and which lanes take part, is what it was."""
     raw, kernel = made(SAMPLES[name])
