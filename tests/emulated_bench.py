@@ -2,14 +2,13 @@
 
 A launch takes BEFORE cycles and for each round COST of each instruction of the loop that is not predicated off: so what
 `ablate` concludes can be compared with what is known. The loop is that of the first kernel that is launched, which is
-whole. `NAME=WHAT`: what a copy does whose loop lacks the opcode NAME: faults, hangs, dies, refused.
+whole. `NAME=WHAT`: what a copy does whose loop lacks the opcode NAME: faults, dies, refused.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 from tcprobe.check.program import BYTES, programs
@@ -107,8 +106,6 @@ class Emulated:
         cycles, end = function
         if end == "dies":
             os._exit(9)
-        if end == "hangs":
-            time.sleep(3600)
         if end:
             raise bench.LostError(end)
         return cycles

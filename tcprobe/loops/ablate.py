@@ -34,7 +34,7 @@ from tcprobe.values import Json
 
 COMMAND = (sys.executable, "-m", "tcprobe.loops.bench")
 WHOLE, ONE_ROUND = "whole", "one round"
-STARTING, PATIENCE, LONGEST = 90.0, 20.0, 240.0  # seconds: until the launch is known, between two messages, in all
+STARTING, PATIENCE, LONGEST = 90.0, 30.0, 240.0  # seconds: until the launch is known, between two messages, in all
 
 
 @dataclass(frozen=True)
