@@ -352,6 +352,7 @@ def test_kernel_gemm_writes_how_it_is_launched(tmp_path, monkeypatch):
         GemmOptions("sm_80", "s8", (128, 128, 64), (2, 4), 2, "row", "col", "s32", "mine"),
         GemmOptions("sm_90", "bf16", cluster=2),
         GemmOptions("sm_90", "f16", multiply="mma"),
+        GemmOptions("sm_100", "bf16", cta_group=2),
     ):
         made = gemm(options)
         names = {}
