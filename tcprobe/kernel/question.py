@@ -216,10 +216,7 @@ def print_kernel(
             )
         )
     elif ways or outcome or taken:
-        if taken:
-            terminal.lines([*taken.in_words, Whole(f"who has what of D: {made.where_words} --row 0 --col 0")])
-        for line in (line for way in ways for line in (f"{way['element']}:", *(f"  {step}" for step in way["steps"]))):
-            click.echo(escaped(line))
+        _say_where(made, ways, taken)
         if outcome:
             _say_outcome(made, outcome)
     elif not output:
@@ -228,6 +225,14 @@ def print_kernel(
         terminal.lines(made.launch_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
+
+
+def _say_where(made: "GemmKernel", ways: list[Json], taken: "Budget | None") -> None:
+    """What a tile takes, who has what of it, and the ways of elements through the kernel."""
+    if taken:
+        terminal.lines([*taken.in_words, Whole(f"who has what of D: {made.where_words} --row 0 --col 0")])
+    for line in (line for way in ways for line in (f"{way['element']}:", *(f"  {step}" for step in way["steps"]))):
+        click.echo(escaped(line))
 
 
 def _print_emulated(made: "GemmKernel", sides: tuple[int, ...], as_json: bool) -> None:
