@@ -21,6 +21,7 @@ TAKEN = 9  # cycles from a taken branch to what follows
 MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
 DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
 SPACING = 2  # cycles between wavefronts of one request
+SWITCH = 4  # cycles between multiplies of floats and of integers
 IN_ORDER = False
 QUEUE = 4  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
@@ -144,10 +145,10 @@ class _Warp:
 class _Scheduler:
     """A quarter of an SM: when its pipes, register banks and queue are free. The first pipe, "fma", is half of it."""
 
-    __slots__ = ("back", "even", "free", "last", "odd", "queue", "served", "slot", "turn", "warps")
+    __slots__ = ("back", "even", "free", "last", "multiplied", "odd", "queue", "served", "slot", "turn", "warps")
 
     def __init__(self, warps: Sequence[_Warp], youngest: bool) -> None:
-        self.slot, self.last = 0.0, -1
+        self.slot, self.last, self.multiplied = 0.0, -1, ""
         self.free = [0.0] * len(PIPES)
         self.even = self.odd = self.back = self.served = self.turn = 0.0
         self.queue: list[float] = []
@@ -237,6 +238,9 @@ class _Sm:
         even, odd = work.ports
         if work.pipe == TENSOR:
             own.even = own.odd = max(own.even, own.odd, cycle) + even
+            if own.multiplied not in ("", work.opcode[:4]):
+                own.free[TENSOR] = max(own.free[TENSOR], cycle) + SWITCH
+            own.multiplied = work.opcode[:4]
         else:
             if even:
                 own.even = max(own.even, cycle) + even

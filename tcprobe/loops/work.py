@@ -198,10 +198,11 @@ def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> t
 
 
 def _read_ports(instruction: Instruction) -> tuple[int, int]:
-    """Cycles of the even and the odd bank for all registers that an instruction reads."""
+    """Cycles of the even and the odd bank for the registers that a request reads: a cycle more than there are."""
     mask = instruction.reads & (1 << UNIFORM) - 1
     even = sum(1 << j for j in range(0, UNIFORM, 2))
-    return (mask & even).bit_count(), (mask & ~even).bit_count()
+    banks = (mask & even).bit_count(), (mask & ~even).bit_count()
+    return banks[0] + (banks[0] > 0), banks[1] + (banks[1] > 0)
 
 
 def _slots(operands: Sequence[Operand]) -> list[Operand]:
