@@ -140,10 +140,10 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
     if stem == "LDGSTS":
         size = width(instruction.form)
-        least = {4: 2.58, 8: 3.66, 16: 5.08}[size]
+        least = {4: 2.58, 8: 3.66, 16: 5.68 if instruction.form.has("BYPASS") else 5.08}[size]
         passes, words = _wavefronts(instruction, reach, -(-size * WARP // 128))
         extra = passes - -(-size * WARP // 128)
-        made = made._replace(kind=COPY, service=8, freed=13, wavefronts=least + max(extra, 0), bytes=size * WARP)
+        made = made._replace(kind=COPY, service=8, freed=25, wavefronts=least + max(extra, 0), bytes=size * WARP)
         return made, words
     if stem in _GLOBAL:
         count, words = _sectors(instruction, reach)
