@@ -182,16 +182,17 @@ def made(chosen: str, only: str | None = None) -> Iterator[Made]:
 def predicted(chosen: str, only: str | None = None) -> dict[str, Any]:
     """Predictions by name, without a GPU."""
     from tcprobe.loops.predict import predict
+    from tcprobe.store.choose import default
 
     found: dict[str, Any] = {}
-    tools = toolchain.find(None)
+    tools, known = toolchain.find(None), default()
     for each in made(chosen, only):
         image = cubin(each.raw)
         kernel = programs(tools, image.arch, image.functions[:1])[0]
         assert not isinstance(kernel, DataError)
         begun = time.monotonic()
         loop = main_loop(kernel)
-        answer = predict(loop, each.case.warps).to_json() if loop else {"refused": "no loop"}
+        answer = predict(loop, each.case.warps, known).to_json() if loop else {"refused": "no loop"}
         answer["seconds"] = round(time.monotonic() - begun, 2)
         found[each.case.name] = {"family": each.case.family, "sha256": each.sha256, **answer}
     return found

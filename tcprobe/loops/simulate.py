@@ -21,8 +21,9 @@ TAKEN = 9  # cycles from a taken branch to what follows
 MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
 DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
 SPACING = 2  # cycles between wavefronts of one request
+SWITCH = 4  # cycles between multiplies of floats and of integers
 IN_ORDER = False
-QUEUE = 6  # requests of shared memory that a scheduler keeps before it stalls
+QUEUE = 4  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
 BYTES_A_CYCLE = 90.0  # from L2 to one SM
 BACKLOG = 16  # cycles that the pipe of special functions may be behind
@@ -144,12 +145,12 @@ class _Warp:
 class _Scheduler:
     """A quarter of an SM: when its pipes, register banks and queue are free. The first pipe, "fma", is half of it."""
 
-    __slots__ = ("back", "even", "free", "last", "odd", "queue", "served", "slot", "warps")
+    __slots__ = ("back", "even", "free", "last", "multiplied", "odd", "queue", "served", "slot", "turn", "warps")
 
     def __init__(self, warps: Sequence[_Warp], youngest: bool) -> None:
-        self.slot, self.last = 0.0, -1
+        self.slot, self.last, self.multiplied = 0.0, -1, ""
         self.free = [0.0] * len(PIPES)
-        self.even = self.odd = self.back = self.served = 0.0
+        self.even = self.odd = self.back = self.served = self.turn = 0.0
         self.queue: list[float] = []
         self.warps = list(reversed(warps)) if youngest else list(warps)
 
@@ -237,6 +238,9 @@ class _Sm:
         even, odd = work.ports
         if work.pipe == TENSOR:
             own.even = own.odd = max(own.even, own.odd, cycle) + even
+            if own.multiplied not in ("", work.opcode[:4]):
+                own.free[TENSOR] = max(own.free[TENSOR], cycle) + SWITCH
+            own.multiplied = work.opcode[:4]
         else:
             if even:
                 own.even = max(own.even, cycle) + even
@@ -263,21 +267,23 @@ class _Sm:
 
     def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
         """Queue a request; when its data are there, and when its registers are read."""
-        begin = max(cycle, own.free[LSU])
+        start = max(cycle, own.free[LSU])
+        if not work.returned:
+            start = max(start, own.turn)
+        own.free[LSU] = start + work.service
         if not work.wavefronts:
-            own.free[LSU] = begin + work.service
-            own.queue.append(begin)
-            return begin + work.latency, begin + work.freed
+            own.queue.append(start)
+            return max(start, own.turn) + work.latency, start + work.freed
+        begin = max(start, own.turn)
         spacing = max(SPACING, sum(each.served > begin for each in self.schedulers if each is not own) + 1)
-        start, end = self.shared.book(begin, work.wavefronts, spacing)
-        own.served = end
-        own.free[LSU] = max(begin + work.service, end - SPACING * (work.wavefronts - 1))
-        own.queue.append(start)
+        first, end = self.shared.book(begin, work.wavefronts, spacing)
+        own.served, own.turn = end, end - SPACING * (work.wavefronts - 1)
+        own.queue.append(first)
         done = max(end - 1 - SPACING * (work.wavefronts - 1), begin) + work.latency
         if work.returned:
             own.back = done = max(done, own.back + work.returned)
         if work.bytes:
-            done = max(done, self.l2.book(start, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
+            done = max(done, self.l2.book(first, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
             warp.copied = max(warp.copied, done)
         return done, start + work.freed

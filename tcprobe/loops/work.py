@@ -140,10 +140,10 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
     if stem == "LDGSTS":
         size = width(instruction.form)
-        least = {4: 2.58, 8: 3.66, 16: 5.08}[size]
+        least = {4: 2.58, 8: 3.66, 16: 5.68 if instruction.form.has("BYPASS") else 5.08}[size]
         passes, words = _wavefronts(instruction, reach, -(-size * WARP // 128))
         extra = passes - -(-size * WARP // 128)
-        made = made._replace(kind=COPY, service=8, freed=13, wavefronts=least + max(extra, 0), bytes=size * WARP)
+        made = made._replace(kind=COPY, service=8, freed=25, wavefronts=least + max(extra, 0), bytes=size * WARP)
         return made, words
     if stem in _GLOBAL:
         count, words = _sectors(instruction, reach)
@@ -198,10 +198,11 @@ def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> t
 
 
 def _read_ports(instruction: Instruction) -> tuple[int, int]:
-    """Cycles of the even and the odd bank for all registers that an instruction reads."""
+    """Cycles of the even and the odd bank for the registers that a request reads: a cycle more than there are."""
     mask = instruction.reads & (1 << UNIFORM) - 1
     even = sum(1 << j for j in range(0, UNIFORM, 2))
-    return (mask & even).bit_count(), (mask & ~even).bit_count()
+    banks = (mask & even).bit_count(), (mask & ~even).bit_count()
+    return banks[0] + (banks[0] > 0), banks[1] + (banks[1] > 0)
 
 
 def _slots(operands: Sequence[Operand]) -> list[Operand]:
