@@ -15,6 +15,7 @@ from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, Result
 from tcprobe.store.choose import layers
 from tcprobe.system import files
 from tcprobe.text import Whole, escaped
+from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
