@@ -1,7 +1,7 @@
 """Ablation beside prediction, kernel by kernel: python benchmarks/ablations.py --out FOLDER [--seconds 240]
 
 Kernels of `tcprobe kernel gemm`, of examples/attention.py and of Triton (those of benchmarks/triton_kernels.py, where
-Triton is there) are compiled for sm_90. --predict, which needs no GPU, writes into FOLDER/predictions.jsonl what the
+Triton is there) are compiled for sm_90. --predict, which needs no GPU, writes into ablations_predicted.jsonl what the
 model says of each loop, whole and without each class; without it FOLDER/ablations.jsonl gets what is measured. What is
 there is left out, so either can be repeated until nothing is left; --only NAME,NAME: kernels whose names have one of
 these in them. --table prints both side by side, where the code is the same. Needs nvcc, to measure CuPy and a GPU.
@@ -36,6 +36,7 @@ from tcprobe.store.choose import layers
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))
+PREDICTED = Path(__file__).parent / "ablations_predicted.jsonl"  # committed before the kernels ran
 ROUNDS = 64
 NVCC = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 GEMMS = (
@@ -206,7 +207,7 @@ def largest(whole: float, without: dict) -> str:
 
 def table(folder: Path) -> None:
     """Ablation beside prediction."""
-    told = {(row["case"], row["code"]): row for row in lines(folder / "predictions.jsonl")}
+    told = {(row["case"], row["code"]): row for row in lines(PREDICTED)}
     agreed = compared = 0
     for row in lines(folder / "ablations.jsonl"):
         model = told.get((row["case"], row["code"]), {})
@@ -237,7 +238,7 @@ def main() -> int:
         table(asked.out)
         return 0
     end = time.monotonic() + asked.seconds
-    path = asked.out / ("predictions.jsonl" if asked.predict else "ablations.jsonl")
+    path = PREDICTED if asked.predict else asked.out / "ablations.jsonl"
     done = {row["case"] for row in lines(path)}
     left = [case for case in cases() if case.name not in done]
     left = [case for case in left if any(name in case.name for name in asked.only.split(","))]
