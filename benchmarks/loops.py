@@ -56,7 +56,7 @@ GEMMS = {  # arch, type, tile, warps, stages
         ("sm_80", "bf16", "128x64x64", "2x2", 3),
         ("sm_80", "bf16", "64x64x32", "2x2", 4),
         ("sm_80", "bf16", "128x128x64", "2x4", 2),
-        ("sm_80", "f16", "256x128x32", "4x2", 3),
+        ("sm_80", "bf16", "128x256x64", "2x4", 2),
         ("sm_80", "f16", "128x128x32", "2x2", 4),
         ("sm_80", "f16", "64x256x32", "1x4", 3),
         ("sm_80", "f16", "128x64x32", "4x1", 3),
@@ -194,7 +194,8 @@ def predicted(chosen: str, only: str | None = None) -> dict[str, Any]:
         loop = main_loop(kernel)
         answer = predict(loop, each.case.warps, known).to_json() if loop else {"refused": "no loop"}
         answer["seconds"] = round(time.monotonic() - begun, 2)
-        found[each.case.name] = {"family": each.case.family, "sha256": each.sha256, **answer}
+        kept = {name: answer.get(name) for name in ("warps", "cycles", "tensor", "refused", "assumed", "seconds")}
+        found[each.case.name] = {"family": each.case.family, "sha256": each.sha256, **kept}
     return found
 
 
