@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import click
+import emulated_bench
 import fatbins
 import fleet_gpu
 import machine_code
@@ -77,6 +78,7 @@ def made(folder):
     for name, shape in (("a", (2, 4096)), ("b", (4096, 3))):
         np.save(folder / f"{name}.npy", np.ones(shape, np.float32))
     (folder / "kernel.ptx").write_text(fatbins.ptx())
+    emulated_bench.written(folder)
     filled(folder / "theirs")
 
 
@@ -93,7 +95,7 @@ EXAMPLES = [
     for name, both in examples.EXAMPLES.items()
     for words in both
 ]
-NEED_TOOLS = ("lower", "read", "check", "run", "compilers", "numerics")
+NEED_TOOLS = ("ablate", "lower", "read", "check", "predict", "run", "compilers", "numerics")
 
 
 @pytest.mark.parametrize(
@@ -230,6 +232,8 @@ def test_examples_of_help_run(name, words, tmp_path, monkeypatch):
     if name in NEED_TOOLS and not machine_code.TOOLS:
         pytest.skip("no ptxas and nvdisasm here")
     made(tmp_path)
+    if name == "ablate":
+        emulated_bench.shows(monkeypatch)
     if name == "contribute":
         fleet_gpu.shows(monkeypatch, "sm_75", fleet_gpu.FORMS[:1])
     if "cuda-12.9" in words:

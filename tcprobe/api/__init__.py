@@ -83,11 +83,13 @@ list = fragments  # noqa: A001
 
 # what else commands use, imported when it is asked for: name here -> module, name there
 LATER = {
+    "Ablation": ("tcprobe.loops.ablate", "Ablation"),
     "Campaign": ("tcprobe.run.campaign", "Campaign"),
     "GemmKernel": ("tcprobe.kernel.gemm", "GemmKernel"),
     "OperandVariant": ("tcprobe.ask.tensor_memory", "OperandVariant"),
     "Reader": ("tcprobe.ask.read_file", "Reader"),
     "TensorTraceRequest": ("tcprobe.ask.trace_tensor_memory", "TensorTraceRequest"),
+    "ablate": ("tcprobe.loops.question", "ablate"),
     "address_map": ("tcprobe.references.shared_memory.catalogue", "tabulate"),
     "audit": ("tcprobe.audit.package_audit", "audit"),
     "bank_rules": ("tcprobe.ask.banks.patterns", "rules_for"),
@@ -114,6 +116,7 @@ LATER = {
     "numerics_header": ("tcprobe.ask.numerics", "header_of"),
     "packer": ("tcprobe.ask.load.repack_code", "packer_source"),
     "pages": ("tcprobe.pages.overview", "render"),
+    "predict": ("tcprobe.loops.question", "predictions"),
     "placement": ("tcprobe.ask.tensor_memory", "placement"),
     "product": ("tcprobe.kernel.products", "product"),
     "read_patterns": ("tcprobe.ask.banks.patterns", "read_patterns"),

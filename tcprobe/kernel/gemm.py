@@ -38,6 +38,22 @@ MOST_DOWN = 65535  # blocks of a grid along y
 DEPTH = 128  # bytes of k in a tile that is not asked for
 
 
+LOOPED = 64  # tiles along k of a launch that is not asked for
+LAUNCH = '''"""How {name} is launched, as `tcprobe ablate` asks."""
+
+from tcprobe.kernel import products
+from tcprobe.kernel.gemm import GemmOptions, gemm
+
+MADE = gemm({options})
+SIZE = {size}  # m, n and k
+
+
+def launch(kernel):
+    """Grid, block, bytes of shared memory, and arguments."""
+    return products.launch(MADE, SIZE)
+'''
+
+
 class GemmOptions(NamedTuple):
     """The options of `tcprobe kernel gemm` as values; None: a default that fits the arch and the type."""
 
@@ -96,6 +112,26 @@ class GemmKernel(Described):
     def shared_bytes(self) -> int:
         """Of dynamic shared memory."""
         return self.gemm.shared_bytes
+
+    def launch_file(self, mnk: tuple[int, int, int] | None = None) -> str:
+        """Python that says how `tcprobe ablate` launches it, for a product of a size; by default one tile of D."""
+        (rows, cols, depth), gemm = self.gemm.tile, self.gemm
+        size = mnk or (rows * self.cluster, cols, LOOPED * depth)
+        options = GemmOptions(
+            gemm.arch.name,
+            gemm.type,
+            gemm.tile,
+            gemm.warps if isinstance(gemm, Gemm) else None,
+            gemm.stages,
+            gemm.a,
+            gemm.b,
+            gemm.out,
+            self.name,
+            "mma" if isinstance(gemm, Gemm) else None,
+            self.cluster if isinstance(gemm, WarpgroupGemm) else 1,
+            gemm.cluster if isinstance(gemm, TensorGemm) else None,
+        )
+        return LAUNCH.format(name=self.name, options=options, size=size)
 
     def grid(self, m: int, n: int, k: int = 1) -> tuple[int, int, int]:
         """Blocks for a D of m x n; UsageError for more than a launch can have, or a side that is no int."""
