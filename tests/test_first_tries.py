@@ -25,7 +25,7 @@ from tcprobe.isa import inventory
 from tcprobe.question import naming
 
 ROOT = Path(__file__).parent.parent
-FAILED = 10  # of the tries, at most
+FAILED = 7  # of the tries, at most; 3 of the 30 that were kept aside failed when they were first run
 # a task, what a person types first, what the answer says; the public question it is from; whether it was kept aside,
 # and first run when the commands were done
 TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
@@ -61,7 +61,7 @@ def test_tasks_are_answered_at_the_first_try(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(TRIES) >= 150
     failed = {}
-    for one in (one for one in TRIES if not one["held_out"]):
+    for one in TRIES:
         done = said(one["command"])
         allowed = (0, 1) if one["command"].startswith("agree ") else (0,)  # 1: they differ
         if done.exit_code not in allowed or flat(one["answer"]) not in flat(done.output):
