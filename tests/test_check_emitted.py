@@ -146,6 +146,6 @@ def test_kernels(number: int, kind: str, tmp_path: Path) -> None:
     if kind == "e4m3" and number < 89:
         pytest.skip("no multiply of this type")
     made = gemm(GemmOptions(f"sm_{number}", kind))
-    target = "sm_90a" if made.maps else f"sm_{number}"
+    target = made.gemm.compiled_for
     found = checked(nvrtc.ptx(library, made.source, f"-arch={target}", "-std=c++17"), number, tmp_path)
     assert warnings(found) <= KNOWN.keys()
