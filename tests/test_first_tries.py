@@ -119,14 +119,15 @@ def test_a_first_try_that_fails_says_what_to_type(command, words):
 def test_find_knows_every_command_and_names_options_that_exist():
     """Each line of find.csv is a command that can be typed; each command has one; what nobody knows is refused."""
     known = dict(leaves(main))
-    for each in find.answers():
+    written = [each for each in find.answers() if not each.command.endswith(" --help")]
+    for each in written:
         words = shlex.split(each.command)[1:]
         path = next(name for size in (2, 1) if (name := tuple(words[:size])) in known)
         own = {option for p in known[path].params for option in p.opts}
         assert {word for word in words if word.startswith("--")} <= own, each
     assert {each.name for each in find.answers()} == set(main.list_commands(click.Context(main)))
     assert said("find zygomorphic").exit_code == 2
-    assert all(find.find(each.phrase)[0] == each for each in find.answers())
+    assert all(find.find(each.phrase)[0] == each for each in written)
 
 
 def test_words_of_a_topic_name_nothing():
