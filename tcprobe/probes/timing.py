@@ -337,6 +337,10 @@ class ProvedNumbers:
         except ProbeError as error:
             self.refused[variant] = str(error)
             return None
+        return self.least(variant, copies)
+
+    def least(self, variant: str, copies: int) -> Floats:
+        """Cycles of one copy, by block, whatever its machine code is; counts towards the spread."""
         cycles = self.reading[variant]
         least = cycles[:, RUNS]
         noise = TICK / ((LONG - SHORT) * copies)
@@ -344,19 +348,27 @@ class ProvedNumbers:
         self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
         return np.asarray(least.round(DECIMALS), np.float64)
 
+    @property
+    def spread(self) -> float:
+        """The largest distance of a number's median run to the next run, relative to the number, beyond TICK."""
+        if not self._spreads:
+            raise self.refusal()
+        return round(max(self._spreads), 4)
+
+    @property
+    def mhz(self) -> float:
+        """The median SM clock of all loops."""
+        rates = np.concatenate([cycles[:, RUNS + 1] for name, cycles in self.reading.items() if cycles.ndim == 2])
+        return round(float(np.median(rates)) * 1000, 0)
+
     def body(self, each: Mapping[str, int], **numbers: Any) -> Body:
         """The body of a finding whose copies become the opcodes `each`; ProbeError if there is no number.
 
-        `spread`: the largest distance of a number's median run to the next run, relative to the number, beyond TICK.
         `mhz`: the median SM clock of all loops.
         """
         opcodes = {opcode: float(n) for opcode, n in each.items()}
-        if not self._spreads:
-            raise self.refusal()
-        spread = round(max(self._spreads), 4)
-        rates = np.concatenate([cycles[:, RUNS + 1] for name, cycles in self.reading.items() if name != "code"])
-        mhz = round(float(np.median(rates)) * 1000, 0)
-        return Body(**{"opcodes": opcodes, "spread": spread, "mhz": mhz, "refused": self.refused, **numbers})
+        spread = self.spread
+        return Body(**{"opcodes": opcodes, "spread": spread, "mhz": self.mhz, "refused": self.refused, **numbers})
 
     def refusal(self) -> ProbeError:
         """Why the first loop gave no number."""

@@ -26,8 +26,8 @@ WITHIN = 0.05  # of one another are the cycles of two devices that agree
 WHAT = "times the opcodes of main loops: latency by operand, interval, and the pipe that they need"
 Register = Literal["a", "b", "c"]  # an operand by its place in the machine code
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 20)]
-# pipes by the names that profilers print; "issue" needs none beyond the slot in which it is issued
-PIPES = ("fma", "fmaheavy", "alu", "fp16", "xu", "lsu", "uniform", "adu", "fp64", "tensor", "cbu", "issue")
+# pipes by the names that profilers print; "issue" needs none beyond its slot, "other" none of those that were tried
+PIPES = ("fma", "fmaheavy", "alu", "fp16", "xu", "lsu", "uniform", "adu", "fp64", "tensor", "cbu", "issue", "other")
 OLDEST = "sm_70"  # whose opcodes have 128 bits, and state their own stalls
 
 
