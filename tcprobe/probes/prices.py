@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import lcm
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ from tcprobe.probes.experiment import Bench, Context, Readout, array_of_text, te
 from tcprobe.probes.ptx import Recoding
 from tcprobe.probes.timing import DECIMALS, FREE, Costs, ProvedNumbers, Run, Seen, TimedBlock, TimedLoop, threads_for
 from tcprobe.store.kinds.cost import Overlap, Point
-from tcprobe.store.kinds.prices import Body, Reads
+from tcprobe.store.kinds.prices import REGISTERS, Body, Reads, Register, Sample
 
 KIND = "prices"
 PTX = Macros(globals(), timing=timing.PTX)
@@ -48,7 +48,7 @@ FIXED = 4  # registers of each kind that nothing writes
 CHAINS = 8
 APART = 4  # how much older the operands are that a chain does not go through
 WARPS = (1, 4, 8, 16, 32)
-PAIR_WARPS = 16
+PAIR_WARPS = 8
 PAIR_COPIES = 160  # of both opcodes of a pair, about
 STEP = 16  # bytes between the addresses of stores in a round
 BASE = 4096  # first address of shared memory: behind what the system reserves
@@ -80,11 +80,11 @@ SAME, HIDDEN = 0.5, 0.1  # shares: of what could be hidden and is not, in one pi
 class Opcode(NamedTuple):
     """A line of prices.csv: `types` of D, A, B, C; `pace`, the cycles of a sub-partition for one, roughly.
 
-    Types: r, l, p are rings of 32 and 64 bits and predicates, w is half of an l, the high one of B, u, v are rings of uniform
-    registers, of 32 and 64 bits; R, L, P are registers that nothing writes; S, G addresses; - none. `others` are
+    Types: r, l, p are rings of 32 and 64 bits and predicates, w is half of an l, the high one of B, u, v are rings of
+    uniform registers, of 32 and 64 bits; R, L, P are registers that nothing writes; S, G addresses; - none. `others` are
     opcodes that a copy needs besides, with their counts. `code` are words in place of dp4a, whose registers they keep;
-    or, of the opcodes that PTX becomes, (value, mask) of bits that some have, and (value, mask) of their new ones. `stall`: the cycles that compilers state
-    before what needs the result of a word.
+    or, of the opcodes that PTX becomes, (value, mask) of bits that some have, and (value, mask) of their new ones.
+    `stall`: the cycles that compilers state before what needs the result of a word.
     """
 
     id: str
@@ -98,12 +98,12 @@ class Opcode(NamedTuple):
     memory: tuple[str, int]
 
     @property
-    def operands(self) -> dict[str, str]:
+    def operands(self) -> dict[Register, str]:
         """Types by operand: A, B, C."""
-        return dict(zip("abc", self.types[1:], strict=False))
+        return dict(zip(REGISTERS, self.types[1:], strict=False))
 
     @property
-    def chained(self) -> list[str]:
+    def chained(self) -> list[Register]:
         """The operands that may take the result of the copy before."""
         kind = self.types[0]
         if self.words and not self.stall:
@@ -153,7 +153,7 @@ class Chains:
     """`count` chains of an opcode side by side through operand `through`; copies read `distinct` registers each."""
 
     opcode: Opcode
-    through: str = ""
+    through: Register | Literal[""] = ""
     count: int = CHAINS
     distinct: int | None = None
     prefix: str = ""  # of its registers: another opcode's are in the loop too
@@ -176,15 +176,18 @@ class Chains:
         """PTX of one copy; each word of code stands over one line."""
         if words := self.opcode.words:
             places = range(number * len(words), (number + 1) * len(words))
-            return [REGISTER.sub(lambda found: self._register(place, found[1], ""), MARKED) for place in places]
+            return [self._written(MARKED, place) for place in places]
         halves = [o for o, own in self.opcode.operands.items() if own == "w"]
         split = [
             f".reg .b32 %{o}lo, %{o}hi; mov.b64 {{%{o}lo, %{o}hi}}, {self._ring('l', self._source(o, number))};"
             for o in halves
         ]
-        text = self.opcode.ptx.replace("{k}", str(STEP * number))
-        written = REGISTER.sub(lambda found: self._register(number, found[1], found[2]), text)
+        written = self._written(self.opcode.ptx.replace("{k}", str(STEP * number)), number)
         return ["{", *split, written, "}"] if halves else [written]
+
+    def _written(self, text: str, number: int) -> str:
+        """PTX with the names of a copy's registers."""
+        return REGISTER.sub(lambda found: self._register(number, found[1], found[2]), text)
 
     def recoded(self, number: int) -> list[tuple[int, int]]:
         """(mask, value) of each word of one copy: dp4a's own registers stay, uniform ones are of its ring."""
@@ -268,6 +271,47 @@ def _words(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{opcode} x {n}" for opcode, n in sorted(counts.items())) or "nothing"
 
 
+def timed_run(subject: str, variant: str, copies: Sequence[Chains], warps: Sequence[int]) -> Run:
+    """A loop of such copies, in blocks of so many warps."""
+    sides = list({chains.prefix: chains for chains in copies}.values())
+    made: Counter[str] = Counter()
+    body, words = [], []
+    for chains in copies:
+        body += chains.copy(made[chains.prefix])
+        words += chains.recoded(made[chains.prefix])
+        made[chains.prefix] += 1
+    rings = {name: kind for chains in sides for name, kind in chains.rings().items()}
+    plain, wide = [n for n, kind in rings.items() if kind != "p"], [n for n, kind in rings.items() if kind == "l"]
+    predicates = [name for name, kind in rings.items() if kind == "p"]
+    loop = TimedLoop(
+        subject,
+        variant,
+        HOPPER,
+        len(copies),
+        body,
+        [*plain, "%kept"],
+        [*plain, "%kept"],
+        PTX.declared(predicates, any(chains.opcode.memory[0] == "local" for chains in sides)),
+        PTX.before(sides, predicates),
+        after=PTX.after(predicates),
+        wide=frozenset(wide),
+        threads=threads_for(len(plain) + len(wide)),
+        shared=True,
+    )
+    kernel = loop.kernel()
+    if any(chains.opcode.memory[0] == "const" for chains in sides):
+        kernel = replace(kernel, text=f".const .align 4 .b32 {kernel.name}_table[64];\n{kernel.text}")
+    recodings = [Recoding(*MARK, tuple(words))] if words else []
+    for value, mask, new, changed in (c.opcode.code for c in sides if c.opcode.ptx and c.opcode.code):
+        recodings.append(Recoding(value, mask, ((changed, new),)))
+    for recoding in recodings:
+        told = " ".join(f"{value:x}/{mask:x}" for mask, value in recoding.words)
+        text = f"{kernel.text}// its machine code has in place of {recoding.mark:x}/{recoding.of:x}: {told}\n"
+        kernel = replace(kernel, text=text, recodings=(*kernel.recodings, recoding))
+    blocks = [TimedBlock(n * WARP) for n in warps if n * WARP <= loop.threads]
+    return Run(kernel, blocks, (), np.zeros((1, DATA_BYTES), np.uint8))
+
+
 class PricedNumbers(ProvedNumbers):
     """The numbers of loops whose machine code holds the copies that were written, and no more than a loop needs."""
 
@@ -318,15 +362,15 @@ class OpcodePrice(Costs):
     def runs(self) -> dict[str, Run]:
         """Each loop in two lengths, in blocks of every number of warps; then pairs."""
         runs = {
-            f"{chains.name}_{length}": self._run(f"{chains.name}_{length}", [chains] * length, WARPS)
+            f"{chains.name}_{length}": timed_run(self.id, f"{chains.name}_{length}", [chains] * length, WARPS)
             for chains in self.chains
             for length in self.lengths
         }
         for other in self.partners:
             mixed = self.mixed(other)
-            runs[f"with_{other}"] = self._run(f"with_{other}", mixed, (PAIR_WARPS,))
+            runs[f"with_{other}"] = timed_run(self.id, f"with_{other}", mixed, (PAIR_WARPS,))
             only = [chains for chains in mixed if chains.prefix]
-            runs[f"only_{other}"] = self._run(f"only_{other}", only, (PAIR_WARPS,))
+            runs[f"only_{other}"] = timed_run(self.id, f"only_{other}", only, (PAIR_WARPS,))
         return runs
 
     @property
@@ -337,63 +381,32 @@ class OpcodePrice(Costs):
     def mixed(self, other: str) -> list[Chains]:
         """Copies of it and of another opcode in turn, such that both take about as long."""
         row, own = opcodes()[other], self.chains[-1]
-        partner = Chains(row, (row.chained or [""])[0], prefix="o")
+        partner = Chains(row, next(iter(row.chained), ""), prefix="o")
         period = lcm(self.opcode.pace, row.pace)
         each = period // self.opcode.pace, period // row.pace
         places = range(sum(each))
         group = [own if (n + 1) * each[0] // sum(each) > n * each[0] // sum(each) else partner for n in places]
         return group * RING * max(1, PAIR_COPIES // (RING * len(group)))  # whole rings: no result is left unread
 
-    def _run(self, variant: str, copies: Sequence[Chains], warps: Sequence[int]) -> Run:
-        """A loop of such copies."""
-        sides = list({chains.prefix: chains for chains in copies}.values())
-        made: Counter[str] = Counter()
-        body, words = [], []
-        for chains in copies:
-            body += chains.copy(made[chains.prefix])
-            words += chains.recoded(made[chains.prefix])
-            made[chains.prefix] += 1
-        rings = {name: kind for chains in sides for name, kind in chains.rings().items()}
-        plain, wide = [n for n, kind in rings.items() if kind != "p"], [n for n, kind in rings.items() if kind == "l"]
-        predicates = [name for name, kind in rings.items() if kind == "p"]
-        loop = TimedLoop(
-            self.id,
-            variant,
-            HOPPER,
-            len(copies),
-            body,
-            [*plain, "%kept"],
-            [*plain, "%kept"],
-            PTX.declared(predicates, any(chains.opcode.memory[0] == "local" for chains in sides)),
-            PTX.before(sides, predicates),
-            after=PTX.after(predicates),
-            wide=frozenset(wide),
-            threads=threads_for(len(plain) + len(wide)),
-            shared=True,
-        )
-        kernel = loop.kernel()
-        if any(chains.opcode.memory[0] == "const" for chains in sides):
-            kernel = replace(kernel, text=f".const .align 4 .b32 {kernel.name}_table[64];\n{kernel.text}")
-        recodings = [Recoding(*MARK, tuple(words))] if words else []
-        for value, mask, new, changed in (c.opcode.code for c in sides if c.opcode.ptx and c.opcode.code):
-            recodings.append(Recoding(value, mask, ((changed, new),)))
-        for recoding in recodings:
-            told = " ".join(f"{value:x}/{mask:x}" for mask, value in recoding.words)
-            text = f"{kernel.text}// its machine code has in place of {recoding.mark:x}/{recoding.of:x}: {told}\n"
-            kernel = replace(kernel, text=text, recodings=(*kernel.recodings, recoding))
-        blocks = [TimedBlock(n * WARP) for n in warps if n * WARP <= loop.threads]
-        return Run(kernel, blocks, (), np.zeros((1, DATA_BYTES), np.uint8))
+    def measure(self, bench: Bench) -> Readout:
+        """As of all costs; "reads": how many registers of even and of odd numbers each loop reads."""
+        read = {name: bench.timed_code(run.kernel).reads for name, run in self._runs.items()}
+        told = [f"{name} {even} {odd}" for name, (even, odd) in read.items()]
+        return {**super().measure(bench), "reads": array_of_text(told)}
 
     def conclude(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if the machine code of no loop is as expected."""
         proved = PricedNumbers(reading)
         cycles = {chains: proved.of(chains.name, self.opcode, self.lengths) for chains in self.chains}
-        latency = {c.through: float(v[0]) for c, v in cycles.items() if c.count == 1 and v is not None}
+        latency: dict[Register, float] = {}
+        for chains, values in cycles.items():
+            if chains.through and chains.count == 1 and values is not None:
+                latency[chains.through] = round(float(values[0]), DECIMALS)
         points = [p for chains, values in cycles.items() if values is not None for p in self._points(chains, values)]
         if not points:
             raise proved.refusal()
         own = cycles[self.chains[-1]]
-        at_pair = None if own is None or len(own) < len(WARPS) - 1 else own[[WARPS.index(PAIR_WARPS)]]
+        at_pair = None if own is None else own[[WARPS.index(PAIR_WARPS)]]
         best, beside = self._best(points), self._beside(proved, at_pair)
         loop = proved.code(f"{self.chains[-1].name}_{self.lengths[0]}").loop
         return Body(
@@ -401,24 +414,38 @@ class OpcodePrice(Costs):
             covers=list(self.opcode.covers),
             pipe=self._pipe(beside, best),
             spread=proved.spread,
-            latency={o: None if o not in latency else round(latency[o], DECIMALS) for o in self.opcode.operands},
+            latency={operand: latency.get(operand) for operand in self.opcode.operands},
             at_most=sorted(latency) if self.opcode.others else [],
             interval=best,
             one_warp=min(point.cycles for point in points if point.warps == 1),
             curve=points,
+            reads=self._reads(reading, cycles),
             beside=beside,
             mhz=proved.mhz,
             refused=proved.refused,
         )
 
     def _points(self, chains: Chains, values: Floats) -> list[Point]:
-        """Cycles that an SM needs for one, by warps; of a barrier, which all warps of a block share, for all of them."""
+        """Cycles that an SM needs for one, by warps; of a barrier, which all warps share, of one."""
         warps = WARPS[: len(values)]
         shared = [1] * len(warps) if self.id == BARRIER else warps
         return [
             Point(round(float(value) / n, DECIMALS), of, chains.count)
             for value, n, of in zip(values, shared, warps, strict=True)
         ]
+
+    def _reads(self, reading: Readout, cycles: Mapping[Chains, Floats | None]) -> list[Reads]:
+        """What reading more registers costs an SM: of each loop side by side, if there are several."""
+        several = [chains for chains in cycles if chains.count == CHAINS]
+        counted = {line.split(" ")[0]: np.array(line.split(" ")[1:], int) for line in text_lines(reading["reads"])}
+        found = []
+        for chains in several if len(several) > 1 else []:
+            short, long = (counted[f"{chains.name}_{length}"] for length in self.lengths)
+            banks = ((long - short) / (self.lengths[1] - self.lengths[0])).round(2).tolist()
+            values = cycles[chains]
+            if values is not None:
+                found.append(Reads(banks, min(point.cycles for point in self._points(chains, values))))
+        return found
 
     def _best(self, points: Sequence[Point]) -> Point:
         """The interval: the best point; of a barrier that of BARRIER_WARPS."""
@@ -439,7 +466,7 @@ class OpcodePrice(Costs):
         return found
 
     def _pipe(self, beside: Mapping[str, Overlap], best: Point) -> str:
-        """The pipe whose opcode's cycles add to its own most; fma, which nothing slows beyond its issue, by its rate."""
+        """The pipe whose opcode's cycles add to its own; fma, which nothing slows beyond issue, by its rate."""
         for pipe, opcode in STANDING.items():
             if opcode == self.id:
                 return pipe
@@ -458,6 +485,64 @@ class OpcodePrice(Costs):
         return (pair.together - least) / (most - least) if most - least > HIDDEN * most else 0.0
 
 
-def experiments() -> list[OpcodePrice]:
-    """One experiment for each opcode."""
-    return [OpcodePrice(row) for row in opcodes().values()]
+CACHED = (512, 1024, 1536, 1792, 2048, 2560, 3072, 4096)  # instructions of a loop, about
+MULTIPLIES = 24  # beside which instructions that read registers stand
+BESIDE = (0, 24, 48, 96)
+CACHE, PORTS = "instruction-cache", "register-ports"
+
+
+@dataclass(frozen=True)
+class Constant(Costs):
+    """A constant of an SM: cycles of loops that differ in one number alone, `at` it; `name` is its axis."""
+
+    subject: str
+    name: str
+    kind = KIND
+    target = HOPPER
+
+    @property
+    def id(self) -> str:
+        return self.subject
+
+    @property
+    def loops(self) -> dict[int, list[Chains]]:
+        """The copies of a round by place on the axis."""
+        plain, multiply = Chains(opcodes()["FFMA"], "a", CHAINS, 1), Chains(opcodes()["HMMA.16816.F32"], "a")
+        if self.id == CACHE:
+            return {length: [plain] * length for length in CACHED}
+        other = replace(plain, prefix="o", distinct=None)
+        return {n: [multiply, *[other] * (n // MULTIPLIES)] * 2 * MULTIPLIES for n in BESIDE}
+
+    def runs(self) -> dict[str, Run]:
+        """A loop for each place, in one warp."""
+        return {f"at_{at}": timed_run(self.id, f"at_{at}", copies, (1,)) for at, copies in self.loops.items()}
+
+    def conclude(self, reading: Readout, context: Context) -> Body:
+        """Cycles of one instruction by the length of its loop; of MULTIPLIES multiplies and what is beside them."""
+        proved, points = PricedNumbers(reading), []
+        for at, copies in self.loops.items():
+            counts = Counter(chains.opcode for chains in copies)
+            cycles = proved.round(f"at_{at}", len(copies), counts)
+            if cycles is not None:
+                per = len(copies) if self.id == CACHE else 2
+                points.append(Sample(at, round(float(cycles[0]) / per, DECIMALS)))
+        if not points:
+            raise proved.refusal()
+        opcodes_seen = {"FFMA": 1.0} if self.id == CACHE else {"FFMA": 1.0, "HMMA.16816.F32": 1.0}
+        return Body(
+            opcodes=opcodes_seen,
+            covers=[],
+            pipe="issue",
+            spread=proved.spread,
+            by={self.name: points},
+            mhz=proved.mhz,
+            refused=proved.refused,
+        )
+
+
+CONSTANTS = (Constant(CACHE, "instructions"), Constant(PORTS, f"FFMA beside {MULTIPLIES} HMMA"))
+
+
+def experiments() -> list[OpcodePrice | Constant]:
+    """One experiment for each opcode and each constant."""
+    return [*(OpcodePrice(row) for row in opcodes().values()), *CONSTANTS]
