@@ -81,10 +81,10 @@ class Opcode(NamedTuple):
     """A line of prices.csv: `types` of D, A, B, C; `pace`, the cycles of a sub-partition for one, roughly.
 
     Types: r, l, p are rings of 32 and 64 bits and predicates, w is half of an l, the high one of B, u, v are rings of
-    uniform registers, of 32 and 64 bits; R, L, P are registers that nothing writes; S, G addresses; - none. `others` are
-    opcodes that a copy needs besides, with their counts. `code` are words in place of dp4a, whose registers they keep;
-    or, of the opcodes that PTX becomes, (value, mask) of bits that some have, and (value, mask) of their new ones.
-    `stall`: the cycles that compilers state before what needs the result of a word.
+    uniform registers, of 32 and 64 bits; R, L, P are registers that nothing writes; S, G addresses; - none. `others`
+    are opcodes that a copy needs besides, with their counts. `code` are words in place of dp4a, whose registers they
+    keep; or, of the opcodes that PTX becomes, (value, mask) of bits that some have, and (value, mask) of their new
+    ones. `stall`: the cycles that compilers state before what needs the result of a word.
     """
 
     id: str
@@ -295,7 +295,7 @@ def timed_run(subject: str, variant: str, copies: Sequence[Chains], warps: Seque
         PTX.before(sides, predicates),
         after=PTX.after(predicates),
         wide=frozenset(wide),
-        threads=threads_for(len(plain) + len(wide)),
+        threads=threads_for(len(plain) + (2 * len(wide) if wide else 0)),
         shared=True,
     )
     kernel = loop.kernel()
