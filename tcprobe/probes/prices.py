@@ -5,8 +5,9 @@ are. Registers of a kind form a ring: copy k writes number k and reads what earl
 is constant, and no two copies are alike. What no PTX becomes is written into the machine code, over dp4a.
 
 - a1, b1, c1: a chain through one operand: its latency
-- a8: eight chains side by side in 1 to 32 warps: the interval; a8_1, a8_2: copies that read one and two registers
-- with_OPCODE: eight chains of both, as many of each as take the same time. Where they need one pipe, both times add up;
+- a8: eight chains side by side in 1 to 32 warps: the interval; a8_1, a8_2: copies that read one and two registers;
+  a8_0: copies that read one, and others that are the same in all, which the hardware keeps
+- with_OPCODE: eight chains of both, as many of each as take the same time: where they need one pipe, both times add up;
   only_OPCODE: the other alone
 
 Each loop has two lengths. Their difference is what so many copies take; the end of a round, where the compiler waits
@@ -65,8 +66,8 @@ HOPPER = Target("sm_90", "8.3")
 STANDING = {
     "fma": "FFMA",
     "fmaheavy": "IMAD",
-    "alu": "LOP3.LUT",
-    "fp16": "HADD2",
+    "alu": "FMNMX",
+    "fp16": "HADD2.F32",
     "xu": "MUFU.EX2",
     "lsu": "STS",
     "adu": "LDC",
@@ -74,6 +75,8 @@ STANDING = {
     "uniform": "UIADD3",
     "tensor": "HMMA.16816.F32",
 }
+# arithmetic of which the compiler joins no two, so that operands may be the same in all copies
+FOLLOWING = re.compile(r"fma\.|add\.f|mul\.f|mad\.|dp4a")
 SAME, HIDDEN = 0.5, 0.1  # shares: of what could be hidden and is not, in one pipe; of cycles that must be hidable
 
 
@@ -150,7 +153,10 @@ STALL_BIT, MOST_STALL = 105, 15
 
 @dataclass(frozen=True)
 class Chains:
-    """`count` chains of an opcode side by side through operand `through`; copies read `distinct` registers each."""
+    """`count` chains of an opcode side by side through operand `through`; copies read `distinct` registers each.
+
+    With 0 the operands beside `through` are of registers that nothing writes, the same in all copies.
+    """
 
     opcode: Opcode
     through: Register | Literal[""] = ""
@@ -160,7 +166,7 @@ class Chains:
 
     @property
     def name(self) -> str:
-        return f"{self.through}{self.count}" + (f"_{self.distinct}" if self.distinct else "")
+        return f"{self.through}{self.count}" + ("" if self.distinct is None else f"_{self.distinct}")
 
     @property
     def types(self) -> str:
@@ -214,6 +220,8 @@ class Chains:
             return self._ring(own, number % RING, int(part or 0))
         if own == "w":
             return f"%{operand}{'hi' if operand == 'b' else 'lo'}"
+        if self.distinct == 0 and operand != self.through and own in "rl":
+            return f"%{STILL[own.upper()]}{'abc'.index(operand)}"
         if own in RINGS:
             return self._ring(own, self._source(operand, number), int(part or 0))
         if own in "SG":
@@ -226,7 +234,7 @@ class Chains:
         """The number in its ring that an operand reads: its chain's last result, or an older one."""
         order = [o for o in self.opcode.operands if o != self.through and self.opcode.operands[o] not in STILL]
         place = 0 if operand == self.through or operand not in order else order.index(operand) + bool(self.through)
-        place = min(place, (self.distinct or 3) - 1)
+        place = min(place, 2 if self.distinct is None else self.distinct - 1)
         return (number - self.count - (APART + place - 1 if place else 0)) % RING
 
     def _ring(self, kind: str, number: int, part: int = 0) -> str:
@@ -351,7 +359,8 @@ class OpcodePrice(Costs):
         op, through = self.opcode, self.opcode.chained
         if not through:
             return [Chains(op)]
-        fewer = (1, 2) if len(op.operands) == 3 and set(op.types) == {"r"} else ()
+        fewer = [1, 2] if len(op.operands) == 3 and set(op.types) == {"r"} else []
+        fewer += [0] if FOLLOWING.match(op.ptx) else []
         return [*(Chains(op, o, 1) for o in through), *(Chains(op, through[0], CHAINS, n) for n in (None, *fewer))]
 
     @property
@@ -381,7 +390,7 @@ class OpcodePrice(Costs):
     def mixed(self, other: str) -> list[Chains]:
         """Copies of it and of another opcode in turn, such that both take about as long."""
         row, own = opcodes()[other], self.chains[-1]
-        partner = Chains(row, next(iter(row.chained), ""), prefix="o")
+        partner = replace(OpcodePrice(row).chains[-1], prefix="o")
         period = lcm(self.opcode.pace, row.pace)
         each = period // self.opcode.pace, period // row.pace
         places = range(sum(each))
