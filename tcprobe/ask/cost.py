@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import click
 import msgspec
 
+from tcprobe.ask import prices as opcode_prices
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
+from tcprobe.ask.prices import Price
 from tcprobe.errors import NoMajorityError, UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import IMPLIED, Instruction
@@ -38,7 +40,7 @@ from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
 from tcprobe.store.finding import how, source_words
 from tcprobe.store.kinds.cost import FULL_LOAD, TOLERANCE, Body, Flight, Overlap, Point, Trip
-from tcprobe.text import Described, quoted
+from tcprobe.text import Described, Whole, quoted
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -471,6 +473,37 @@ def _not_run_words(targets: "Mapping[str, Target]", devices: Sequence[arch.Arch]
 WIDE = 132  # columns of the table; on a narrower terminal a name has a line of its own
 
 
+def all_prices(name: str | None, layers: "Layers") -> list[Price]:
+    """All prices on an arch, by default the newest with any; UsageError if there is none."""
+    places = [name] if name else [row.name for row in reversed(arch.ARCHS)]
+    every = next((list(found.values()) for place in places if (found := opcode_prices.prices(place, layers))), [])
+    if not every:
+        where = f" on {name}" if name else ""
+        raise UsageError(f"no price of an opcode is measured{where} in {layers.words}.", "no cost")
+    return every
+
+
+def opcode_prices_of(patterns: Sequence[str], name: str | None, layers: "Layers") -> list[Price]:
+    """The prices that opcodes mean on an arch, by default the newest with any; empty where a pattern means none.
+
+    Multiplies are instructions, with costs of their own. UsageError for an opcode whose price is measured elsewhere.
+    """
+    priced = {row.name: known for row in arch.ARCHS if (known := opcode_prices.prices(row.name, layers))}
+    place = name or next(reversed(priced), "")
+    found: dict[str, Price] = {}
+    for pattern in patterns:
+        opcode = pattern.isupper() and "MMA" not in pattern.replace("HFMA2.MMA", "")
+        named = opcode_prices.named(pattern, priced.get(place, {})) if opcode else []
+        others = [other for other, known in priced.items() if other != place and opcode_prices.named(pattern, known)]
+        if opcode and not named and others:
+            nowhere = f"no price of {quoted(pattern)} is measured on {place} in {layers.words}"
+            raise UsageError(f"{nowhere}; it is on {', '.join(others)}.", "no cost")
+        if not named:
+            return []
+        found |= {price.id: price for price in named}
+    return list(found.values())
+
+
 @checked
 def cost(
     name: Annotated[str | Sequence[str] | None, NameWords("[INSTRUCTION|OPCODE]...", "many", required=False)] = None,
@@ -482,24 +515,36 @@ def cost(
     as_table: Annotated[
         bool, Option("--table", "List multiplies by rate, with their share of the best of their type.")
     ] = False,
+    as_opcodes: Annotated[
+        bool, Option("--opcodes", "List the opcodes of main loops: latency by operand, interval, pipe.")
+    ] = False,
     results: ResultsOption = None,
     only: OnlyOption = False,
-) -> list[InstructionCost]:
+) -> list[InstructionCost] | list[Price]:
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
     it, and alone if nobody measured the arch. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such
-    as HMMA.16816.F32. Without one, --table or --arch shows all multiplies. --json prints one object per line.
+    as HMMA.16816.F32; that of other opcodes, such as FFMA, LDS.64 or 'MUFU.*', is their price in a main loop. Without
+    one, --table or --arch shows all multiplies. --json prints one object per line.
     \f
     `InstructionCost.overlap` has the numbers of a `partner`, which is checked here, and `table` the shares.
     """
     patterns = [name] if isinstance(name, str) else list(name or ())
+    if as_opcodes and (patterns or as_table or partner):
+        raise UsageError("`as_opcodes` cannot be combined with an INSTRUCTION, `as_table` or `partner`.")
+    if as_opcodes:
+        return all_prices(arch_name(arch), layers(results, only))
     if not patterns and not as_table and arch is None:
-        raise UsageError("give an INSTRUCTION or an opcode, or `as_table`.")
+        raise UsageError("give an INSTRUCTION or an opcode, `as_table` or `as_opcodes`.")
     if partner and as_table:
         raise UsageError("`partner` needs an INSTRUCTION and cannot be combined with `as_table`.")
     if partner and not patterns:
         raise UsageError("`partner` needs an INSTRUCTION.")
+    if not as_table and not partner:
+        priced = opcode_prices_of(patterns, arch_name(arch), layers(results, only))
+        if priced:
+            return priced
     as_table = as_table or not patterns
     found = costs(patterns, arch_name(arch), layers(results, only))
     rated = [line.cost for line in table(found)] if as_table else []
@@ -508,14 +553,32 @@ def cost(
 
 @command(cost, short="What an instruction costs: latency, interval, overlap.")
 def print_cost(
-    found: list[InstructionCost],
+    found: list[InstructionCost] | list[Price],
     *,
     name: Sequence[str],
     partner: str | None,
     as_table: bool,
+    as_opcodes: bool,
     as_json: JsonOption = False,
 ) -> None:
     """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
+    prices = [one for one in found if isinstance(one, Price)]
+    if as_opcodes and not as_json:
+        terminal.lines(Whole(line) for line in opcode_prices.table(prices))
+        return
+    for price in prices:
+        if as_json:
+            click.echo(json.dumps(price.to_json()))
+        else:
+            terminal.lines(price.in_words)
+    if not prices:
+        print_costs([one for one in found if isinstance(one, InstructionCost)], name, partner, as_table, as_json)
+
+
+def print_costs(
+    found: list[InstructionCost], name: Sequence[str], partner: str | None, as_table: bool, as_json: bool
+) -> None:
+    """The costs of instructions; exit code 1 if devices contradict each other."""
     if as_table or not name:
         lines = table(found)
         columns = terminal.stated_width()

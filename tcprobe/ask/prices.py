@@ -1,4 +1,4 @@
-"""Prices of opcodes: what the machine instructions of a kernel's loop cost, one by one, as values.
+"""Prices of opcodes: what the machine instructions of a kernel's loop cost, one by one, in words and as values.
 
 >>> from tcprobe.store.choose import default
 >>> found = prices("sm_90", default())
@@ -9,33 +9,74 @@ True
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced, how, source_words
-from tcprobe.store.kinds.prices import Body
+from tcprobe.store.kinds.cost import Point
+from tcprobe.store.kinds.prices import REGISTERS, Body
+from tcprobe.text import Described
+from tcprobe.values import Json
 
 KIND = "prices"
+FULLY = 0.9  # share of the shorter of two that is hidden where they do not slow each other
 
 
 @dataclass(frozen=True, repr=False)
-class Price:
+class Price(Described):
     """What an opcode costs on an arch, in cycles; `id` names the experiment, `body.covers` the opcodes it holds for.
 
     `latency` is by operand, None where no chain of it can be written; `interval` is of an SM at its best, so a
     sub-partition needs four times as long where all four are at work; `one_warp` is between two of one warp; `pipe`
-    is the one that both need, or "issue".
+    is the one that both need.
     """
 
     id: str
     arch: str
     latency: Mapping[str, float | None]
-    interval: float | None
+    interval: Point | None
     one_warp: float | None
     pipe: str
     evidence: str
     body: Body = field(repr=False)
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """Its pipe, latency, interval, reads of registers, and what it rests on."""
+        opcodes = ", ".join(self.body.opcodes)
+        yield f"{self.id} on {self.arch}: {opcodes}, pipe {self.pipe}"
+        bounds = "at most " if self.body.at_most else ""
+        known = ", ".join(f"{name.upper()} {cycles:g}" for name, cycles in self.latency.items() if cycles)
+        if known:
+            yield f"  latency to the result, from {bounds}{known} cycles"
+        if self.interval:
+            best = self.interval
+            yield f"  one every {best.cycles:g} cycles per SM, with {best.warps} warps of {best.chains} chains"
+        if self.one_warp:
+            yield f"  one every {self.one_warp:g} cycles in one warp"
+        for row in self.body.reads:
+            even, odd = row.banks
+            yield f"  one every {row.cycles:g} cycles per SM where it reads {even:g} even and {odd:g} odd registers"
+        for axis, points in self.body.by.items():
+            yield f"  by {axis}: " + ", ".join(f"{point.at}: {point.cycles:g}" for point in points)
+        slowed = [f"{other} {pair.hidden:.0%}" for other, pair in self.body.beside.items() if pair.hidden < FULLY]
+        if slowed:
+            yield f"  of the shorter is hidden, beside {', '.join(slowed)}; beside other pipes all"
+        yield f"  {self.evidence}; the median of the runs and the nearest run differ by at most {self.body.spread:.1%}"
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        best = self.interval
+        return {
+            "id": self.id,
+            "arch": self.arch,
+            "latency": dict(self.latency),
+            "interval": best and {"cycles": best.cycles, "warps": best.warps, "chains": best.chains},
+            "one_warp": self.one_warp,
+            "pipe": self.pipe,
+            "evidence": self.evidence,
+        }
 
 
 def prices(name: str, layers: Layers) -> dict[str, Price]:
@@ -57,9 +98,34 @@ def price_of(opcode: str, found: Mapping[str, Price]) -> Price | None:
     return max(covering, key=lambda pair: pair[0])[1] if covering else None
 
 
+def named(pattern: str, found: Mapping[str, Price]) -> list[Price]:
+    """The prices that a name of an opcode means: an id, an opcode that one covers, or a pattern of ids; else none."""
+    opcode = pattern.upper()
+    if opcode in found:
+        return [found[opcode]]
+    covered = price_of(opcode, found)
+    if covered:
+        return [covered]
+    return [price for id_, price in found.items() if fnmatch.fnmatchcase(id_, opcode)]
+
+
+def table(every: Iterable[Price]) -> list[str]:
+    """A line an opcode, with its latencies, its interval in an SM and in one warp, and its pipe; 80 columns."""
+    heads = ("opcode", "A", "B", "C", "SM", "one warp", "pipe")
+    rows: list[Sequence[str]] = [heads]
+    for price in every:
+        latency = [_number(price.latency.get(name)) for name in REGISTERS]
+        cycles = _number(price.interval and price.interval.cycles)
+        rows.append((price.id, *latency, cycles, _number(price.one_warp), price.pipe))
+    return [f"{a:<20}{b:>8}{c:>8}{d:>8}{e:>9}{f:>10}  {g}" for a, b, c, d, e, f, g in rows]
+
+
+def _number(cycles: float | None) -> str:
+    return "" if cycles is None else f"{cycles:.4g}"
+
+
 def _price(sourced: Sourced) -> Price:
     finding = sourced.finding
     body, evidence = finding.body, f"{how(finding)} ({source_words(sourced.source)})"
-    latency = {operand: body.latency.get(operand) for operand in ("a", "b", "c")}
-    interval = body.interval.cycles if body.interval else None
-    return Price(finding.subject, finding.arch, latency, interval, body.one_warp, body.pipe, evidence, body)
+    latency = {operand: body.latency.get(operand) for operand in REGISTERS}
+    return Price(finding.subject, finding.arch, latency, body.interval, body.one_warp, body.pipe, evidence, body)

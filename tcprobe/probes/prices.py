@@ -358,7 +358,7 @@ class OpcodePrice(Costs):
         """Every loop of copies of it alone: chains through each operand, then side by side."""
         op, through = self.opcode, self.opcode.chained
         if not through:
-            return [Chains(op)]
+            return [Chains(op, count=CHAINS if op.words else 1)]
         fewer = [1, 2] if len(op.operands) == 3 and set(op.types) == {"r"} else []
         fewer += [0] if FOLLOWING.match(op.ptx) else []
         return [*(Chains(op, o, 1) for o in through), *(Chains(op, through[0], CHAINS, n) for n in (None, *fewer))]
