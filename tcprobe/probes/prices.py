@@ -385,7 +385,7 @@ class OpcodePrice(Costs):
     @property
     def partners(self) -> list[str]:
         """The opcodes that it is timed with: one of each pipe."""
-        return [other for other in STANDING.values() if other not in (self.id, BARRIER) and other in opcodes()]
+        return [other for other in STANDING.values() if other != self.id]
 
     def mixed(self, other: str) -> list[Chains]:
         """Copies of it and of another opcode in turn, such that both take about as long."""
@@ -437,7 +437,7 @@ class OpcodePrice(Costs):
     def _points(self, chains: Chains, values: Floats) -> list[Point]:
         """Cycles that an SM needs for one, by warps; of a barrier, which all warps share, of one."""
         warps = WARPS[: len(values)]
-        shared = [1] * len(warps) if self.id == BARRIER else warps
+        shared = [1] * len(warps) if self.id.startswith(BARRIER) else warps
         return [
             Point(round(float(value) / n, DECIMALS), of, chains.count)
             for value, n, of in zip(values, shared, warps, strict=True)
@@ -458,7 +458,7 @@ class OpcodePrice(Costs):
 
     def _best(self, points: Sequence[Point]) -> Point:
         """The interval: the best point; of a barrier that of BARRIER_WARPS."""
-        return next(p for p in points if p.warps == BARRIER_WARPS) if self.id == BARRIER else interval(points)
+        return next(p for p in points if p.warps == BARRIER_WARPS) if self.id.startswith(BARRIER) else interval(points)
 
     def _beside(self, proved: PricedNumbers, own: Floats | None) -> dict[str, Overlap]:
         """By opcode that stands for a pipe: cycles of a copy, of as many of the other as go with it, and of both."""

@@ -177,6 +177,7 @@ def _code(listed_lines: Sequence[ListedInstruction], start: int, content: Conten
 _BRANCH = re.compile(r"(?:@!?U?P\d\s+)?BRA(?:\.\w+)*\s+(?:!?U?P\d\s*,\s*)?(0x[0-9a-f]+)")
 LINE_BYTES = 16
 _CLOCK = "SR_CLOCKLO"
+ARITHMETIC = ("FADD", "FMUL", "FFMA", "HFMA2", "IMAD ", "IDP", "IADD3", "LOP3", "SHF", "PRMT")  # of 32 bits
 _SOURCE = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?\b")
 _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 
@@ -209,12 +210,15 @@ def timed_code(listed_lines: Sequence[ListedInstruction]) -> TimedCode:
 
 
 def register_reads(texts: Sequence[str]) -> tuple[int, int]:
-    """How many registers of even and of odd numbers arithmetic instructions read, one after the other.
+    """How many registers of even and of odd numbers instructions of ARITHMETIC read, one after the other.
 
     An operand that the instruction before keeps for its place (`.reuse`) is not read again.
     """
     counts, kept = [0, 0], dict[int, int]()
     for text in texts:
+        if not text.startswith(ARITHMETIC):
+            kept = {}
+            continue
         found = [(place, _SOURCE.match(part)) for place, part in enumerate(text.split(", ")[1:])]
         read = [(place, int(match[1]), bool(match[2])) for place, match in found if match]
         for place, register, _ in read:
