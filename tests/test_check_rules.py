@@ -118,6 +118,7 @@ BROKEN = {
     ],
     "unfinished-copy": [check_kernels.copy_in("kernel", False)],
     "partial-warp": [check_kernels.half_warp("kernel", False)],
+    "wgmma-shared": [check_kernels.refill("kernel", 64, fill) for fill in ("st", "cp.async")],
     "descriptor": [check_kernels.multiply("kernel", 64, "st", True, check_kernels.OVERLAPPING)],
 }
 
@@ -138,13 +139,13 @@ def test_broken_kernels_of_the_benchmark_break_their_rule_alone(tmp_path, rule):
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutants_are_found(tmp_path, kind, sample):
     """At least 95 of 100 of those that break something, over all kinds; what breaks nothing says why."""
-    rule, make = KINDS[kind]
+    about, make = KINDS[kind]
     kernels = [*right_kernels(), assembled(tmp_path, wgmma_loops.loop(64, 2, early=False))]
     kernels += [assembled(tmp_path, MENDED_KERNELS[name]) for name in ("cp.async", "swizzled")]
     every = [(kernel, mutant) for kernel in kernels for mutant in make(kernel)]
     tried = missed = 0
     for kernel, mutant in sample(every, 25):
-        found = errors(mutant.kernel, rule)
+        found = [finding for rule in about for finding in errors(mutant.kernel, rule)]
         if why := harmless(kernel, kind, mutant):
             assert not found, (kind, mutant.number, why)  # an error of the rule is never one that breaks nothing
         else:
@@ -313,6 +314,22 @@ def test_a_row_of_a_block_whose_width_nothing_states(tmp_path, threads, severity
     text = text.replace("<condition>", "mov.u32 %r3, %tid.y; setp.eq.u32 %p, %r3, 0;")
     found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+EXITS = {
+    "and.b32 %r3, %r0, 31; setp.ge.u32 %p, %r3, 20;": "error",  # with certainty
+    "mov.u32 %r3, %ctaid.x; mad.lo.u32 %r3, %r3, 128, %r0; setp.ge.u32 %p, %r3, %r8;": "note",  # if (i >= n) return
+    "setp.ge.u32 %p, %r0, 64;": None,  # whole warps
+    "mov.u32 %r3, %ctaid.x; setp.ge.u32 %p, %r3, %r8;": None,  # the whole block
+}
+
+
+@pytest.mark.parametrize("condition", EXITS)
+def test_lanes_that_end_before_an_instruction_of_the_whole_warp(tmp_path, condition):
+    text = GUARDED.replace("<condition>", f"{condition} @%p exit;").replace("@%p ldmatrix", "ldmatrix")
+    found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
+    assert [finding.severity for finding in found] == ([EXITS[condition]] if EXITS[condition] else [])
+    assert all("EXIT" in finding.text or finding.severity == "error" for finding in found)
 
 
 LAST_ROUND = (

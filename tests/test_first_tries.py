@@ -22,7 +22,9 @@ from tcprobe.cli.shell import HEADINGS
 from tcprobe.errors import UsageError
 
 ROOT = Path(__file__).parent.parent
-FAILED = 1  # of the tries, at most
+FAILED = 10  # of the tries, at most
+# a task, what a person types first, what the answer says; the public question it is from; whether it was kept aside,
+# and first run when the commands were done
 TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
 COLUMNS = 80
 CODE = (
@@ -49,9 +51,9 @@ def said(words):
 
 def test_tasks_are_answered_at_the_first_try(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert len(TRIES) >= 25
+    assert len(TRIES) >= 150
     failed = {}
-    for one in TRIES:
+    for one in (one for one in TRIES if not one["held_out"]):
         done = said(one["command"])
         if done.exit_code or one["answer"] not in done.output:
             failed[one["task"]] = (one["command"], done.exit_code, done.output[:300])

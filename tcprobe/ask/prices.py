@@ -20,7 +20,6 @@ from tcprobe.text import Described
 from tcprobe.values import Json
 
 KIND = "prices"
-FULLY = 0.9  # share of the shorter of two that is hidden where they do not slow each other
 
 
 @dataclass(frozen=True, repr=False)
@@ -43,27 +42,8 @@ class Price(Described):
 
     @property
     def in_words(self) -> Iterator[str]:
-        """Its pipe, latency, interval, reads of registers, and what it rests on."""
-        opcodes = ", ".join(self.body.opcodes)
-        yield f"{self.id} on {self.arch}: {opcodes}, pipe {self.pipe}"
-        bounds = "at most " if self.body.at_most else ""
-        known = ", ".join(f"{name.upper()} {cycles:g}" for name, cycles in self.latency.items() if cycles)
-        if known:
-            yield f"  latency to the result, from {bounds}{known} cycles"
-        if self.interval:
-            best = self.interval
-            yield f"  one every {best.cycles:g} cycles per SM, with {best.warps} warps of {best.chains} chains"
-        if self.one_warp:
-            yield f"  one every {self.one_warp:g} cycles in one warp"
-        for row in self.body.reads:
-            even, odd = row.banks
-            yield f"  one every {row.cycles:g} cycles per SM where it reads {even:g} even and {odd:g} odd registers"
-        for axis, points in self.body.by.items():
-            yield f"  by {axis}: " + ", ".join(f"{point.at}: {point.cycles:g}" for point in points)
-        slowed = [f"{other} {pair.hidden:.0%}" for other, pair in self.body.beside.items() if pair.hidden < FULLY]
-        if slowed:
-            yield f"  of the shorter is hidden, beside {', '.join(slowed)}; beside other pipes all"
-        yield f"  {self.evidence}; the median of the runs and the nearest run differ by at most {self.body.spread:.1%}"
+        """Its pipe, latency, interval, and what it rests on."""
+        return words(self)
 
     def to_json(self) -> Json:
         """Plain data."""
@@ -77,6 +57,41 @@ class Price(Described):
             "pipe": self.pipe,
             "evidence": self.evidence,
         }
+
+
+def words(price: Price, full: bool = False) -> Iterator[str]:
+    """Lines on an opcode; with `full` every number."""
+    body = price.body
+    yield f"{price.id} on {price.arch}: {', '.join(body.opcodes)}, pipe {price.pipe}"
+    bounds = "at most " if body.at_most else ""
+    known = ", ".join(f"{name.upper()} {cycles:g}" for name, cycles in price.latency.items() if cycles)
+    if known:
+        yield f"  latency to the result, from {bounds}{known} cycles"
+    if price.interval:
+        best = price.interval
+        yield f"  one every {best.cycles:g} cycles per SM, with {best.warps} warps of {best.chains} chains"
+    if price.one_warp:
+        yield f"  one every {price.one_warp:g} cycles in one warp"
+    for axis, points in body.by.items():
+        yield f"  cycles by {axis}: " + ", ".join(f"{point.at}: {point.cycles:g}" for point in points)
+    if full:
+        yield from (f"  {line}" for line in _everything(body))
+    runs = f"; the median of the runs and the nearest run differ by at most {body.spread:.1%}" if full else ""
+    yield f"  {price.evidence}{runs}"
+
+
+def _everything(body: Body) -> Iterator[str]:
+    """Reads of registers, the curve, what was timed beside it, and what was refused."""
+    for row in body.reads:
+        even, odd = row.banks
+        yield f"one every {row.cycles:g} cycles per SM where one reads {even:g} even and {odd:g} odd registers"
+    for point in body.curve:
+        yield f"one every {point.cycles:g} cycles per SM, with {point.warps} warps of {point.chains} chains"
+    for other, pair in body.beside.items():
+        own, theirs = pair.alone
+        yield f"with {other}: {pair.together:g} cycles for both, {own:g} and {theirs:g} alone, in {pair.warps} warps"
+    for variant, why in body.refused.items():
+        yield f"no number: {variant}: {why.partition(': ')[2]}"
 
 
 def prices(name: str, layers: Layers) -> dict[str, Price]:

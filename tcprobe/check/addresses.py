@@ -87,6 +87,22 @@ def partings(kernel: Kernel) -> tuple[Parting, ...]:
     return tuple(_walked(kernel).partings()) if kernel.blocks else ()
 
 
+def exits(kernel: Kernel) -> tuple[tuple[Instruction, Bools | None], ...]:
+    """The exits at which some lanes of a warp may end and others not, with those that do, (warps, 32): None where that
+    is not known."""
+    found = list[tuple[Instruction, Bools | None]]()
+    walk = _walked(kernel)
+
+    def note(instruction: Instruction, state: State) -> None:
+        if instruction.stem == "EXIT":
+            condition = walk.reader.condition(instruction.guard, state.held)
+            if not condition.uniform:
+                found.append((instruction, condition.known != 0 if condition.exact else None))
+
+    walk.visit(note)
+    return tuple(found)
+
+
 def present(kernel: Kernel) -> dict[int, Present]:
     """By number of an instruction that a whole warp executes, the lanes that do."""
     found: dict[int, Present] = {}

@@ -500,6 +500,9 @@ def _add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     sources = form.operands[form.outputs :]
     if form.has("64"):
         pairs = [_pair(reader, operand, held) for operand in sources if operand.kind not in ("P", "UP")][:2]
+        if all(half.exact for pair in pairs for half in pair):
+            (a, above), (b, beside) = ((pair[0].known, pair[1].known) for pair in pairs)
+            return {0: lanes.made(a + b), HIGH: lanes.made(above + beside + (a + b < b))}
         low, carry = _sum([each for each, _ in pairs], sources)
         high = lanes.add(lanes.add(pairs[0][1], pairs[1][1]), carry or CHOICE)
         return {0: low, HIGH: high}
@@ -527,8 +530,12 @@ def _pair(reader: Reader, operand: Operand, held: Held) -> tuple[Lanes, Lanes]:
     low = reader.read(operand, held)
     if operand.kind == "number":
         return low, constant(operand.value >> 32)
-    if operand.kind in ("R", "UR") and operand.first >= 0 and operand.text[:1] not in "-~":
-        return low, held_in(operand.kind, operand.first + 1, held)
+    if operand.kind in ("R", "UR") and operand.first >= 0 and operand.text[:1] != "~":
+        high = held_in(operand.kind, operand.first + 1, held)
+        if operand.text[:1] != "-":
+            return low, high
+        # of the negative, one is carried into the high half where the low one is 0
+        return low, lanes.made(~high.known + (low.known == 0)) if low.exact and high.exact else UNKNOWN
     return low, constant(0) if operand.kind in ("R", "UR") and operand.first < 0 else UNKNOWN
 
 

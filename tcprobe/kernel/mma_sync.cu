@@ -151,7 +151,7 @@ ${called}(const void* a_, const void* b_, void* d_, int m, int n, int k, long lo
     multiply_all<false>(d, shared, a, b, m0, n0, m, n, k, lda, ldb);
 
 $ if gemm.line
-  // D goes through the stages, so that it leaves in pieces of 16 bytes; 16 more per row ${"spare conflicts" if dtype(gemm.out).bits == 16 else "leave stores two wavefronts for each that they need"}
+  // D goes through the stages, so that it leaves in pieces of 16 bytes; ${gemm.line - gemm.tile[1] * dtype(gemm.out).bits // 8} more per row ${"spare conflicts" if (gemm.line - gemm.tile[1] * dtype(gemm.out).bits // 8) * 2 == 16 * dtype(gemm.out).bits // 8 else "are all that fits: stores take two wavefronts for each that they need"}
   constexpr int LINE = TILE_N * ${dtype(gemm.out).bits // 8}, GAP = ${gemm.line};
   char* const rows = reinterpret_cast<char*>(smem) + (shared - static_cast<unsigned>(__cvta_generic_to_shared(smem)));
   __syncthreads();  // all have read the last tile

@@ -257,8 +257,9 @@ class Gemm(StagedGemm):
     def line(self) -> int:
         """Bytes from row to row of D in shared memory, 0 where it does not fit where the stages were."""
         (m, n, _), size = self.tile, dtype(self.out).bits // 8
-        apart = n * size + PIECE  # that much more spares bank conflicts
-        return apart if m * apart <= self.stage_bytes * self.stages else 0
+        # the lanes that a wavefront serves store 128 bytes, 16 or 32 of each row: so much more spares bank conflicts
+        spaced = (n * size + more for more in (PIECE * size // 2, PIECE))
+        return next((apart for apart in spaced if m * apart <= self.stage_bytes * self.stages), 0)
 
     @property
     def wavefronts(self) -> dict[str, Json]:

@@ -152,6 +152,21 @@ class OperandPlan(Described):
     @property
     def in_words(self) -> Iterator[str]:
         """The path of a tile to an operand behind a descriptor."""
+        yield from self.planned(full=False)
+
+    @property
+    def in_full(self) -> Iterator[str]:
+        """With what every link rests on."""
+        yield from self.planned(full=True)
+        yield from self.rests_on
+
+    @property
+    def rests_on(self) -> Iterator[str]:
+        """What every link rests on."""
+        return map(escaped, self.evidence)
+
+    def planned(self, full: bool) -> Iterator[str]:
+        """The steps, with the reasons of the descriptor's fields."""
         request, tile, shared, smem_tile = self.request, self.request.tile, self.request.shared, self.request.smem_tile
         descriptor, ahead = smem_tile.descriptor, self.advance
         yield f"{global_words(request)}: major {smem_tile.major}"
@@ -166,8 +181,9 @@ class OperandPlan(Described):
             f"  descriptor {descriptor.encode():#018x} | start address / 16: LBO {descriptor.lbo}, "
             f"SBO {descriptor.sbo}, swizzle {descriptor.swizzle or 'none'}"
         )
-        yield f"  LBO: {smem_tile.reasons['lbo']}"
-        yield f"  SBO: {smem_tile.reasons['sbo']}"
+        if full:
+            yield f"  LBO: {smem_tile.reasons['lbo']}"
+            yield f"  SBO: {smem_tile.reasons['sbo']}"
         if self.blocks > 1:
             starts = ", ".join(map(str, self.reads.starts[: self.blocks]))
             yield f"  blocks of {smem_tile.block} lines: start address + {starts}"
@@ -176,7 +192,6 @@ class OperandPlan(Described):
             f"{', '.join(map(str, ahead.shared))}; the next tile {ahead.global_} bytes further in global memory"
         )
         yield f"proven: every multiply finds all bytes of {len(self.reads.starts)} operands"
-        yield from map(escaped, self.evidence)
 
     @property
     def code(self) -> str:

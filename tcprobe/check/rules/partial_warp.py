@@ -2,7 +2,7 @@
 
 Followed are the lanes that may be at an instruction (`addresses`): by what of a branch or a guard follows from the
 number of the thread. Where lanes part by what is not known, whether it differs between them decides. A guard that is
-known decides by itself, wherever the instruction is.
+known decides by itself, wherever the instruction is. Lanes that have ended take no part: those of an exit before it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tcprobe.check.addresses import WHOLE_WARP, Parting, Present, partings, present
-from tcprobe.check.program import Kernel
+from tcprobe.check.addresses import WHOLE_WARP, Parting, Present, exits, partings, present
+from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.layout.arrays import Bools
 
@@ -33,10 +33,14 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     if kernel.stems.isdisjoint(WHOLE_WARP) or not kernel.blocks:
         return
     parted, doubted, guards, by_shape = partings(kernel), set[int](), set[str](), False
+    ends = [(known, behind(kernel, i)) for i, known in exits(kernel)]
     for number, lanes in sorted(present(kernel).items()):
         instruction, block = kernel.instructions[number], kernel.block_of[number]
         around = [each for each in parted if block in each.region]
         lacking = first_alone(lanes.active, lanes) if lanes.sure else by_known(kernel, around, block, lanes)
+        ended = [(known, blocks) for known, blocks in ends if block in blocks]
+        for known, _ in () if lacking else ended:
+            lacking = lacking or (first_alone(~known, lanes) if known is not None else [])
         if not lacking and lanes.guarded is not None:
             lacking = first_alone(lanes.guarded, lanes)
         alone = [lane for lane in lacking if lane is not None]
@@ -61,6 +65,23 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             doubted.update(each.branch.number for each in unknown)
             reason = f"whether lanes of a warp differ on the branch before {instruction.opcode}, on what they load"
             yield undecided(NAME, instruction, reason)
+            continue
+        if any(known is None for known, _ in ended):
+            ends = [(known, blocks) for known, blocks in ends if block not in blocks]
+            reason = f"whether some lanes of a warp end at an EXIT before {instruction.opcode}, on what is not known"
+            yield undecided(NAME, instruction, reason)
+
+
+def behind(kernel: Kernel, start: Instruction) -> frozenset[int]:
+    """The blocks that are reached from an instruction, its own among them where that goes on."""
+    pending = [kernel.block_of[number] for number in kernel.successors[start.number]]
+    seen = set(pending)
+    while pending:
+        for after in kernel.blocks[pending.pop()].after:
+            if after not in seen:
+                seen.add(after)
+                pending.append(after)
+    return frozenset(seen)
 
 
 def first_alone(active: Bools, lanes: Present) -> list[int | None]:
