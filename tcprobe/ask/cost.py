@@ -473,24 +473,20 @@ def print_cost(
     if as_opcodes and not as_json:
         terminal.lines(map(Whole, opcode_prices.table([one for one in found if isinstance(one, Price)])))
         return
-    for price in (one for one in found if isinstance(one, Price)):
-        if as_json:
-            click.echo(json.dumps(price.to_json()))
-        else:
-            terminal.lines(opcode_prices.words(price, full))
-    costs_found = [one for one in found if isinstance(one, InstructionCost)]
-    if as_table or (not name and not as_opcodes):
-        lines = table(costs_found)
+    if as_table or not (name or as_opcodes):
+        lines = table([one for one in found if isinstance(one, InstructionCost)])
         if as_json:
             for line in lines:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
         elif lines:
             terminal.lines(line.words for line in lines) if full else terminal.lines(cost_words.rates(lines))
-        costs_found = [one for one in costs_found if one.status != "measured"]
-    for one in costs_found:
-        if as_json:
-            click.echo(json.dumps(one.to_json(partner)))
+        found = [one for one in found if isinstance(one, InstructionCost) and one.status != "measured"]
+    for one in found:
+        if isinstance(one, Price):
+            click.echo(json.dumps(one.to_json())) if as_json else terminal.lines(opcode_prices.words(one, full))
         else:
-            terminal.lines(cost_words.words(one, partner, full))
-    if any(one.status == "contradicted" for one in costs_found):
+            click.echo(json.dumps(one.to_json(partner))) if as_json else terminal.lines(
+                cost_words.words(one, partner, full)
+            )
+    if any(isinstance(one, InstructionCost) and one.status == "contradicted" for one in found):
         sys.exit(NoMajorityError.exit_code)
