@@ -41,6 +41,7 @@ from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
 from tcprobe.store.finding import how, source_words
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Overlap, Point
+from tcprobe.store.kinds.prices import CONSTANTS
 from tcprobe.text import Described, Whole, quoted
 from tcprobe.values import Json
 
@@ -399,7 +400,7 @@ def opcode_prices_of(patterns: Sequence[str], name: str | None, layers: "Layers"
     place = name or next(reversed(priced), "")
     found: dict[str, Price] = {}
     for pattern in patterns:
-        opcode = pattern.isupper() and "MMA" not in pattern.replace("HFMA2.MMA", "")
+        opcode = pattern in CONSTANTS or (pattern.isupper() and "MMA" not in pattern.replace("HFMA2.MMA", ""))
         named = opcode_prices.named(pattern, priced.get(place, {})) if opcode else []
         others = [other for other, known in priced.items() if other != place and opcode_prices.named(pattern, known)]
         if opcode and not named and others:

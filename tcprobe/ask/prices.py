@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced, how, source_words
 from tcprobe.store.kinds.cost import Point
-from tcprobe.store.kinds.prices import REGISTERS, Body
+from tcprobe.store.kinds.prices import CONSTANTS, REGISTERS, Body
 from tcprobe.text import Described
 from tcprobe.values import Json
 
@@ -115,7 +115,7 @@ def price_of(opcode: str, found: Mapping[str, Price]) -> Price | None:
 
 def named(pattern: str, found: Mapping[str, Price]) -> list[Price]:
     """The prices that a name of an opcode means: an id, an opcode that one covers, or a pattern of ids; else none."""
-    opcode = pattern.upper()
+    opcode = pattern if pattern in CONSTANTS else pattern.upper()
     if opcode in found:
         return [found[opcode]]
     covered = price_of(opcode, found)

@@ -411,9 +411,11 @@ class OpcodePrice(Costs):
         for chains, values in cycles.items():
             if chains.through and chains.count == 1 and values is not None:
                 latency[chains.through] = round(float(values[0]), DECIMALS)
-        points = [p for chains, values in cycles.items() if values is not None for p in self._points(chains, values)]
-        if not points:
+        every = [p for chains, values in cycles.items() if values is not None for p in self._points(chains, values)]
+        if not every:
             raise proved.refusal()
+        shapes = sorted({(point.chains, point.warps) for point in every})
+        points = [min((p for p in every if (p.chains, p.warps) == shape), key=lambda p: p.cycles) for shape in shapes]
         own = cycles[self.chains[-1]]
         at_pair = None if own is None else own[[WARPS.index(PAIR_WARPS)]]
         best, beside = self._best(points), self._beside(proved, at_pair)
