@@ -387,7 +387,7 @@ def all_prices(name: str | None, layers: "Layers") -> list[Price]:
     every = next((list(found.values()) for place in places if (found := opcode_prices.prices(place, layers))), [])
     if not every:
         where = f" on {name}" if name else ""
-        raise UsageError(f"no price of an opcode is measured{where} in {layers.words}.", "no cost")
+        raise UsageError(f"no price of an opcode is measured{where} in {layers.words}.", "no price")
     return every
 
 
@@ -405,7 +405,7 @@ def opcode_prices_of(patterns: Sequence[str], name: str | None, layers: "Layers"
         others = [other for other, known in priced.items() if other != place and opcode_prices.named(pattern, known)]
         if opcode and not named and others:
             nowhere = f"no price of {quoted(pattern)} is measured on {place} in {layers.words}"
-            raise UsageError(f"{nowhere}; it is on {', '.join(others)}.", "no cost")
+            raise UsageError(f"{nowhere}; it is on {', '.join(others)}.", "no price")
         if not named:
             return []
         found |= {price.id: price for price in named}

@@ -37,13 +37,13 @@ from tcprobe.probes.cost_multiplies import interval
 from tcprobe.probes.experiment import Bench, Context, Readout, array_of_text, text_lines
 from tcprobe.probes.ptx import Recoding
 from tcprobe.probes.timing import DECIMALS, FREE, Costs, ProvedNumbers, Run, Seen, TimedBlock, TimedLoop, threads_for
-from tcprobe.store.kinds.cost import Overlap, Point
+from tcprobe.store.kinds.cost import MOST_SPREAD, Overlap, Point
 from tcprobe.store.kinds.prices import REGISTERS, Body, Reads, Register, Sample
 
 KIND = "prices"
 PTX = Macros(globals(), timing=timing.PTX)
-LENGTHS = (64, 192)  # copies in a round
-SLOW = 32  # pace from which loops are shorter
+COPIES = 64  # in a short round; in a long one three times as many
+SLOW, FAST = 32, 2  # paces from which, and up to which, loops are shorter, and longer
 RING = 16  # registers of each kind, which copies write in turn
 FIXED = 4  # registers of each kind that nothing writes
 CHAINS = 8
@@ -62,22 +62,24 @@ BARRIER, BARRIER_WARPS = "BAR.SYNC", 8  # which all warps of a block share
 SCHEDULERS = 4  # of an SM
 ISSUED = 0.3  # interval below which an opcode is issued nearly every cycle
 HOPPER = Target("sm_90", "8.3")
-# the opcode that stands for a pipe
+# the opcode that stands for a pipe, one that reads few registers; of several the first counts
 STANDING = {
-    "fma": "FFMA",
-    "fmaheavy": "IMAD",
-    "alu": "FMNMX",
-    "fp16": "HADD2.F32",
+    "fp64": "DFMA",
     "xu": "MUFU.EX2",
     "lsu": "STS",
     "adu": "LDC",
-    "fp64": "DFMA",
     "uniform": "UIADD3",
+    "alu": "FMNMX",
+    "fmaheavy": "IMAD",
+    "fp16": "HADD2.F32",
+    "fma": "FADD",
     "tensor": "HMMA.16816.F32",
 }
 # arithmetic of which the compiler joins no two, so that operands may be the same in all copies
+WITH_NUMBER = ("add.f32", "mul.f32")  # of which one operand may be a number
+NUMBER = "0f3F800001"  # a little more than 1, by which the compiler cannot leave out a multiply
 FOLLOWING = re.compile(r"fma\.|add\.f|mul\.f|mad\.|dp4a")
-SAME, HIDDEN = 0.5, 0.1  # shares: of what could be hidden and is not, in one pipe; of cycles that must be hidable
+SAME, HIDDEN = 0.75, 0.1  # shares: of what could be hidden and is not, in one pipe; of cycles that must be hidable
 
 
 class Opcode(NamedTuple):
@@ -215,15 +217,21 @@ class Chains:
         return made
 
     def _register(self, number: int, operand: str, part: str) -> str:
+        """The name of a register, or a number, that stands for an operand of a copy."""
         own = dict(zip("dabc", self.types, strict=False))[operand]
         if operand == "d":
             return self._ring(own, number % RING, int(part or 0))
+        if self.distinct == 0 and operand != self.through and own in "rl":
+            number_allowed = self.opcode.ptx.startswith(WITH_NUMBER)
+            return NUMBER if number_allowed else f"%{STILL[own.upper()]}{'abc'.index(operand)}"
         if own == "w":
             return f"%{operand}{'hi' if operand == 'b' else 'lo'}"
-        if self.distinct == 0 and operand != self.through and own in "rl":
-            return f"%{STILL[own.upper()]}{'abc'.index(operand)}"
         if own in RINGS:
             return self._ring(own, self._source(operand, number), int(part or 0))
+        return self._still(own, operand, number, part)
+
+    def _still(self, own: str, operand: str, number: int, part: str) -> str:
+        """The name of a register that nothing writes: an address, or one that copies take in turn."""
         if own in "SG":
             return f"%{self.prefix}{STILL[own]}0"
         vector = re.search(rf"\{{{operand}\.\d\}}", self.opcode.ptx)
@@ -335,7 +343,10 @@ class PricedNumbers(ProvedNumbers):
         except ProbeError as error:
             self.refused[variant] = str(error)
             return None
-        return self.least(variant, length) * length
+        cycles = self.least(variant, length, MOST_SPREAD)
+        if np.isnan(cycles).any():
+            self.refused[variant] = f"{variant}: its runs differ by more than {MOST_SPREAD:.0%} in some blocks."
+        return cycles * length
 
 
 @dataclass(frozen=True)
@@ -366,7 +377,8 @@ class OpcodePrice(Costs):
     @property
     def lengths(self) -> tuple[int, int]:
         """Copies in a round of the short and of the long loop."""
-        return (RING, 3 * RING) if self.opcode.pace >= SLOW else LENGTHS
+        short = RING if self.opcode.pace >= SLOW else COPIES if self.opcode.pace > FAST else 2 * COPIES
+        return short, 3 * short
 
     def runs(self) -> dict[str, Run]:
         """Each loop in two lengths, in blocks of every number of warps; then pairs."""
@@ -385,7 +397,8 @@ class OpcodePrice(Costs):
     @property
     def partners(self) -> list[str]:
         """The opcodes that it is timed with: one of each pipe."""
-        return [other for other in STANDING.values() if other != self.id]
+        wide = self.opcode.types[0] == "l"  # what needs the units of f64
+        return [other for pipe, other in STANDING.items() if other != self.id and (wide or pipe != "fp64")]
 
     def mixed(self, other: str) -> list[Chains]:
         """Copies of it and of another opcode in turn, such that both take about as long."""
@@ -409,7 +422,7 @@ class OpcodePrice(Costs):
         cycles = {chains: proved.of(chains.name, self.opcode, self.lengths) for chains in self.chains}
         latency: dict[Register, float] = {}
         for chains, values in cycles.items():
-            if chains.through and chains.count == 1 and values is not None:
+            if chains.through and chains.count == 1 and values is not None and np.isfinite(values[0]):
                 latency[chains.through] = round(float(values[0]), DECIMALS)
         every = [p for chains, values in cycles.items() if values is not None for p in self._points(chains, values)]
         if not every:
@@ -428,7 +441,7 @@ class OpcodePrice(Costs):
             latency={operand: latency.get(operand) for operand in self.opcode.operands},
             at_most=sorted(latency) if self.opcode.others else [],
             interval=best,
-            one_warp=min(point.cycles for point in points if point.warps == 1),
+            one_warp=min((point.cycles for point in points if point.warps == 1), default=None),
             curve=points,
             reads=self._reads(reading, cycles),
             beside=beside,
@@ -443,6 +456,7 @@ class OpcodePrice(Costs):
         return [
             Point(round(float(value) / n, DECIMALS), of, chains.count)
             for value, n, of in zip(values, shared, warps, strict=True)
+            if np.isfinite(value)
         ]
 
     def _reads(self, reading: Readout, cycles: Mapping[Chains, Floats | None]) -> list[Reads]:
@@ -454,8 +468,9 @@ class OpcodePrice(Costs):
             short, long = (counted[f"{chains.name}_{length}"] for length in self.lengths)
             banks = ((long - short) / (self.lengths[1] - self.lengths[0])).round(2).tolist()
             values = cycles[chains]
-            if values is not None:
-                found.append(Reads(banks, min(point.cycles for point in self._points(chains, values))))
+            points = [] if values is None else self._points(chains, values)
+            if points:
+                found.append(Reads(banks, min(point.cycles for point in points)))
         return found
 
     def _best(self, points: Sequence[Point]) -> Point:
@@ -471,7 +486,7 @@ class OpcodePrice(Costs):
             copies = len(mixed) - theirs
             both = proved.round(f"with_{other}", len(mixed), {self.opcode: copies, row: theirs})
             alone = proved.round(f"only_{other}", theirs, {row: theirs})
-            if own is not None and both is not None and alone is not None:
+            if own is not None and both is not None and alone is not None and np.isfinite(own + both + alone).all():
                 each = [round(float(cycles), DECIMALS) for cycles in (own[0], alone[0] / copies, both[0] / copies)]
                 found[other] = Overlap(each[:2], each[2], PAIR_WARPS)
         return found
@@ -482,9 +497,9 @@ class OpcodePrice(Costs):
             if opcode == self.id:
                 return pipe
         added = {pipe: self._added(opcode, beside[opcode]) for pipe, opcode in STANDING.items() if opcode in beside}
-        pipe = max(added, key=lambda one: added[one], default="other")
-        if added.get(pipe, 0) >= SAME:
-            return pipe
+        most = max(added, key=lambda one: round(min(added[one], 1.0), 1), default="other")
+        if added.get(most, 0) >= SAME:
+            return most
         return "fma" if best.cycles < ISSUED else "other"
 
     def _added(self, other: str, pair: Overlap) -> float:
@@ -534,7 +549,7 @@ class Constant(Costs):
         for at, copies in self.loops.items():
             counts = Counter(chains.opcode for chains in copies)
             cycles = proved.round(f"at_{at}", len(copies), counts)
-            if cycles is not None:
+            if cycles is not None and np.isfinite(cycles[0]):
                 per = len(copies) if self.id == CACHE else 2
                 points.append(Sample(at, round(float(cycles[0]) / per, DECIMALS)))
         if not points:

@@ -15,6 +15,7 @@ has the cycles of each run (a kernel with its blocks), and the opcodes of all lo
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from collections import Counter
@@ -339,14 +340,18 @@ class ProvedNumbers:
             return None
         return self.least(variant, copies)
 
-    def least(self, variant: str, copies: int) -> Floats:
-        """Cycles of one copy, by block, whatever its machine code is; counts towards the spread."""
+    def least(self, variant: str, copies: int, most: float = math.inf) -> Floats:
+        """Cycles of one copy, by block, whatever its machine code is; counts towards the spread.
+
+        NaN where runs differ by more than `most`.
+        """
         cycles = self.reading[variant]
         least = cycles[:, RUNS]
         noise = TICK / ((LONG - SHORT) * copies)
         apart = np.abs(cycles[:, :RUNS] - np.median(cycles[:, :RUNS], axis=1)[:, None])
-        self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
-        return np.asarray(least.round(DECIMALS), np.float64)
+        spreads = np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least
+        self._spreads += spreads[spreads <= most].tolist()
+        return np.where(spreads <= most, least.round(DECIMALS), np.nan).astype(np.float64)
 
     @property
     def spread(self) -> float:
