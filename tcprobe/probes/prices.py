@@ -105,7 +105,7 @@ class Opcode(NamedTuple):
     @property
     def operands(self) -> dict[Register, str]:
         """Types by operand: A, B, C."""
-        return dict(zip(REGISTERS, self.types[1:], strict=False))
+        return operands_of(self.types)
 
     @property
     def chained(self) -> list[Register]:
@@ -119,6 +119,12 @@ class Opcode(NamedTuple):
     def words(self) -> tuple[int, ...]:
         """Words of machine code that one copy is; empty where PTX becomes it."""
         return () if self.ptx else self.code
+
+
+@cache
+def operands_of(types: str) -> dict[Register, str]:
+    """Types by operand, of the types of D, A, B, C."""
+    return dict(zip(REGISTERS, types[1:], strict=False))
 
 
 @cache
@@ -218,7 +224,7 @@ class Chains:
 
     def _register(self, number: int, operand: str, part: str) -> str:
         """The name of a register, or a number, that stands for an operand of a copy."""
-        own = dict(zip("dabc", self.types, strict=False))[operand]
+        own = self.types["dabc".index(operand)]
         if operand == "d":
             return self._ring(own, number % RING, int(part or 0))
         if self.distinct == 0 and operand != self.through and own in "rl":
