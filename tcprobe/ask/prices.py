@@ -68,8 +68,7 @@ def words(price: Price, full: bool = False) -> Iterator[str]:
     if known:
         yield f"  latency to the result, from {bounds}{known} cycles"
     if price.interval:
-        best = price.interval
-        yield f"  one every {best.cycles:g} cycles per SM, with {best.warps} warps of {best.chains} chains"
+        yield f"  one every {price.interval.cycles:g} cycles per SM, with {_shape(price.interval)}"
     if price.one_warp:
         yield f"  one every {price.one_warp:g} cycles in one warp"
     for axis, points in body.by.items():
@@ -80,13 +79,19 @@ def words(price: Price, full: bool = False) -> Iterator[str]:
     yield f"  {price.evidence}{runs}"
 
 
+def _shape(point: Point) -> str:
+    """Warps and chains, in words."""
+    counts = ((point.warps, "warp"), (point.chains, "chain"))
+    return " of ".join(f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counts)
+
+
 def _everything(body: Body) -> Iterator[str]:
     """Reads of registers, the curve, what was timed beside it, and what was refused."""
     for row in body.reads:
         even, odd = row.banks
         yield f"one every {row.cycles:g} cycles per SM where one reads {even:g} even and {odd:g} odd registers"
     for point in body.curve:
-        yield f"one every {point.cycles:g} cycles per SM, with {point.warps} warps of {point.chains} chains"
+        yield f"one every {point.cycles:g} cycles per SM, with {_shape(point)}"
     for other, pair in body.beside.items():
         own, theirs = pair.alone
         yield f"with {other}: {pair.together:g} cycles for both, {own:g} and {theirs:g} alone, in {pair.warps} warps"
@@ -130,7 +135,7 @@ def table(every: Iterable[Price]) -> list[str]:
     rows: list[Sequence[str]] = [heads]
     for price in every:
         latency = [_number(price.latency.get(name)) for name in REGISTERS]
-        cycles = _number(price.interval and price.interval.cycles)
+        cycles = _number(price.interval.cycles if price.interval else None)
         rows.append((price.id, *latency, cycles, _number(price.one_warp), price.pipe))
     return [f"{a:<20}{b:>8}{c:>8}{d:>8}{e:>9}{f:>10}  {g}" for a, b, c, d, e, f, g in rows]
 
@@ -142,5 +147,5 @@ def _number(cycles: float | None) -> str:
 def _price(sourced: Sourced) -> Price:
     finding = sourced.finding
     body, evidence = finding.body, f"{how(finding)} ({source_words(sourced.source)})"
-    latency = {operand: body.latency.get(operand) for operand in REGISTERS}
+    latency: dict[str, float | None] = {operand: body.latency.get(operand) for operand in REGISTERS}
     return Price(finding.subject, finding.arch, latency, body.interval, body.one_warp, body.pipe, evidence, body)

@@ -350,7 +350,7 @@ class PricedNumbers(ProvedNumbers):
         shared = np.array(WARPS[: len(long)]) > SCHEDULERS
         least = long / lengths[1] * (1 - ROUND_ISSUE / (lengths[1] * row.pace))
         found = (long - short) / (lengths[1] - lengths[0])
-        return np.where(shared, np.maximum(found, least), found)
+        return np.where(found > 0, np.where(shared, np.maximum(found, least), found), np.nan)
 
     def round(self, variant: str, length: int, copies: Mapping[Opcode, int]) -> Floats | None:
         """Cycles of a round, by block; None, and `refused` says why, if its machine code is not as expected."""
@@ -482,7 +482,7 @@ class OpcodePrice(Costs):
         found = []
         for chains in several if len(several) > 1 else []:
             short, long = (counted[f"{chains.name}_{length}"] for length in self.lengths)
-            banks = ((long - short) / (self.lengths[1] - self.lengths[0])).round(2).tolist()
+            banks = np.maximum((long - short) / (self.lengths[1] - self.lengths[0]), 0).round(2).tolist()
             values = cycles[chains]
             points = [] if values is None else self._points(chains, values)
             if points:

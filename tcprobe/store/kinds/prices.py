@@ -68,6 +68,10 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 def check(finding: Finding) -> None:
     """DataError for a pipe that no profiler names, runs that differ much, or points that contradict each other."""
+    try:
+        msgspec.convert(msgspec.to_builtins(finding.body), Body)
+    except msgspec.ValidationError as error:
+        raise DataError(f"{finding.subject}: {error}") from None
     body, stems = finding.body, {pattern.split(".")[0].rstrip("*") for pattern in finding.body.covers}
     if arch(finding.arch).number < arch(OLDEST).number:
         raise DataError(f"{finding.subject}: the loops of opcodes are of {OLDEST} and later, not of {finding.arch}.")
