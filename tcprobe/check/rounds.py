@@ -20,7 +20,7 @@ import numpy as np
 from tcprobe.check import lanes
 from tcprobe.check.addresses import State
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import NEVER, NEVER_BIT, Held, Reader, reads, unset, writes
+from tcprobe.check.integers import NEVER, NEVER_BIT, Held, Reader, Register, reading, reads, same, unset, writes
 from tcprobe.check.program import Block, Instruction, Kernel
 from tcprobe.check.registers import PREDICATE
 
@@ -211,7 +211,7 @@ class _Walk:
                 active = active & (condition.known == 0) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
             elif form.writes or form.stem == "STL":
-                self.reader.write(instruction, held)
+                self.reader.write(instruction, reading(form), held)
         return State(held, np.asarray(active), sure)
 
     def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
@@ -301,8 +301,8 @@ class _Walk:
         return Rounds(self.kernel.name, instructions, tuple(blocks), first, states)
 
 
-def _gone(bit: int) -> lanes.Lanes:
-    return lanes.lost("what a loop writes", 1 if unset(bit) is NEVER_BIT else lanes.ALL)
+def _gone(bit: int) -> Register:
+    return Register(lanes.shared(lanes.lost("what a loop writes", 1 if unset(bit).value is NEVER_BIT else lanes.ALL)))
 
 
 def _met(one: State, other: State) -> State:
@@ -313,14 +313,15 @@ def _met(one: State, other: State) -> State:
     held: Held = {}
     for bit in one.held.keys() | other.held.keys():
         a, b = one.held.get(bit) or unset(bit), other.held.get(bit) or unset(bit)
-        if a is b or b is NEVER or b is NEVER_BIT:
+        if a is b or b.value is NEVER or b.value is NEVER_BIT:
             held[bit] = a
-        elif a is NEVER or a is NEVER_BIT:
+        elif a.value is NEVER or a.value is NEVER_BIT:
             held[bit] = b
-        elif lanes.same(a, b):
+        elif same(a, b):
             held[bit] = a
         else:
-            held[bit] = (lanes.select(one.active, a, b) if apart else lanes.mixed(a, b))._replace(origin=-1)
+            met = lanes.select(one.active, a.value, b.value) if apart else lanes.mixed(a.value, b.value)
+            held[bit] = Register(lanes.shared(met))
     return State(held, np.asarray(one.active | other.active), one.sure and other.sure)
 
 
@@ -329,5 +330,5 @@ def _same_state(one: State, other: State) -> bool:
         one.sure == other.sure
         and one.held.keys() == other.held.keys()
         and bool((one.active == other.active).all())
-        and all(lanes.same(value, other.held[bit]) for bit, value in one.held.items())
+        and all(same(register, other.held[bit]) for bit, register in one.held.items())
     )

@@ -8,12 +8,14 @@ known decides by itself, wherever the instruction is. Lanes that have ended take
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
 from tcprobe.check.addresses import WHOLE_WARP, Parting, Present, exits, partings, present
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bools
 
 NAME = "partial-warp"
@@ -87,12 +89,18 @@ def behind(kernel: Kernel, start: Instruction) -> frozenset[int]:
 def first_alone(active: Bools, lanes: Present) -> list[int | None]:
     """By shape of the block the first lane that is missing from a warp of which others are there, None where all or
     none are; empty if it is None of every shape."""
-    found = dict[int, int | None].fromkeys(lanes.shapes)
     active, there = np.broadcast_arrays(active, lanes.there)
-    for row, of, shape in zip(active, there, lanes.shapes, strict=True):
+    return list(_first_alone(active.tobytes(), there.tobytes(), lanes.shapes))
+
+
+@lru_cache(maxsize=1 << 8)
+def _first_alone(active: bytes, there: bytes, shapes: tuple[int, ...]) -> tuple[int | None, ...]:
+    found = dict[int, int | None].fromkeys(shapes)
+    rows, threads = (np.frombuffer(lanes, np.bool_).reshape(-1, WARP) for lanes in (active, there))
+    for row, of, shape in zip(rows, threads, shapes, strict=True):
         if found[shape] is None and (row & of).any() and (of & ~row).any():
             found[shape] = int(np.flatnonzero(of & ~row)[0])
-    return [] if all(lane is None for lane in found.values()) else list(found.values())
+    return () if all(lane is None for lane in found.values()) else tuple(found.values())
 
 
 def by_known(kernel: Kernel, around: list[Parting], block: int, lanes: Present) -> list[int | None]:
