@@ -43,7 +43,7 @@ from tcprobe.store.kinds.prices import REGISTERS, Body, Reads, Register, Sample
 KIND = "prices"
 PTX = Macros(globals(), timing=timing.PTX)
 COPIES = 64  # in a short round; in a long one three times as many
-SLOW, FAST = 32, 2  # paces from which, and up to which, loops are shorter, and longer
+SLOW = 32  # pace from which loops are shorter
 RING = 16  # registers of each kind, which copies write in turn
 FIXED = 4  # registers of each kind that nothing writes
 CHAINS = 8
@@ -55,7 +55,6 @@ STEP = 16  # bytes between the addresses of stores in a round
 BASE = 4096  # first address of shared memory: behind what the system reserves
 AREA = 16 << 10
 DATA_BYTES = 64 << 10  # of global memory
-ROUND_ISSUE = 8  # instructions that the end of a round has, about
 OTHERS = 10  # most opcodes of a round that are no copy: its counter and branch
 ANY = -1  # of another opcode may be as many as the compiler likes
 ROUND = re.compile(r"ISETP|BRA|U?IADD3|VIADD")  # opcodes of which a round has one of its own
@@ -158,6 +157,7 @@ MARK, MARKED = (0x226, 0xFFF), "dp4a.u32.u32 {d}, {a}, {b}, {c};"  # IDP.4A, who
 FIELDS = {"d": 16, "a": 24, "b": 32, "c": 64}  # first of the eight bits of a register in a word
 FIRST_UNIFORM = 16  # uniform registers that compiled code does not reach
 STALL_BIT, MOST_STALL = 105, 15
+WAITS = 0x3F << 116  # of a word: the barriers that it waits for, which the instructions behind it need too
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Chains:
             word = self.opcode.words[place % len(self.opcode.words)]
             if self.count == 1:
                 word = word & ~(MOST_STALL << STALL_BIT) | self.opcode.stall << STALL_BIT
-            mask = (1 << 128) - 1
+            mask, word = (1 << 128) - 1 & ~WAITS, word & ~WAITS
             for operand, own in zip("dabc", self.opcode.types, strict=False):
                 bits = 0xFF << FIELDS[operand]
                 if own in "rR":
@@ -320,6 +320,7 @@ def timed_run(subject: str, variant: str, copies: Sequence[Chains], warps: Seque
         wide=frozenset(wide),
         threads=threads_for(len(plain) + (2 * len(wide) if wide else 0)),
         shared=True,
+        early=True,
     )
     kernel = loop.kernel()
     if any(chains.opcode.memory[0] == "const" for chains in sides):
@@ -339,18 +340,12 @@ class PricedNumbers(ProvedNumbers):
     """The numbers of loops whose machine code holds the copies that were written, and no more than a loop needs."""
 
     def of(self, name: str, row: Opcode, lengths: tuple[int, int]) -> Floats | None:
-        """Cycles of one copy, by block: what the long loop takes more than the short one.
-
-        Where warps share a scheduler, one issues while another ends its round. So there a round's end takes no more
-        than the issue of ROUND_ISSUE instructions, and what says otherwise is noise.
-        """
+        """Cycles of one copy, by block: what the long loop takes more than the short one; NaN where that is nothing."""
         short, long = (self.round(f"{name}_{length}", length, {row: length}) for length in lengths)
         if short is None or long is None:
             return None
-        shared = np.array(WARPS[: len(long)]) > SCHEDULERS
-        least = long / lengths[1] * (1 - ROUND_ISSUE / (lengths[1] * row.pace))
         found = (long - short) / (lengths[1] - lengths[0])
-        return np.where(found > 0, np.where(shared, np.maximum(found, least), found), np.nan)
+        return np.where(found > 0, found, np.nan)
 
     def round(self, variant: str, length: int, copies: Mapping[Opcode, int]) -> Floats | None:
         """Cycles of a round, by block; None, and `refused` says why, if its machine code is not as expected."""
@@ -393,7 +388,7 @@ class OpcodePrice(Costs):
     @property
     def lengths(self) -> tuple[int, int]:
         """Copies in a round of the short and of the long loop."""
-        short = RING if self.opcode.pace >= SLOW else COPIES if self.opcode.pace > FAST else 2 * COPIES
+        short = RING if self.opcode.pace >= SLOW else COPIES
         return short, 3 * short
 
     def runs(self) -> dict[str, Run]:
@@ -513,6 +508,8 @@ class OpcodePrice(Costs):
             if opcode == self.id:
                 return pipe
         added = {pipe: self._added(opcode, beside[opcode]) for pipe, opcode in STANDING.items() if opcode in beside}
+        if not any("MMA" in pattern for pattern in self.opcode.covers):
+            added.pop("tensor", None)  # multiplies hold the ports of registers, which everything needs
         most = max(added, key=lambda one: round(min(added[one], 1.0), 1), default="other")
         if added.get(most, 0) >= SAME:
             return most

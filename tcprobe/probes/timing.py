@@ -84,7 +84,8 @@ class TimedLoop:
 
     `loaded` registers get words of the block's image; `results` are consumed. Registers in `wide` have 64 bits.
     `before` may use %zero, %word0 to %word5 of the plan, and %memory, the start of shared memory. With `ctas`, a
-    cluster is one block of the plan, and one of its CTAs stores the times.
+    cluster is one block of the plan, and one of its CTAs stores the times. `early`: the clock is read before the
+    barrier that begins a pass, since behind it a warp may be kept from issuing until another one has ended its pass.
     """
 
     subject: str
@@ -103,6 +104,7 @@ class TimedLoop:
     mapped: bool = False
     ended: Sequence[str] = ()
     ctas: int = 1
+    early: bool = False
 
     @property
     def name(self) -> str:

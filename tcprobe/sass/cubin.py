@@ -212,7 +212,8 @@ def timed_code(listed_lines: Sequence[ListedInstruction]) -> TimedCode:
 def register_reads(texts: Sequence[str]) -> tuple[int, int]:
     """How many registers of even and of odd numbers instructions of ARITHMETIC read, one after the other.
 
-    An operand that the instruction before keeps for its place (`.reuse`) is not read again.
+    One that an instruction names twice is read once; one that the instruction before keeps for its place (`.reuse`)
+    is not read again.
     """
     counts, kept = [0, 0], dict[int, int]()
     for text in texts:
@@ -221,8 +222,9 @@ def register_reads(texts: Sequence[str]) -> tuple[int, int]:
             continue
         found = [(place, _SOURCE.match(part)) for place, part in enumerate(text.split(", ")[1:])]
         read = [(place, int(match[1]), bool(match[2])) for place, match in found if match]
-        for place, register, _ in read:
-            counts[register % 2] += kept.get(place) != register
+        fresh = {register for place, register, _ in read if kept.get(place) != register}
+        for register in fresh:
+            counts[register % 2] += 1
         kept = {place: register for place, register, reused in read if reused}
     return counts[0], counts[1]
 
