@@ -1,5 +1,9 @@
 """Prices of one survey beside those of another: python benchmarks/prices.py RESULTS OTHER
 
+    python -m tcprobe run --family prices --method live --stages --results RESULTS
+
+makes a survey, and goes on where it was stopped: 30 to 60 s with 16 cores, and 10 s for each opcode that faults.
+
 How many numbers differ by more than 2 % (two surveys of one machine should agree for 99 %), the ones that differ most,
 and all prices of the first, a line each, with what was refused.
 """

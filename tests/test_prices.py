@@ -16,7 +16,7 @@ from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa.arch import WARP
 from tcprobe.probes import dialogues
 from tcprobe.probes.experiment import Context
-from tcprobe.probes.prices import CHAINS, PAIR_WARPS, STANDING, opcodes, prove, role
+from tcprobe.probes.prices import AREA, BASE, CHAINS, PAIR_WARPS, STANDING, opcodes, prove, role, sound
 from tcprobe.probes.ptx import WORD_BYTES, Recoding
 from tcprobe.probes.timing import Seen
 from tcprobe.sass import toolchain
@@ -25,6 +25,7 @@ from tcprobe.store import kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import PROVENANCE, Finding
 from tcprobe.store.findings import save
+from tcprobe.store.kinds.cost import Point
 from tcprobe.store.results import Results
 
 KIND = "prices"
@@ -83,6 +84,32 @@ def test_every_loop_alone_holds_its_copies_and_no_more(id_):
             assert variant.startswith("with_") or way.startswith(("a1", "b1", "c1")), variant
     assert right[False] >= 2
     assert right[True] >= len(experiment.partners) / 2
+
+
+@pytest.mark.parametrize("id_", [row.id for row in opcodes().values() if row.memory[0] == "shared"][::4])
+def test_words_of_shared_memory_hold_the_address_of_the_access_that_they_are_in(id_):
+    """So whatever a chain loads is an address of its own lane, aligned to its width; and a partner stores elsewhere."""
+    experiment = dialogues(KIND)[id_]
+    stride = experiment.opcode.memory[1]
+    runs = experiment.runs()
+    for variant, run in runs.items():
+        lines = [line.strip() for line in run.kernel.text.splitlines()]
+        own = f"mad.lo.u32 %s0, %address, {stride}, {BASE};"
+        assert variant.startswith("only_") or own in lines
+        masks = {line for line in lines if line.startswith("and.b32 %low, %low, -")}
+        assert masks <= {f"and.b32 %low, %low, -{size};" for size in (4, stride)}
+        if variant.startswith("with_"):
+            assert f"and.b32 %low, %low, -{stride};" in masks
+    stored = runs.get("with_STS")
+    assert stored is None or f"mad.lo.u32 %os0, %address, 4, {BASE + AREA};" in stored.kernel.text
+
+
+def test_points_below_the_plateau_or_the_issue_are_left_out():
+    """A clock that began late shows too few cycles; what one warp or few chains take is above the plateau."""
+    flat = [Point(4.0, 1, 1), Point(1.0, 4, 1), Point(0.5, 8, 1), Point(0.5, 16, 1), Point(0.505, 16, 8)]
+    assert sound(flat) == flat
+    assert sound([*flat, Point(0.45, 32, 8)]) == flat
+    assert sound([Point(0.9, 1, 1), Point(0.2, 8, 8), Point(0.25, 16, 8)]) == [Point(0.25, 16, 8)]
 
 
 def model(pipes, latency=4.0):

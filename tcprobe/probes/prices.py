@@ -33,7 +33,7 @@ from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Target
 from tcprobe.layout.arrays import Floats
 from tcprobe.probes import timing
-from tcprobe.probes.cost_multiplies import interval
+from tcprobe.probes.cost_multiplies import CLOSE, interval
 from tcprobe.probes.experiment import Bench, Context, Readout, array_of_text, text_lines
 from tcprobe.probes.ptx import Recoding
 from tcprobe.probes.timing import DECIMALS, FREE, Costs, ProvedNumbers, Run, Seen, TimedBlock, TimedLoop, threads_for
@@ -79,6 +79,7 @@ STANDING = {
 WITH_NUMBER = ("add.f32", "mul.f32")  # of which one operand may be a number
 NUMBER = "0f3F800001"  # a little more than 1, by which the compiler cannot leave out a multiply
 FOLLOWING = re.compile(r"fma\.|add\.f|mul\.f|mad\.|dp4a")
+NEAR = 0.12  # relative, of the least: points of a plateau
 SAME, HIDDEN = 0.75, 0.1  # shares: of what could be hidden and is not, in one pipe; of cycles that must be hidable
 
 
@@ -360,6 +361,29 @@ class PricedNumbers(ProvedNumbers):
         return cycles * length
 
 
+def sound(points: Sequence[Point]) -> list[Point]:
+    """The points of a curve that are no less than its plateau, and than what four schedulers issue.
+
+    The plateau is the median of all that are NEAR the least. A point below it has a clock that began late.
+    """
+    issued = [point for point in points if point.cycles >= (1 - CLOSE) / min(point.warps, SCHEDULERS)]
+    least = min((point.cycles for point in issued), default=0)
+    plateau = sorted(point.cycles for point in issued if point.cycles <= least * (1 + NEAR))
+    return [point for point in issued if point.cycles >= plateau[(len(plateau) - 1) // 2] * (1 - CLOSE)]
+
+
+def sound_pairs(beside: Mapping[str, Overlap], best: Point, refused: dict[str, str]) -> dict[str, Overlap]:
+    """The pairs that take no less than the longer of both alone; of its own cycles no less than its interval's."""
+    kept = {}
+    for other, pair in beside.items():
+        own = max(pair.alone[0], round(best.cycles * PAIR_WARPS, DECIMALS))
+        if pair.together >= max(own, pair.alone[1]) * (1 - NEAR / 2):
+            kept[other] = Overlap([own, pair.alone[1]], pair.together, pair.warps)
+        else:
+            refused[f"with_{other}"] = f"with_{other}: {pair.together:g} cycles for both are less than one takes alone."
+    return kept
+
+
 @dataclass(frozen=True)
 class OpcodePrice(Costs):
     """All loops of an opcode."""
@@ -442,7 +466,11 @@ class OpcodePrice(Costs):
         points = [min((p for p in every if (p.chains, p.warps) == shape), key=lambda p: p.cycles) for shape in shapes]
         own = cycles[self.chains[-1]]
         at_pair = None if own is None else own[[WARPS.index(PAIR_WARPS)]]
-        best, beside = self._best(points), self._beside(proved, at_pair)
+        points = self._sound(points, proved.refused)
+        best = self._best(points)
+        beside = self._beside(proved, at_pair)
+        if not self.id.startswith(BARRIER):
+            beside = sound_pairs(beside, best, proved.refused)
         loop = proved.code(f"{self.chains[-1].name}_{self.lengths[0]}").loop
         return Body(
             opcodes={opcode: 1.0 for opcode in loop if role(opcode, [self.opcode]) == self.id},
@@ -469,6 +497,17 @@ class OpcodePrice(Costs):
             for value, n, of in zip(values, shared, warps, strict=True)
             if np.isfinite(value)
         ]
+
+    def _sound(self, points: Sequence[Point], refused: dict[str, str]) -> list[Point]:
+        """The points that can be true; of a barrier, which warps wait for, all."""
+        kept = list(points) if self.id.startswith(BARRIER) else sound(points)
+        for point in points:
+            if point not in kept:
+                shape = f"{point.warps}x{point.chains}"
+                refused[shape] = (
+                    f"{shape}: {point.cycles:g} cycles are less than most points reach, or than issue takes."
+                )
+        return kept
 
     def _reads(self, reading: Readout, cycles: Mapping[Chains, Floats | None]) -> list[Reads]:
         """What reading more registers costs an SM: of each loop side by side, if there are several."""
