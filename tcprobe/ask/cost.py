@@ -399,7 +399,7 @@ def opcode_prices_of(patterns: Sequence[str], name: str | None, layers: "Layers"
     priced = {row.name: known for row in arch.ARCHS if (known := opcode_prices.prices(row.name, layers))}
     place = name or next(reversed(priced), "")
     found: dict[str, Price] = {}
-    for pattern in patterns:
+    for pattern in (word for words in patterns for word in words.split()):
         opcode = pattern in CONSTANTS or (pattern.isupper() and "MMA" not in pattern.replace("HFMA2.MMA", ""))
         named = opcode_prices.named(pattern, priced.get(place, {})) if opcode else []
         others = [other for other, known in priced.items() if other != place and opcode_prices.named(pattern, known)]
