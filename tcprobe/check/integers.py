@@ -817,14 +817,16 @@ COMPARED: dict[str, Callable[[Array, Array], Array]] = {
     "GT": np.greater,
     "GE": np.greater_equal,
 }
+JOINED = {"AND": lanes.AND_AB, "OR": lanes.OR_AB, "XOR": lanes.XOR_AB}  # with another predicate
 
 
 @_follows("ISETP", "UISETP")
 def _compare(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     modifiers = form.opcode.split(".")[1:]
     compare = next((COMPARED[m] for m in modifiers if m in COMPARED), None)
+    joined = next((JOINED[m] for m in modifiers if m in JOINED), None)
     values = _sources(reader, form, held)
-    if compare is None or form.has("EX") or form.has("64") or len(values) != 3 or "AND" not in modifiers:
+    if compare is None or joined is None or form.has("EX") or form.has("64") or len(values) != 3:
         return {}
     a, b, other = values
     if not (a.exact and b.exact):
@@ -832,7 +834,7 @@ def _compare(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     left, right = (a.known, b.known) if form.has("U32") else (a.known.view(np.int32), b.known.view(np.int32))
     truth = compare(left, right)
     results = (lanes.made(np.asarray(t).astype(np.uint32)) for t in (truth, ~truth))
-    return {j: lanes.bitwise(lanes.AND_AB, result, other, constant(0)) for j, result in enumerate(results)}
+    return {j: lanes.bitwise(joined, result, other, constant(0)) for j, result in enumerate(results)}
 
 
 @_follows("IABS")

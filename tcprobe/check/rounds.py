@@ -61,16 +61,16 @@ class Rounds:
     states: dict[int, State]
 
 
-def rounds(kernel: Kernel, wanted: frozenset[int]) -> tuple[Rounds, Reader]:
-    """The rounds of a kernel up to the last of the instructions `wanted`, by number; TooManyError."""
-    walk = _Walk(kernel, wanted)
+def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ROUNDS) -> tuple[Rounds, Reader]:
+    """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError."""
+    walk = _Walk(kernel, wanted, count)
     walk.settle()
     return walk.taken_apart(), walk.reader
 
 
 class _Walk:
-    def __init__(self, kernel: Kernel, wanted: frozenset[int]) -> None:
-        self.kernel, self.wanted, self.reader = kernel, wanted, Reader(kernel)
+    def __init__(self, kernel: Kernel, wanted: frozenset[int], count: int) -> None:
+        self.kernel, self.wanted, self.count, self.reader = kernel, wanted, count, Reader(kernel)
         self.kept = self._leading_there({kernel.block_of[number] for number in wanted})
         self.live = backward(kernel, 0, self._needed_before, int.__or__)
         self.steps = {number: list(self._steps(number)) for number in self.kept}
@@ -129,7 +129,7 @@ class _Walk:
         for loop in reversed(found):
             heads = [n for n in sorted(loop) if not n or any(other not in loop for other in self.kernel.before[n])]
             inside = any(other < loop for other in relevant)
-            count = 1 if loop not in relevant else ROUNDS_OUTSIDE if inside else ROUNDS
+            count = 1 if loop not in relevant else ROUNDS_OUTSIDE if inside else self.count
             made[heads[0] if heads else min(loop)] = Loop(
                 heads[0] if heads else min(loop), loop, count, self._writes(loop)
             )

@@ -1,4 +1,4 @@
-"""Files of strangers: the cubins and PTX texts in a file of any kind, and what a cubin says of its functions.
+"""Untrusted files: the cubins and PTX texts in a file of any kind, and what a cubin says of its functions.
 
 A fatbin is a header followed by entries. It may be anywhere in an object, library or executable of any system, so the
 file is searched for its magic number. NVIDIA does not document the format: this reads what nvcc 12.9 and 13.0 write,
