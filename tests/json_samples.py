@@ -145,6 +145,7 @@ CALLS = {
         ("cost", "--table", *COSTS),
         ("cost", MULTIPLY, "--arch", "sm_80"),
     ],
+    "cost OPCODE": [("cost", "FFMA", "MUFU.*"), ("cost", "--opcodes")],
     "compare --cost": [("compare", "--cost", *COSTS)],
     "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
     "numerics": [("numerics", MULTIPLY, "--arch", name) for name in ("sm_80", "sm_110")],

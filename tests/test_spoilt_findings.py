@@ -19,7 +19,7 @@ from tcprobe.store.results import Results, published
 
 HOSTILE = (None, -1, 0.5, 2**70, "", "x", "nan", True, [], [[]], {}, {"a": []}, [None] * 3)
 COSTS = (cost_moves, cost_multiplies, cost_tensor_memory, cost_warpgroups)
-KINDS = ("measurement", "banks", "cost", "descriptors", "numerics", "tensor_maps", "undocumented")
+KINDS = ("measurement", "banks", "cost", "descriptors", "numerics", "prices", "tensor_maps", "undocumented")
 
 
 @functools.cache
@@ -75,6 +75,7 @@ OF_KIND = {
     "cost": "ldmatrix.m8n8.x4.shared.b16",
     "descriptors": "wgmma.mma_async.m64n64k16.f32.bf16.bf16.products",
     "numerics": "mma.m16n8k16.row.col.f32.bf16.bf16.f32",
+    "prices": "IADD3",
     "tensor_maps": "128B",
     "undocumented": "mma.sp.m16n8k32.row.col.f32.f16.f16.f32",
 }

@@ -17,13 +17,16 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import click
 import msgspec
 
 from tcprobe.ask import cost_words
+from tcprobe.ask import prices as opcode_prices
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
+from tcprobe.ask.prices import Price
 from tcprobe.errors import NoMajorityError, UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import IMPLIED, Instruction
@@ -39,7 +42,8 @@ from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
 from tcprobe.store.finding import how, source_words
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, Overlap, Point
-from tcprobe.text import Described, quoted
+from tcprobe.store.kinds.prices import CONSTANTS
+from tcprobe.text import Described, Whole, quoted
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -396,6 +400,37 @@ def _not_run_words(targets: "Mapping[str, Target]", devices: Sequence[arch.Arch]
 # the question
 
 
+def all_prices(name: str | None, layers: "Layers") -> list[Price]:
+    """All prices on an arch, by default the newest with any; UsageError if there is none."""
+    places = [name] if name else [row.name for row in reversed(arch.ARCHS)]
+    every = next((list(found.values()) for place in places if (found := opcode_prices.prices(place, layers))), [])
+    if not every:
+        where = f" on {name}" if name else ""
+        raise UsageError(f"no price of an opcode is measured{where} in {layers.words}.", "no price")
+    return every
+
+
+def opcode_prices_of(patterns: Sequence[str], name: str | None, layers: "Layers") -> list[Price]:
+    """The prices that opcodes mean on an arch, by default the newest with any; empty where a pattern means none.
+
+    Multiplies are instructions, with costs of their own. UsageError for an opcode whose price is measured elsewhere.
+    """
+    priced = {row.name: known for row in arch.ARCHS if (known := opcode_prices.prices(row.name, layers))}
+    place = name or next(reversed(priced), "")
+    found: dict[str, Price] = {}
+    for pattern in (word for words in patterns for word in words.split()):
+        opcode = pattern in CONSTANTS or (pattern.isupper() and "MMA" not in pattern.replace("HFMA2.MMA", ""))
+        named = opcode_prices.named(pattern, priced.get(place, {})) if opcode else []
+        others = [other for other, known in priced.items() if other != place and opcode_prices.named(pattern, known)]
+        if opcode and not named and others:
+            nowhere = f"no price of {quoted(pattern)} is measured on {place} in {layers.words}"
+            raise UsageError(f"{nowhere}; it is on {', '.join(others)}.", "no price")
+        if not named:
+            return []
+        found |= {price.id: price for price in named}
+    return list(found.values())
+
+
 @checked
 def cost(
     name: Annotated[str | Sequence[str] | None, NameWords("[INSTRUCTION|OPCODE]...", "many", required=False)] = None,
@@ -407,61 +442,84 @@ def cost(
     as_table: Annotated[
         bool, Option("--table", "List multiplies by rate, with their share of the best of their type.")
     ] = False,
+    as_opcodes: Annotated[
+        bool, Option("--opcodes", "List the opcodes of main loops: latency by operand, interval, pipe.")
+    ] = False,
     results: ResultsOption = None,
     only: OnlyOption = False,
-) -> list[InstructionCost]:
+) -> list[InstructionCost] | list[Price]:
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
     it, and alone if nobody measured the arch. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such
-    as HMMA.16816.F32. Without one, --table or --arch shows all multiplies. --json prints one object per line.
+    as HMMA.16816.F32; that of other opcodes, such as FFMA, LDS.64 or 'MUFU.*', is their price in a main loop. Without
+    one, --table or --arch shows all multiplies. --json prints one object per line.
     \f
     `InstructionCost.overlap` has the numbers of a `partner`, which is checked here, and `table` the shares.
     """
     patterns = [name] if isinstance(name, str) else list(name or ())
+    if as_opcodes and (patterns or as_table or partner):
+        raise UsageError("`as_opcodes` cannot be combined with an INSTRUCTION, `as_table` or `partner`.")
+    if as_opcodes:
+        return all_prices(arch_name(arch), layers(results, only))
     if not patterns and not as_table and arch is None:
-        raise UsageError("give an INSTRUCTION or an opcode, or `as_table`.")
+        raise UsageError("give an INSTRUCTION or an opcode, `as_table` or `as_opcodes`.")
     if partner and as_table:
         raise UsageError("`partner` needs an INSTRUCTION and cannot be combined with `as_table`.")
     if partner and not patterns:
         raise UsageError("`partner` needs an INSTRUCTION.")
+    if not as_table and not partner:
+        priced = opcode_prices_of(patterns, arch_name(arch), layers(results, only))
+        if priced:
+            return priced
     as_table = as_table or not patterns
     found = costs(patterns, arch_name(arch), layers(results, only))
     rated = [line.cost for line in table(found)] if as_table else []
     return [*rated, *(one for one in found if not as_table or one.status != "measured")]
 
 
+def _draw(found: Sequence[InstructionCost | Price], svg: Path) -> None:
+    """Write the curve of the one instruction that is asked for; UsageError where there is none."""
+    drawn = [one.picture for one in found if isinstance(one, InstructionCost) and one.picture]
+    if len(found) != 1 or not drawn:
+        raise UsageError("`svg` draws the curve of one instruction, measured by warps and chains.")
+    from tcprobe.system import files
+
+    files.write(svg, drawn[0].encode())
+
+
 @command(cost, short="What an instruction costs: latency, throughput, overlap.")
 def print_cost(
-    found: list[InstructionCost],
+    found: list[InstructionCost] | list[Price],
     *,
     name: Sequence[str],
     partner: str | None,
     as_table: bool,
+    as_opcodes: bool,
     full: FullOption = False,
     svg: SvgOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
+    """A table of the multiplies that were measured; of each other instruction or opcode its JSON or its words."""
     if svg:
-        drawn = [one.picture for one in found if one.picture]
-        if len(found) != 1 or not drawn:
-            raise UsageError("`svg` draws the curve of one instruction, measured by warps and chains.")
-        from tcprobe.system import files
-
-        files.write(svg, drawn[0].encode())
-    if as_table or not name:
-        lines = table(found)
+        _draw(found, svg)
+    if as_opcodes and not as_json:
+        terminal.lines(map(Whole, opcode_prices.table([one for one in found if isinstance(one, Price)])))
+        return
+    if as_table or not (name or as_opcodes):
+        lines = table([one for one in found if isinstance(one, InstructionCost)])
         if as_json:
             for line in lines:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
         elif lines:
             terminal.lines(line.words for line in lines) if full else terminal.lines(cost_words.rates(lines))
-        found = [one for one in found if one.status != "measured"]
+        found = [one for one in found if isinstance(one, InstructionCost) and one.status != "measured"]
     for one in found:
-        if as_json:
-            click.echo(json.dumps(one.to_json(partner)))
+        if isinstance(one, Price):
+            click.echo(json.dumps(one.to_json())) if as_json else terminal.lines(opcode_prices.words(one, full))
         else:
-            terminal.lines(cost_words.words(one, partner, full))
-    if any(one.status == "contradicted" for one in found):
+            click.echo(json.dumps(one.to_json(partner))) if as_json else terminal.lines(
+                cost_words.words(one, partner, full)
+            )
+    if any(isinstance(one, InstructionCost) and one.status == "contradicted" for one in found):
         sys.exit(NoMajorityError.exit_code)

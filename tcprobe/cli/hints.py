@@ -18,6 +18,7 @@ HINTS = {
     "no findings": "`tcprobe run --results {folder}` makes them.",
     "no measurements": "`tcprobe run` makes them.",
     "no cost": "`tcprobe run --family cost` on such a GPU measures them.",
+    "no price": "`tcprobe run --family prices` on such a GPU measures them.",
     "no arithmetic": "`tcprobe run --family numerics '{id}'` measures it on a GPU.",
     "no GPU": "`tcprobe doctor` says what that needs.",
     "nothing to measure": "`tcprobe why-not` says why.",

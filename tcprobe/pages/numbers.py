@@ -1,4 +1,4 @@
-"""Two pages of numbers, from findings: what instructions cost, and what multiplies compute.
+"""Three pages of numbers, from findings: what instructions and opcodes cost, and what multiplies compute.
 
 A table for each arch and kind of instruction; forms of the same arithmetic share a row.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tcprobe.arithmetic.parameters import BEFORE, Arithmetic, subject
 from tcprobe.ask.cost import InstructionCost, archs, costs, number_of, stated_numbers
+from tcprobe.ask.prices import Price, prices
 from tcprobe.isa import inventory
 from tcprobe.isa.operand import INPUTS, MATRICES
 from tcprobe.pages.tables import code, fitting, page
@@ -106,6 +107,34 @@ def _clocks(cost: InstructionCost) -> Sequence[str]:
 
 def _number_cell(figure: float | None) -> str:
     return "-" if figure is None else f"{figure:g}"
+
+
+PRICE_HEADS = ("opcode", "covers", "latency A, B, C", "one warp", "an SM", "warps x chains", "pipe")
+
+
+def prices_page(results: Results) -> list[str]:
+    """A section an arch: a row an opcode, then the constants of an SM."""
+    layers, sections = alone(results), []
+    for name in results.archs():
+        found = prices(name, layers)
+        rows = [_price_row(price) for price in found.values() if price.interval]
+        constants = [
+            f"`{price.id}`, cycles by {axis}: " + ", ".join(f"{point.at}: {point.cycles:g}" for point in points)
+            for price in found.values()
+            for axis, points in price.body.by.items()
+        ]
+        if rows:
+            sections.append((name, markdown(next(iter(found.values())).evidence), rows, constants))
+    return page("prices.md", archs=sections, PRICE_HEADS=PRICE_HEADS)
+
+
+def _price_row(price: Price) -> Sequence[str]:
+    each = [_number_cell(cycles) for cycles in price.latency.values()]
+    latency = ("at most " if price.body.at_most else "") + ", ".join(each)
+    point = price.interval
+    best = (f"{point.cycles:g}", f"{point.warps} x {point.chains}") if point else ("", "")
+    covers = fitting(code(price.body.covers), 60)
+    return f"`{price.id}`", covers, latency, _number_cell(price.one_warp), *best, price.pipe
 
 
 NUMERICS = "numerics"

@@ -15,6 +15,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
 
+from tcprobe.ask.prices import KIND as PRICES
 from tcprobe.ask.undocumented import KIND as UNDOCUMENTED
 from tcprobe.ask.undocumented import everything
 from tcprobe.errors import DataError
@@ -41,6 +42,7 @@ PAGES = {
     "lowering.md": "what each multiply and matrix move becomes in machine code, and the layouts of those instructions",
     "compilers.md": "what versions of ptxas agree on, and the exceptions",
     "costs.md": "what instructions cost, in cycles",
+    "prices.md": "what the opcodes of main loops cost, and which pipe each needs",
     "numerics.md": "what multiplies compute: sums, what is cut, rounding",
     "orders.md": "in which order programs sum, and where along M that changes",
     "undocumented.md": "illegal metadata and undocumented selectors of sparse multiplies",
@@ -58,6 +60,8 @@ def render(results: Results) -> dict[Path, str]:
         texts["lowering.md"] = machine_code.lowering_page(results)
     if numbers.has_costs(results):
         texts["costs.md"] = numbers.costs_page(results)
+    if findings.archs(results, PRICES):
+        texts["prices.md"] = numbers.prices_page(results)
     if findings.archs(results, UNDOCUMENTED):
         texts["undocumented.md"] = undocumented_page(results)
     if findings.archs(results, numbers.NUMERICS):

@@ -104,10 +104,14 @@ class FormExperiment:
 
 
 class TimedCode(NamedTuple):
-    """Opcodes in a timed loop, and opcodes outside it but between the readings of the clock."""
+    """Opcodes in a timed loop, and opcodes outside it but between the readings of the clock.
+
+    `reads`: how many registers of even and of odd numbers the loop's instructions read, but for those that are reused.
+    """
 
     loop: tuple[str, ...]
     beside: tuple[str, ...]
+    reads: tuple[int, int] = (0, 0)
 
 
 class Bench(Protocol):

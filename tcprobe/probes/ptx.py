@@ -16,8 +16,9 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from math import gcd
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Arch, Target, version
@@ -94,12 +95,35 @@ class NotEmulated:
         raise ProbeError(f"{launch.kernel.name}: {self.why}.")
 
 
+WORD_BYTES = 16  # of an instruction of machine code
+
+
+class Recoding(NamedTuple):
+    """Machine code in place of what the compiler wrote: the nth instruction that has `mark` among its bits `of` gets
+    the bits `value` where `mask` has ones, of the nth (mask, value) of `words`; of one alone all get it.
+    """
+
+    mark: int
+    of: int
+    words: tuple[tuple[int, int], ...]
+
+    def applied(self, raw: bytes) -> bytes:
+        """The code with other instructions; unchanged where it has another number of marks."""
+        code = [int.from_bytes(raw[at : at + WORD_BYTES], "little") for at in range(0, len(raw), WORD_BYTES)]
+        marked = [at for at, word in enumerate(code) if word & self.of == self.mark]
+        if len(self.words) not in (1, len(marked)):
+            return raw
+        for at, (mask, value) in zip(marked, cycle(self.words), strict=False):
+            code[at] = code[at] & ~mask | value
+        return b"".join(word.to_bytes(WORD_BYTES, "little") for word in code)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One entry point: `text` without the module's header, and what it needs from the compiler.
 
     `optimised`: its loop is timed, so the compiler must optimise it; other probes run for microseconds. `read`: the
-    machine code of the loop is read.
+    machine code of the loop is read. `recodings`: what no PTX becomes is written into the code before it runs.
     """
 
     name: str
@@ -108,6 +132,13 @@ class Kernel:
     target: Target
     optimised: bool = False
     read: bool = False
+    recodings: tuple[Recoding, ...] = ()
+
+    def recoded(self, raw: bytes) -> bytes:
+        """Its machine code with what no PTX becomes."""
+        for recoding in self.recodings:
+            raw = recoding.applied(raw)
+        return raw
 
     @property
     def sha256(self) -> str:

@@ -15,6 +15,7 @@ has the cycles of each run (a kernel with its blocks), and the opcodes of all lo
 
 from __future__ import annotations
 
+import math
 import re
 from abc import abstractmethod
 from collections import Counter
@@ -83,7 +84,8 @@ class TimedLoop:
 
     `loaded` registers get words of the block's image; `results` are consumed. Registers in `wide` have 64 bits.
     `before` may use %zero, %word0 to %word5 of the plan, and %memory, the start of shared memory. With `ctas`, a
-    cluster is one block of the plan, and one of its CTAs stores the times.
+    cluster is one block of the plan, and one of its CTAs stores the times. `early`: the clock is read before the
+    barrier that begins a pass, since behind it a warp may be kept from issuing until another one has ended its pass.
     """
 
     subject: str
@@ -102,6 +104,7 @@ class TimedLoop:
     mapped: bool = False
     ended: Sequence[str] = ()
     ctas: int = 1
+    early: bool = False
 
     @property
     def name(self) -> str:
@@ -337,26 +340,42 @@ class ProvedNumbers:
         except ProbeError as error:
             self.refused[variant] = str(error)
             return None
+        return self.least(variant, copies)
+
+    def least(self, variant: str, copies: int, most: float = math.inf) -> Floats:
+        """Cycles of one copy, by block, whatever its machine code is; counts towards the spread.
+
+        NaN where runs differ by more than `most`.
+        """
         cycles = self.reading[variant]
         least = cycles[:, RUNS]
         noise = TICK / ((LONG - SHORT) * copies)
         apart = np.abs(cycles[:, :RUNS] - np.median(cycles[:, :RUNS], axis=1)[:, None])
-        self._spreads += (np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least).tolist()
-        return np.asarray(least.round(DECIMALS), np.float64)
+        spreads = np.maximum(np.sort(apart, axis=1)[:, 1] - noise, 0) / least
+        self._spreads += spreads[spreads <= most].tolist()
+        return np.where(spreads <= most, least.round(DECIMALS), np.nan).astype(np.float64)
+
+    @property
+    def spread(self) -> float:
+        """The largest distance of a number's median run to the next run, relative to the number, beyond TICK."""
+        if not self._spreads:
+            raise self.refusal()
+        return round(max(self._spreads), 4)
+
+    @property
+    def mhz(self) -> float:
+        """The median SM clock of all loops."""
+        rates = np.concatenate([cycles[:, RUNS + 1] for name, cycles in self.reading.items() if cycles.ndim == 2])
+        return round(float(np.median(rates)) * 1000, 0)
 
     def body(self, each: Mapping[str, int], **numbers: Any) -> Body:
         """The body of a finding whose copies become the opcodes `each`; ProbeError if there is no number.
 
-        `spread`: the largest distance of a number's median run to the next run, relative to the number, beyond TICK.
         `mhz`: the median SM clock of all loops.
         """
         opcodes = {opcode: float(n) for opcode, n in each.items()}
-        if not self._spreads:
-            raise self.refusal()
-        spread = round(max(self._spreads), 4)
-        rates = np.concatenate([cycles[:, RUNS + 1] for name, cycles in self.reading.items() if name != "code"])
-        mhz = round(float(np.median(rates)) * 1000, 0)
-        return Body(**{"opcodes": opcodes, "spread": spread, "mhz": mhz, "refused": self.refused, **numbers})
+        spread = self.spread
+        return Body(**{"opcodes": opcodes, "spread": spread, "mhz": self.mhz, "refused": self.refused, **numbers})
 
     def refusal(self) -> ProbeError:
         """Why the first loop gave no number."""

@@ -246,6 +246,10 @@ class Gpu:
             cubin, log = driver.assemble(text.encode(), driver.BEST if optimised else driver.QUICK)
         if not cubin:
             return log
+        if changed := {k.name: k.recoded for k in kernels if k.recodings}:
+            from tcprobe.sass.elf import replace_code
+
+            cubin = replace_code(cubin, changed)
         loaded = self.cupy.cuda.function.Module()
         try:
             loaded.load(cubin)

@@ -177,6 +177,8 @@ def _code(listed_lines: Sequence[ListedInstruction], start: int, content: Conten
 _BRANCH = re.compile(r"(?:@!?U?P\d\s+)?BRA(?:\.\w+)*\s+(?:!?U?P\d\s*,\s*)?(0x[0-9a-f]+)")
 LINE_BYTES = 16
 _CLOCK = "SR_CLOCKLO"
+ARITHMETIC = ("FADD", "FMUL", "FFMA", "HFMA2", "IMAD ", "IDP", "IADD3", "LOP3", "SHF", "PRMT")  # of 32 bits
+_SOURCE = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?\b")
 _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 
 
@@ -202,8 +204,29 @@ def timed_code(listed_lines: Sequence[ListedInstruction]) -> TimedCode:
     branches = [(int(match[1], 16), address) for address, text in between if (match := _BRANCH.match(text))]
     loops = [(target, address) for target, address in branches if readings[0] < target < address]
     first, last = max(loops, key=lambda loop: loop[1] - loop[0], default=(0, -1))
-    inside = tuple(_opcode(text) for address, text in between if first <= address <= last)
-    return TimedCode(inside, tuple(_opcode(text) for address, text in between if not first <= address <= last))
+    inside = [text for address, text in between if first <= address <= last]
+    beside = tuple(_opcode(text) for address, text in between if not first <= address <= last)
+    return TimedCode(tuple(map(_opcode, inside)), beside, register_reads(inside))
+
+
+def register_reads(texts: Sequence[str]) -> tuple[int, int]:
+    """How many registers of even and of odd numbers instructions of ARITHMETIC read, one after the other.
+
+    One that an instruction names twice is read once; one that the instruction before keeps for its place (`.reuse`)
+    is not read again.
+    """
+    counts, kept = [0, 0], dict[int, int]()
+    for text in texts:
+        if not text.startswith(ARITHMETIC):
+            kept = {}
+            continue
+        found = [(place, _SOURCE.match(part)) for place, part in enumerate(text.split(", ")[1:])]
+        read = [(place, int(match[1]), bool(match[2])) for place, match in found if match]
+        fresh = {register for place, register, _ in read if kept.get(place) != register}
+        for register in fresh:
+            counts[register % 2] += 1
+        kept = {place: register for place, register, reused in read if reused}
+    return counts[0], counts[1]
 
 
 def _opcode(text: str) -> str:

@@ -9,6 +9,7 @@ from tcprobe.ask import cost as costs_of
 from tcprobe.ask import cost_words
 from tcprobe.ask.cost import InstructionCost, archs, number_of
 from tcprobe.ask.numerics import find
+from tcprobe.ask.prices import prices
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.arch import arch as arch_row
@@ -22,7 +23,7 @@ from tcprobe.store.kinds.cost import Point
 from tcprobe.text import Whole
 from tcprobe.values import Json
 
-COST_PAGE, WMMA_PAGE, NUMERICS_PAGE = "cost.html", "cost-wmma.html", "numerics.html"
+COST_PAGE, WMMA_PAGE, PRICE_PAGE, NUMERICS_PAGE = "cost.html", "cost-wmma.html", "prices.html", "numerics.html"
 SHOWN_N = (8, 16, 32, 64, 128, 256)
 PLACES = {"shared": "in shared memory", "registers": "in registers"}
 HEADS = ("Instruction", "From A", "From B", "From C", "One warp", "SM", "Warps x chains", "Multiply-adds per cycle")
@@ -31,6 +32,10 @@ CONDITIONS = (
     "Cycles of an SM: the difference of two loop counts, and the machine code of the loop was read. One block has its "
     "SM for itself, other SMs may be busy, inputs are zeros, and the clock's mode is unknown. A latency runs "
     "from one operand to D; an interval is the time between two of the same form, in one warp or on the whole SM."
+)
+PRICED = (
+    "Latency from an operand to the result, and the time between two of the same opcode, in cycles of one warp and of "
+    "an SM. The pipe is the one whose opcode, run beside it, adds its own time."
 )
 ARITHMETIC = (
     "Products a sum: how many one sum adds. Each term is cut toward zero to a multiple of 2^(top - F), where top is "
@@ -133,6 +138,7 @@ def number_pages(facts: Facts) -> list[View]:
     tables = [
         (COST_PAGE, "What instructions cost", CONDITIONS, _cost_parts(facts)),
         (WMMA_PAGE, "What wmma costs", CONDITIONS, parts),
+        (PRICE_PAGE, "What the opcodes of main loops cost", PRICED, _price_parts(facts)),
         (NUMERICS_PAGE, "What multiplies compute", ARITHMETIC, _numeric_parts(facts)),
     ]
     return [
@@ -171,6 +177,26 @@ def _cost_parts(facts: Facts) -> list[ListPart]:
             ListPart(f"{arch}: moves", f"{arch}-moves", "", move_heads, moves, sorts=True),
             ListPart(f"{arch}: bulk copies", f"{arch}-copies", "From issue to the end of waiting.", copy_heads, copies),
         ]
+    return filled(parts)
+
+
+def _price_parts(facts: Facts) -> list[ListPart]:
+    heads, parts = ["Opcode", "From A", "From B", "From C", "One warp", "SM", "Pipe"], []
+    for arch in facts.archs:
+        found = prices(arch, facts.layers)
+        rows = [
+            [
+                *cells(price.id),
+                *map(_number, price.latency.values()),
+                _number(price.one_warp),
+                _number(price.interval.cycles),
+                *cells(price.pipe),
+            ]
+            for price in found.values()
+            if price.interval
+        ]
+        evidence = next((price.evidence for price in found.values()), "")
+        parts.append(ListPart(f"{arch}: opcodes", f"{arch}-opcodes", f"{arch}, {evidence}.", heads, rows, sorts=True))
     return filled(parts)
 
 
