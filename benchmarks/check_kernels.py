@@ -41,6 +41,7 @@ add.u32 %r7, %r6, %r3;
 mov.u32 %r8, 0;
 """
 STEP = "sub.u32 %r0, %r0, 1;\nsetp.ne.u32 %p, %r0, 0;\n@%p bra STEP;"
+ENDED = "wgmma.wait_group.sync.aligned 0;"
 FENCE, BARRIER = "fence.proxy.async.shared::cta;", "bar.sync 0;"
 WAIT = "cp.async.commit_group;\ncp.async.wait_group 0;"
 
@@ -62,7 +63,8 @@ def multiply(name: str, n: int, fill: str, fenced: bool, descriptor: int = PLAIN
         BARRIER,
         "wgmma.fence.sync.aligned;",
         *(_multiplied(n, d, k, 2 if descriptor != PLAIN else 16) for k in range(4)),
-        "wgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;",
+        "wgmma.commit_group.sync.aligned;",
+        ENDED,
         BARRIER,
         STEP,
         _place(4 * len(d)),
@@ -70,6 +72,13 @@ def multiply(name: str, n: int, fill: str, fenced: bool, descriptor: int = PLAIN
         "ret;\n}\n",
     ]
     return "\n".join(lines)
+
+
+def refill(name: str, n: int, fill: str) -> str:
+    """The same, but all multiplies are waited for behind the last step: each step fills A while they may read it."""
+    rest = f"{BARRIER}\n{STEP}\n"
+    right = multiply(name, n, fill, True)
+    return right.replace(f"{ENDED}\n{rest}", f"{rest}{ENDED}\n")
 
 
 def copy_out(name: str, fenced: bool) -> str:

@@ -129,6 +129,19 @@ def descriptors(n: int = 64) -> dict[str, Case]:
     }
 
 
+def refilled(fill: str, n: int) -> dict[str, Case]:
+    """A filled anew while the multiplies of the step before may read it, and behind the wait for them."""
+    rng = np.random.default_rng(6)
+    a, b = small(rng, check_kernels.STAGES, 64, 64), small(rng, n, 64)
+    expected = accumulators(a.sum(0) @ b.T * (STEPS // check_kernels.STAGES))
+    bits = np.concatenate([matrices(tile) for tile in a])
+    texts = {
+        "breaks": check_kernels.refill("kernel", n, fill),
+        "mended": check_kernels.multiply("kernel", n, fill, True),
+    }
+    return {name: Case(text, bits, matrices(b), expected) for name, text in texts.items()}
+
+
 def noise(seed: int) -> Values:
     """A of STAGES tiles, as 16-bit words."""
     words = check_kernels.STAGES * check_kernels.TILE // 2
@@ -184,6 +197,10 @@ EXPERIMENTS = (
     Experiment("async-proxy", "st.shared, then wgmma", lambda: proxies("st")),
     Experiment("async-proxy", "cp.async, then wgmma", lambda: proxies("cp.async")),
     Experiment("async-proxy", "st.shared, then a bulk copy", bulk_copies),
+    *(
+        Experiment("wgmma-shared", f"{fill} into A of m64n{n}k16 in flight", lambda n=n, fill=fill: refilled(fill, n))
+        for fill, n in (("st", 64), ("st", 256), ("cp.async", 256))
+    ),
     Experiment("unfinished-copy", "cp.async read without a wait", copies),
     Experiment("descriptor", "SWIZZLE_128B with SBO 512", descriptors),
     Experiment("partial-warp", "ldmatrix by half of a warp", half_warps),

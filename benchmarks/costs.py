@@ -15,7 +15,8 @@ from typing import Any
 
 import msgspec
 
-from tcprobe.ask.cost import KIND, InstructionCost, beside, costs, words
+from tcprobe.ask.cost import KIND, InstructionCost, costs, stated_numbers
+from tcprobe.ask.cost_words import words
 from tcprobe.isa.arch import ARCHS
 from tcprobe.store.choose import alone
 from tcprobe.store.results import Results
@@ -96,7 +97,7 @@ def main(folders: list[str]) -> None:
             continue
         for cost in shown:
             print("\n".join(words(cost)))
-    for one in beside(list(every[0].values())):
+    for one in stated_numbers(list(every[0].values())):
         print(f"{'agrees ' if one.agrees else 'DIFFERS'} {one.id} {one.row.number}: {one.measured:g}, {one.row.words}")
 
 

@@ -4,8 +4,9 @@
     python benchmarks/order_ranges.py --out DIR --publish results       # anywhere: findings of kind order
 
 M of CALLED are called with one row of A and one B, three times; the bits of that row of D say which have one order. It
-is revealed at the first M of each different row, and proven there and at a random M of each range; M that were not
-called are in none. DIR/ranges.jsonl has a line a product, DIR/errors.log tracebacks.
+is revealed at the first M of each different row, and proven there and at a random M of each range: in the corner of D,
+and in lines that are spread over it, since some kernels sum in another order there. M that were not called are in none.
+DIR/ranges.jsonl has a line a product, DIR/errors.log tracebacks.
 """
 
 from __future__ import annotations
@@ -131,12 +132,12 @@ class Rows:
             before = row
         return dict(zip(CALLED, torch.stack(counts).cpu().tolist(), strict=True))
 
-    def samples(self, order: Any, at: list[int], columns: int) -> dict[int, list[Any]]:
-        """Operands of each kind with the D of each M."""
+    def samples(self, order: Any, at: list[int], columns: int) -> dict[int, tuple[list[Any], list[Any]]]:
+        """Operands of each kind with the D of each M: its first rows and columns, and others spread over D."""
         from tcprobe.order import proof
         from tcprobe.order.memory import numpy_type
 
-        made: dict[int, list[Any]] = {m: [] for m in at}
+        made: dict[int, tuple[list[Any], list[Any]]] = {m: ([], []) for m in at}
         for number, kind in enumerate(proof.KINDS):
             size = proof.ROWS, columns, self.bench.shape.k
             if kind == "parts":
@@ -145,14 +146,22 @@ class Rows:
                 given = proof.operands(kind, order.types, size, number)
             self.bench.fill(*given.bits)
             for m in at:
-                few = min(m, proof.ROWS)
-                d = np.ascontiguousarray(self.memory.get(self.d(m)[:few, :columns])).view(numpy_type(order.types.d))
-                made[m].append(proof.Sample(given._replace(a=given.a[:few]), d))
+                d, few = self.d(m), min(m, proof.ROWS)
+                for kept, rows, lines in zip(
+                    made[m], (range(few), spread(few, m)), (range(columns), spread(columns, d.shape[1])), strict=True
+                ):
+                    bits = np.ascontiguousarray(self.memory.get(d[list(rows)][:, list(lines)]))
+                    kept.append(proof.Sample(given._replace(a=given.a[:few]), bits.view(numpy_type(order.types.d))))
         return made
 
 
-def proven(found: Any, orders: list[str], again: list[tuple[int, list[Any]]]) -> dict[str, Any]:
-    """The order, how many elements differ at the first M, and at each M again."""
+def spread(count: int, size: int) -> list[int]:
+    """A line for each of `count` samples, which are repeated over `size` lines: far from each other."""
+    return [number + count * (number * (size // count - 1) // max(count - 1, 1)) for number in range(count)]
+
+
+def proven(found: Any, orders: list[str], again: list[tuple[int, tuple[list[Any], list[Any]]]]) -> dict[str, Any]:
+    """The order, how many elements differ at the first M, and at each M again: in the corner of D, elsewhere."""
     from tcprobe.arithmetic import order_text
     from tcprobe.order import proof
     from tcprobe.order.reveal import conclude
@@ -162,8 +171,11 @@ def proven(found: Any, orders: list[str], again: list[tuple[int, list[Any]]]) ->
     ]
     made = conclude(found._replace(candidates=kept))
     counts = {
-        m: (sum(s.d.size for s in samples), sum(int(proof.differing(made.order, s).sum()) for s in samples))
-        for m, samples in again
+        m: (
+            sum(s.d.size for samples in both for s in samples),
+            *(sum(int(proof.differing(made.order, s).sum()) for s in samples) for samples in both),
+        )
+        for m, both in again
     }
     whole = order_text.to_json(made.order)
     return {
@@ -212,8 +224,8 @@ def line(product: Product, about: dict[str, Any], futures: list[Any], ranges: li
             raise RuntimeError(f"row {number}: {proof['different']} elements differ: {proof['difference']}")
     for each in ranges:
         proof = proofs[each["row"]]
-        elements, different = proof["again"][each["again"]]
-        each |= {"elements": elements, "different": different}
+        elements, different, elsewhere = proof["again"][each["again"]]
+        each |= {"elements": elements, "different": different, "elsewhere": elsewhere}
         if each["first"] == min(other["first"] for other in ranges if other["row"] == each["row"]):
             each |= {"elements": elements + proof["elements"], "kernel": proof["kernel"]}
     return {
@@ -304,7 +316,7 @@ def publish(folder: Path, results: Path) -> int:
         row = json.loads(text)
         numbers: dict[Any, int] = {}
         places = [numbers.setdefault(from_json(order), len(numbers)) for order in row["orders"]]
-        if len(numbers) < len(places) or any(each["different"] for each in row["ranges"]):
+        if any(each["different"] for each in row["ranges"]):
             print(f"left out: {row['product']}")
             continue
         ranges = [
@@ -315,6 +327,7 @@ def publish(folder: Path, results: Path) -> int:
                 called=each["called"],
                 elements=each["elements"],
                 different=each["different"],
+                elsewhere=each["elsewhere"],
                 changed=each["changed"],
                 kernel=re.sub(r"\s+", " ", each["kernel"][0])[:400] if each.get("kernel") else None,
             )
@@ -330,7 +343,7 @@ def publish(folder: Path, results: Path) -> int:
             a=row["a"],
             b=row["b"],
             alignment=ALIGNED,
-            orders=row["orders"],
+            orders=[row["orders"][places.index(number)] for number in range(len(numbers))],
             ranges=ranges,
         )
         made = {name: row[name] for name in ("device", "driver", "cuda", "tcprobe")}

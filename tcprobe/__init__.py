@@ -47,6 +47,7 @@ __all__ = [
     "convert",
     "cost",
     "descriptor",
+    "emulate",
     "fragment",
     "instruction",
     "kernel",
@@ -104,7 +105,7 @@ class _Package(ModuleType):
     """This package: its modules of functions' names, such as `tcprobe.numerics`, are these functions too."""
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name in ("check", "kernel", "layout", "numerics", "order") and isinstance(value, ModuleType):
+        if name in ("check", "emulate", "kernel", "layout", "numerics", "order") and isinstance(value, ModuleType):
             value.__class__ = _CalledModule
         super().__setattr__(name, value)
 

@@ -70,6 +70,32 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
+def any_of(words: Iterable[str], last: str = "and") -> str:
+    """Words with commas between, and `last` before the last one: A, B or C."""
+    *most, final = words
+    return f"{', '.join(most)} {last} {final}" if most else final
+
+
+def unmangled(name: str) -> str:
+    """The scopes and name of a C++ function whose name a compiler mangled; the name itself where it is no such one.
+
+    >>> unmangled("_ZN4ours4gemmILi128EEEvPK6__half"), unmangled("_Z4gemmPf"), unmangled("gemm")
+    ('ours::gemm<...>', 'gemm', 'gemm')
+    """
+    rest, nested = (name[3:], True) if name.startswith("_ZN") else (name[2:], False)
+    parts: list[str] = []
+    while name.startswith("_Z") and rest[:1].isdigit() and rest.isascii():
+        digits = len(rest) - len(rest.lstrip("0123456789"))
+        length = int(rest[:digits]) if digits < 6 else 0  # no name is longer
+        part, rest = rest[digits : digits + length], rest[digits + length :]
+        if len(part) < max(1, length):
+            return name
+        parts.append("(anonymous)" if part.startswith("_GLOBAL__N") else part)
+        if not nested:
+            break
+    return "::".join(parts) + "<...>" * rest.startswith("I") if parts else name
+
+
 class Whole(str):
     """A line that a narrow terminal does not break: a row of a table, a formula, code."""
 
@@ -88,7 +114,8 @@ def columns(grid_rows: Sequence[Sequence[str]], left: int) -> Iterator[Whole]:
 
 
 class Described:
-    """A value that Python prints in words, `in_words`; a notebook shows them above its `code`, where it has any.
+    """A value that Python prints in words, `in_words`; a notebook shows them above its `code`, and below its
+    `picture`, an SVG, where it has any.
 
     `prints_code`: Python prints the code too, as its command does.
     """
@@ -99,6 +126,11 @@ class Described:
     def in_words(self) -> Iterable[str]:
         """What a person reads of it, in lines, as its command prints them; the first says what it is."""
         raise NotImplementedError
+
+    @property
+    def in_full(self) -> Iterable[str]:
+        """What --full prints: the same where nothing is left out."""
+        return self.in_words
 
     def __str__(self) -> str:
         code = getattr(self, "code", None) if self.prints_code else None
@@ -111,6 +143,7 @@ class Described:
         from html import escape
 
         code = getattr(self, "code", None)
+        drawn = getattr(self, "picture", None) or ""
         folded = f"<details><summary>code</summary><pre>{escape(code)}</pre></details>" if code else ""
         words = "\n".join(self.in_words)
-        return f"<pre>{escape(words)}</pre>{folded}"
+        return f"{drawn}<pre>{escape(words)}</pre>{folded}"

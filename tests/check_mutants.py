@@ -1,16 +1,23 @@
-"""Mutants of right kernels, by kinds that a rule claims to find: one instruction of the machine code is changed.
+"""Mutants of right kernels, by kinds that a rule claims to find: an instruction of the machine code is changed, or two.
 
-The kinds were listed before the rules were tried on them. A mutant that breaks nothing its rule is about is none, and
-`harmless` says why; it may break what no rule looks at.
+Two more kinds are made of texts (`retargeted`): a multiply for an arch that emulates it, a loop of mma.sync for an arch
+that has wgmma or tcgen05.mma.
+
+The kinds were listed before the rules were tried on them. A mutant that breaks nothing its rules are about is none, and
+`harmless` says why.
 """
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import decode
-from tcprobe.check.rules import async_proxy, wgmma_operands
+from tcprobe.check.requests import loop_of
+from tcprobe.check.rules import async_proxy, unfinished_copy, wgmma_operands, wgmma_shared
 
 NOP = "NOP"
 
@@ -28,7 +35,7 @@ def changed(kernel: Kernel, number: int, text: str) -> Mutant:
     """The kernel with other text in the place of an instruction."""
     was = kernel.instructions[number]
     instructions = list(kernel.instructions)
-    instructions[number] = Instruction(number, decode(text))
+    instructions[number] = Instruction(number, (form := decode(text)), form.stem)
     made = Kernel(kernel.file, kernel.arch, kernel.code, instructions, kernel.unread, kernel.ptx)
     return Mutant(made, number, str(was), text)
 
@@ -162,20 +169,75 @@ def lanes_parted(kernel: Kernel) -> Iterator[Mutant]:
                 yield changed(kernel, i.number, str(i).replace(i.operands[-2].text, f"{i.operands[-2].value - 16:#x}"))
 
 
-KINDS: dict[str, tuple[str, Callable[[Kernel], Iterator[Mutant]]]] = {
-    "a wait for wgmma dropped": ("wgmma-operands", wait_dropped),
-    "a wait for wgmma weakened": ("wgmma-operands", wait_weakened),
-    "a register of A reused early": ("wgmma-operands", a_reused),
-    "a register of D read early": ("wgmma-operands", d_read),
-    "a register of D written early": ("wgmma-operands", d_written),
-    "a proxy fence dropped": ("async-proxy", fence_dropped),
-    "a wait for cp.async dropped": ("unfinished-copy", copy_wait_dropped),
-    "a wait for cp.async weakened": ("unfinished-copy", copy_wait_weakened),
-    "the barrier behind a wait for cp.async dropped": ("unfinished-copy", copy_barrier_dropped),
-    "SBO halved": ("descriptor", stride_halved),
-    "SBO 0": ("descriptor", stride_zero),
-    "a descriptor's swizzle lost": ("descriptor", swizzle_lost),
-    "a condition on warps made one on lanes": ("partial-warp", lanes_parted),
+def in_loops(kernel: Kernel) -> Iterator[Instruction]:
+    """Instructions of innermost loops."""
+    return (i for i in reached(kernel) if loop_of(kernel, i) is not None)
+
+
+def narrowed(kernel: Kernel) -> Iterator[Mutant]:
+    """Of a load or store of global memory of 8 or 16 bytes a lane, its first word."""
+    for i in reached(kernel):
+        if i.stem in ("LDG", "STG") and {"64", "128"} & set(i.form.modifiers):
+            opcode = ".".join(part for part in i.opcode.split(".") if part not in ("64", "128"))
+            yield changed(kernel, i.number, str(i).replace(i.opcode, opcode))
+
+
+def wait_strengthened(kernel: Kernel) -> Iterator[Mutant]:
+    """wgmma.wait_group N of some groups made one for all."""
+    for i in reached(kernel):
+        if i.opcode == "WARPGROUP.DEPBAR.LE" and wgmma_operands.groups_left(i):
+            yield changed(kernel, i.number, "WARPGROUP.DEPBAR.LE gsb0, 0x0")
+
+
+def waited_for_alone(kernel: Kernel) -> Iterator[Mutant]:
+    """A multiply in a loop, not the last of its group, made a group that is waited for at once."""
+    for i in in_loops(kernel):
+        if i.stem.endswith("GMMA") and not wgmma_operands.commits(i):
+            behind = kernel.instructions[i.number + 1]
+            if not behind.stem.endswith("GMMA") and behind.stem not in ("BRA", "EXIT", "WARPGROUP"):
+                own = changed(kernel, i.number, f"{i}, gsb0").kernel
+                yield changed(own, behind.number, "WARPGROUP.DEPBAR.LE gsb0, 0x0")
+
+
+def kept_on_the_stack(kernel: Kernel) -> Iterator[Mutant]:
+    """A move between registers in a loop made a store to the stack, or a load from it."""
+    for i in in_loops(kernel):
+        if i.stem == "MOV" and [o.kind for o in i.operands] == ["R", "R"] and not kernel.stems & {"LDL", "STL"}:
+            yield changed(kernel, i.number, f"STL [R1+0x8], {i.operands[1].text}")
+            yield changed(kernel, i.number, f"LDL {i.operands[0].text}, [R1+0x8]")
+
+
+def registers_raised(kernel: Kernel) -> Iterator[Mutant]:
+    """One register more than as many as let another block on an SM."""
+    threads = int(np.prod(kernel.code.threads)) if kernel.code.threads else kernel.code.most_threads
+    for blocks in (2, 3, 4) if threads else ():
+        registers = 65536 // (blocks * -(-threads // 32) * 32) // 8 * 8
+        if 24 <= registers < 255:
+            code = dataclasses.replace(kernel.code, registers=registers + 1)
+            made = Kernel(kernel.file, kernel.arch, code, kernel.instructions, kernel.unread, kernel.ptx)
+            yield Mutant(made, 0, f"{registers} registers", f"{registers + 1} registers")
+
+
+WAITS = ("wgmma-operands", "wgmma-shared")  # what is in flight reads registers and shared memory
+KINDS: dict[str, tuple[tuple[str, ...], Callable[[Kernel], Iterator[Mutant]]]] = {
+    "a wait for wgmma dropped": (WAITS, wait_dropped),
+    "a wait for wgmma weakened": (WAITS, wait_weakened),
+    "a register of A reused early": (("wgmma-operands",), a_reused),
+    "a register of D read early": (("wgmma-operands",), d_read),
+    "a register of D written early": (("wgmma-operands",), d_written),
+    "a proxy fence dropped": (("async-proxy",), fence_dropped),
+    "a wait for cp.async dropped": (("unfinished-copy",), copy_wait_dropped),
+    "a wait for cp.async weakened": (("unfinished-copy",), copy_wait_weakened),
+    "the barrier behind a wait for cp.async dropped": (("unfinished-copy",), copy_barrier_dropped),
+    "SBO halved": (("descriptor",), stride_halved),
+    "SBO 0": (("descriptor",), stride_zero),
+    "a descriptor's swizzle lost": (("descriptor",), swizzle_lost),
+    "a condition on warps made one on lanes": (("partial-warp",), lanes_parted),
+    "an access of global memory made one of its first word": (("sectors",), narrowed),
+    "a wait that leaves groups of wgmma made one for all": (("serialised",), wait_strengthened),
+    "a wgmma made a group that is waited for at once": (("serialised",), waited_for_alone),
+    "a move in a loop made one to or from the stack": (("spills",), kept_on_the_stack),
+    "a register more than lets another block on an SM": (("registers",), registers_raised),
 }
 
 
@@ -183,11 +245,6 @@ def harmless(kernel: Kernel, kind: str, mutant: Mutant) -> str:
     """Why a mutant breaks nothing that the rule of its kind is about; "" where it does."""
     was = kernel.instructions[mutant.number]
     return next((why for words, test, why in HARMLESS if words in kind and test(kernel, was)), "")
-
-
-def _keeps_registers(kernel: Kernel, was: Instruction) -> bool:
-    in_registers = any(wgmma_operands.multiply(i).a for i in kernel.instructions if i.stem.endswith("GMMA"))
-    return bool(wgmma_operands.groups_left(was)) and not in_registers
 
 
 def _up_to(kernel: Kernel, start: int, last: Callable[[Instruction], bool]) -> Iterator[Instruction]:
@@ -206,8 +263,15 @@ Groups = tuple[frozenset[int], ...]  # multiplies that run: groups that were com
 
 
 def _clash(kernel: Kernel, i: Instruction, running: Groups) -> bool:
-    """Whether an instruction touches a register of a multiply that runs; accumulating on by the same shape is none."""
+    """Whether an instruction touches a register of a multiply that runs; accumulating on by the same shape is none.
+
+    Who fills shared memory, or arrives at a barrier, may touch a tile that it reads.
+    """
     for number in frozenset[int]().union(*running):
+        if wgmma_shared.reads_tiles(kernel.instructions[number]) and (
+            wgmma_shared.writes_tiles(i) or i.opcode.startswith(wgmma_shared.ARRIVES)
+        ):
+            return True
         of = wgmma_operands.multiply(kernel.instructions[number])
         if not i.stem.endswith("GMMA"):
             if i.writes & (of.a | of.d) or i.reads & of.d:
@@ -220,8 +284,8 @@ def _clash(kernel: Kernel, i: Instruction, running: Groups) -> bool:
     return False
 
 
-def _other_registers(kernel: Kernel, was: Instruction) -> bool:
-    """Without the wait no register of a running multiply is touched: every way is walked by itself, none are joined.
+def _nothing_touched(kernel: Kernel, was: Instruction) -> bool:
+    """Without the wait nothing of a running multiply is touched: every way is walked by itself, none are joined.
 
     A weaker wait ends more than none, so what holds without it holds for that, too.
     """
@@ -248,13 +312,6 @@ def _other_registers(kernel: Kernel, was: Instruction) -> bool:
         ways = (running, after) if i.guard else (after,)
         pending += [(to, way) for to in kernel.successors.get(at, ()) for way in ways]
     return True
-
-
-def _fills_shared(kernel: Kernel, was: Instruction) -> bool:
-    """Shared memory is filled anew before another wait, while multiplies read it, and registers are left alone."""
-    fills = ("STS", "STSM", "LDGSTS", "UTMALDG", "UBLKCP")
-    behind = _up_to(kernel, was.number, lambda i: i.opcode.startswith("WARPGROUP.DEPBAR"))
-    return any(i.stem in fills and i.guard != "never" for i in behind) and _other_registers(kernel, was)
 
 
 def _fenced_again(kernel: Kernel, was: Instruction) -> bool:
@@ -285,12 +342,53 @@ def _stored_anew(kernel: Kernel, was: Instruction) -> bool:
     return first in ("STS", "STSM")
 
 
+def _as_few(was: Instruction) -> Callable[[Instruction], bool]:
+    """Whether an instruction waits for as few groups of copies as one that is changed."""
+    left = unfinished_copy.left_by(was) or 0
+    return lambda i: (own := unfinished_copy.left_by(i)) is not None and 0 <= own <= left
+
+
+def _waited_before(kernel: Kernel, was: Instruction) -> bool:
+    """On every way to a wait another one for as few groups stands before it, with none committed since: it ends none.
+
+    Of a wait for all, with no copy since.
+    """
+    few, more = _as_few(was), "LDGDEPBAR" if unfinished_copy.left_by(was) else "LDGSTS"
+    before: dict[int, list[int]] = {}
+    for number, after in kernel.successors.items():
+        for other in after:
+            before.setdefault(other, []).append(number)
+    pending, seen = list(before.get(was.number, ())), set[int]()
+    while pending:
+        at = pending.pop()
+        if at in seen or (few(kernel.instructions[at]) and at != was.number):
+            continue
+        seen.add(at)
+        if kernel.instructions[at].stem == more or at == 0:
+            return False
+        pending += before.get(at, ())
+    return True
+
+
+def _waited_again(kernel: Kernel, was: Instruction) -> bool:
+    """On every way to a read of shared memory another wait for as few groups comes first, or it ends none."""
+    behind = list(_up_to(kernel, was.number, _as_few(was)))
+    return _waited_before(kernel, was) or not any(unfinished_copy.reads_shared(i) for i in behind)
+
+
+def _barrier_of_no_wait(kernel: Kernel, was: Instruction) -> bool:
+    """The wait before a barrier ends no group: the barrier is there for what is filled next."""
+    before = reversed(kernel.instructions[max(0, was.number - 12) : was.number])
+    wait = next(i for i in before if i.opcode == "DEPBAR.LE")
+    return _waited_before(kernel, wait)
+
+
 HARMLESS = (
-    ("wait for wgmma", _keeps_registers, "it waits for shared memory to be free: D goes on, A is in shared memory"),
-    ("wait for wgmma", _fills_shared, "it breaks shared memory, filled while it is read; no rule is about that"),
-    ("wait for wgmma", _other_registers, "on no way a register of the multiplies that run is touched without it"),
+    ("wait for wgmma", _nothing_touched, "on no way what the multiplies that run read or write is touched without it"),
     ("fence", _fenced_again, "another fence comes before what reads"),
     ("fence", _for_barriers, "it is for mbarriers that were made, not for data"),
     ("swizzle lost", _another_tile, "with lines contiguous it is the descriptor of another tile"),
+    ("a wait for cp.async", _waited_again, "another wait for as few groups stands beside it"),
+    ("barrier behind", _barrier_of_no_wait, "the wait before it ends no group: it is for what is filled next"),
     ("a wait for cp.async", _stored_anew, "shared memory is filled anew behind it, and the copies are not read"),
 )

@@ -5,7 +5,8 @@ from click.testing import CliRunner
 from cost_model import Clock, code_of
 from test_cost_mutations import emptied, halved, hoisted, mutated
 
-from tcprobe.ask.cost import InstructionCost, words
+from tcprobe.ask.cost import InstructionCost
+from tcprobe.ask.cost_words import words
 from tcprobe.cli import main
 from tcprobe.errors import ProbeError
 from tcprobe.isa import inventory

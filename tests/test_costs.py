@@ -14,7 +14,8 @@ from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, c
 
 from tcprobe.ask.cost import InstructionCost, stated_numbers, stated_on, table
 from tcprobe.ask.cost import costs as costs_of
-from tcprobe.ask.cost import words as said
+from tcprobe.ask.cost_words import rates
+from tcprobe.ask.cost_words import words as said
 from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, sum_cycles
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
@@ -26,6 +27,7 @@ from tcprobe.probes.cost_multiplies import BOX, FMA, ChainLoop
 from tcprobe.probes.cost_warpgroups import COPIES, warpgroup_loops
 from tcprobe.probes.experiment import Context, TimedCode
 from tcprobe.probes.timing import IMAGE_WORDS, LONG, SHORT, Seen, prove
+from tcprobe.question.terminal import fold
 from tcprobe.references.cost import rows, rows_about
 from tcprobe.run.runner import conclude
 from tcprobe.sass.cubin import assemble, timed_code
@@ -34,6 +36,7 @@ from tcprobe.store.choose import layers
 from tcprobe.store.finding import Finding, Key
 from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.store.results import Results, published
+from tcprobe.text import Whole
 
 __all__ = ("codes",)
 SIMULATED = Path(__file__).parent / "data" / "costs"
@@ -335,13 +338,33 @@ def test_references_stand_beside_what_is_measured(body):
     assert not [r.forms for r in rows() if r.number and not any(fnmatch.fnmatchcase(id_, r.forms) for id_ in known)]
 
 
+def test_an_answer_is_short_and_every_number_is_in_the_full_one():
+    """In 80 columns: 14 lines a form, 60 for all; each number of the body stands in what --full prints."""
+
+    def lines_of(texts):
+        return [line for text in texts for line in ([text] if isinstance(text, Whole) else fold(text, 80))]
+
+    everything = costs_of([], "sm_90", layers(None))
+    for one in everything:
+        lines = lines_of(said(one))
+        assert len(lines) <= 14, one.id
+        assert max(map(len, lines)) <= 80, one.id
+    assert len(lines_of(rates(table(everything)))) <= 60
+    for one in everything[::60]:
+        whole = " ".join(said(one, full=True))
+        points = [*one.body.curve, *one.body.forms, *one.body.round_trip]
+        points += one.body.interval if isinstance(one.body.interval, list) else []
+        assert all(f"{point.cycles:g}" in whole for point in points), one.id
+
+
 def test_commands_answer_from_a_folder():
     def answered(*call):
         done = CliRunner().invoke(main, [*call, "--results", str(SIMULATED), "--only"])
         assert done.exit_code in (0, 1), done.output
         return done.output
 
-    assert "latency to D, from A 24, B 24, C 24 cycles" in answered("cost", MMA)
+    assert "latency 24 cycles, from A, B or C to D" in answered("cost", MMA)
+    assert "latency to D, from A 24, B 24, C 24 cycles" in answered("cost", MMA, "--full")
     assert "hidden" in answered("cost", MMA, "--with", "ldmatrix.x4")
     assert answered("cost", "HMMA.16816.F32").count(" on sm_90: ") == 2
     assert "emulated" in answered("cost", "--table")

@@ -116,7 +116,7 @@ def test_one_finding_is_drawn(tmp_path):
     assert "orders.md" in whole[tmp_path / "README.md"]
     assert "N 4096, K 4096  AAAAAAAAAAAAAAAAABBBBBBBBBBBBBBBBBBBAAAAACCCCCCCC" in text
     assert "             M  1       4       16      64      256     1024    4096" in text
-    assert "| 4096 | 4096 | 17 to 511 | B | 8192 | 0 | 4000 of 4096 |" in text
+    assert "| 4096 | 4096 | 17 to 511 | B | 0 of 8192 | 0 | 4000 of 4096 |" in text
     assert re.findall(r"- N 4096, K 4096, (.): (.*)", text) == [
         ("A", f"2 sums added in f32, from left to right: 2 x 128 {FORM['bf16']}"),
         ("B", f"256 {FORM['bf16']}"),

@@ -297,8 +297,13 @@ def test_the_way_back_by_tensor_map():
 
 
 def test_text_says_what_the_json_has():
-    done = CliRunner().invoke(main, ["path", F16 + ".b", "--tile", "64x64", "--global", "col", "--shared", "sw:3,4,3"])
-    lines = done.stdout.splitlines()
+    asked = ["path", F16 + ".b", "--tile", "64x64", "--global", "col", "--shared", "sw:3,4,3"]
+    lines = CliRunner().invoke(main, [*asked, "--full"]).stdout.splitlines()
+    brief, why = (CliRunner().invoke(main, [*asked, *more]).stdout.splitlines() for more in ((), ("--why",)))
+    assert lines[-1] == brief[-1] == why[-1] == [line for line in lines if line.startswith("confidence: ")][-1]
+    assert [line for line in brief if line not in lines] == []
+    assert not [line for line in brief if "live on" in line or "issue 0 ->" in line]
+    assert [line for line in lines if "live on" in line] == [line for line in why if "live on" in line] != []
     assert "shared->registers  ldmatrix.x4      16          64     64" in lines
     assert "  matrix 3 of issue 0 -> the fragment at (0, 8), i = 2 on: its register 1" in lines
     assert any(

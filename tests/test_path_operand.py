@@ -233,7 +233,7 @@ def test_the_command():
     text = CliRunner().invoke(main, [*asked, "--fill", "tma"])
     assert text.exit_code == 0, text.output
     assert "proven: every multiply finds all bytes of 8 operands" in text.stdout
-    assert "measured: live on NVIDIA H200" in text.stdout
+    assert "measured: live on NVIDIA H200" in CliRunner().invoke(main, [*asked, "--fill", "tma", "--why"]).stdout
     code = CliRunner().invoke(main, [*asked, "--code", "cuda"])
     assert "descriptor(unsigned shared, unsigned k, unsigned block = 0)" in code.stdout
     answer = json.loads(CliRunner().invoke(main, [*asked, "--with", "wgmma", "--json"]).stdout)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import NamedTuple
 
-from tcprobe.ask import cost
+from tcprobe.ask import cost, cost_words
 from tcprobe.ask.tensor_memory import MemoryOperand
 from tcprobe.errors import answer_or_none
 from tcprobe.isa import arch, inventory
@@ -168,7 +168,7 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
         words = f"{allowed}; {basis}"
         words += "" if saved else f"; {_remedy(fragment, arch)}"
         measured = cost.find_cost(fragment.experiment, arch.name, layers)
-        words += f"; it costs: {cost.in_brief(measured)}" if measured else ""
+        words += f"; it costs: {cost_words.in_brief(measured)}" if measured else ""
     source = saved.source if saved else layers.names
     return WhyNot(fragment.id, arch.name, not lacking, measured_table is not None, words, source)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 import click
 import msgspec
 
+from tcprobe.ask import cost_words
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
 from tcprobe.errors import NoMajorityError, UsageError
 from tcprobe.isa import arch, inventory, names
@@ -32,12 +33,12 @@ from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption
+from tcprobe.question.shared import FullOption, JsonOption, OneArch, OnlyOption, ResultsOption, SvgOption
 from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
 from tcprobe.store.finding import how, source_words
-from tcprobe.store.kinds.cost import FULL_LOAD, TOLERANCE, Body, Flight, Overlap, Point, Trip
+from tcprobe.store.kinds.cost import FULL_LOAD, Body, Overlap, Point
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
@@ -65,14 +66,21 @@ class InstructionCost(Described):
     sourced: "Sourced | None" = None
 
     @property
+    def picture(self) -> str | None:
+        """Cycles by warps and chains, as SVG; None where no curve was measured."""
+        from tcprobe.ask.figures import curve_svg
+
+        return curve_svg(self.body.curve, f"{self.id} on {self.arch}") if self.body.curve else None
+
+    @property
     def row(self) -> Instruction | None:
         """The instruction, None where it is a move that is not a row."""
         return inventory.instructions().get(self.id)
 
     @property
     def in_words(self) -> Iterator[str]:
-        """Its opcodes, latency, interval and round trips, what others state, and what it rests on."""
-        return words(self)
+        """Its opcodes, latency, throughput and round trips, what others state, and what it rests on."""
+        return cost_words.words(self)
 
     def to_json(self, partner: str | None = None) -> Json:
         """Plain data; with a partner what their overlap is."""
@@ -138,18 +146,29 @@ def costs(patterns: Sequence[str], name: str | None, layers: "Layers") -> list[I
 
     Of what nobody measured there, but others state, what they state.
     """
-    place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
+    measured = (row.name for row in reversed(arch.ARCHS) if layers.has_findings(KIND, row.name))
+    place = arch.arch(name).name if name else next(measured, None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
-    exact = [layers.finding(KIND, place, search.as_id(names.resolve(pattern).name)) for pattern in patterns]
-    if patterns and all(exact):
-        return [_cost(sourced) for sourced in exact if sourced]
+    named = [_named(pattern, place, layers) for pattern in patterns]
+    if patterns and all(named):
+        return [_cost(sourced) for found in named for sourced in found]
     saved = layers.findings(KIND, place)
     everything = list(saved) or stated_on(place, layers)
     ids = [id_ for pattern in patterns for id_ in subjects(pattern, place, saved, layers)] if patterns else everything
     if not ids:
         raise UsageError(f"no cost is measured on {place} in {layers.words}, and none is stated.", "no cost")
     return [_cost(saved[id_]) if id_ in saved else _stated(id_, place) for id_ in dict.fromkeys(ids)]
+
+
+def _named(pattern: str, place: str, layers: "Layers") -> "list[Sourced]":
+    """What a whole name, or words, mean among measured costs, without reading all; empty if that is needed."""
+    meaning = names.resolve(pattern)
+    if " " not in pattern:
+        exact = layers.finding(KIND, place, search.as_id(meaning.name))
+        return [exact] if exact else []
+    found = ((row.id, layers.finding(KIND, place, row.id)) for row in meaning.instructions)
+    return [sourced for _, sourced in sorted((id_, one) for id_, one in found if one)]
 
 
 def find_cost(id_: str, name: str, layers: "Layers") -> InstructionCost | None:
@@ -185,102 +204,6 @@ def _values(finding: "Finding") -> Json:
     body = msgspec.to_builtins(finding.body)
     named = ("latency", "interval", "one_warp", "macs_per_cycle", "opcodes", "round_trip")
     return {name: body[name] for name in named if name in body}
-
-
-# in words
-
-
-def words(cost: InstructionCost, partner: str | None = None) -> Iterator[str]:
-    """Lines on one instruction."""
-    body = cost.body
-    if cost.status != "measured":
-        if partner:
-            cost.overlap(partner)  # which says why there is none
-        yield f"{cost.id} on {cost.arch}: {'not measured' if cost.sourced is None else 'contradicted, so no numbers'}"
-        yield from (
-            f"  stated{f' for {cost.arch}' if row.arch == cost.arch else ''}: {row.words}" for row in cost.stated
-        )
-        yield f"  {cost.evidence}"
-        return
-    opcodes = ", ".join(f"{opcode} x {n:g}" if n != 1 else opcode for opcode, n in body.opcodes.items())
-    yield f"{cost.id} on {cost.arch}: {'emulated, ' if body.emulated else ''}{opcodes}"
-    yield from (f"  {line}" for line in (*_latency(body), *_intervals(body), *_above_peak(cost), *_others(body)))
-    if partner:
-        overlap = cost.overlap(partner)
-        yield (
-            f"  with {partner}: {overlap.together:g} cycles for both, {overlap.alone[0]:g} and {overlap.alone[1]:g} "
-            f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden"
-        )
-    yield from (f"  stated: {row.words}" for row in cost.stated)
-    if cost.sourced and cost.sourced.otherwise:
-        yield f"  {cost.sourced.contradiction}"
-    yield f"  {cost.evidence}; the median of the runs and the nearest run differ by at most {body.spread:.1%}"
-
-
-def _latency(body: Body) -> Iterator[str]:
-    if isinstance(body.latency, dict):
-        each = [
-            f"{operand.upper()} {'at most ' if operand in body.at_most else ''}{cycles:g}"
-            for operand, cycles in sorted(body.latency.items())
-        ]
-        yield f"latency to D, from {', '.join(each)} cycles"
-    elif body.latency is not None:
-        yield f"latency from address to data {body.latency:g} cycles"
-
-
-def _intervals(body: Body) -> Iterator[str]:
-    if isinstance(body.interval, Point):
-        best = body.interval
-        yield f"one every {best.cycles:g} cycles per SM, with {best.warps} warps of {best.chains} chains"
-    for flight in body.interval if isinstance(body.interval, list) else []:
-        yield f"one every {flight.cycles:g} cycles, {_flight(flight)}"
-    if body.one_warp:
-        yield f"one every {body.one_warp:g} cycles in one warp"
-    if body.macs_per_cycle:
-        yield f"{body.macs_per_cycle:g} multiply-adds per cycle per SM"
-    for trip in body.round_trip:
-        what = f"{trip.bytes} bytes" if trip.bytes else _flight(trip)
-        yield f"from issue to the end of the wait {trip.cycles:g} cycles, {what}"
-
-
-def _above_peak(cost: InstructionCost) -> Iterator[str]:
-    most = arch.arch(cost.arch).peak(cost.row.type("a")) if cost.row and cost.body.macs_per_cycle else None
-    if most and (cost.body.macs_per_cycle or 0) > most:
-        yield f"above the stated peak of {most}: two loop counts may be off by {TOLERANCE:.0%}"
-
-
-def _flight(flight: Flight | Trip) -> str:
-    place = "A in registers" if flight.a == "registers" else f"A in {flight.a} memory"
-    groups = "1 warpgroup" if flight.warpgroups == 1 else f"{flight.warpgroups} warpgroups"
-    return f"{place}, {groups}, {flight.in_flight} in flight"
-
-
-def _others(body: Body) -> Iterator[str]:
-    for form in body.forms:
-        swizzle = f"swizzle {form.swizzle}B" if form.swizzle else "no swizzle"
-        yield f"one every {form.cycles:g} cycles, A in {form.a}, {swizzle}, major {form.major}"
-    for timing in body.passes[1:]:
-        yield f"one every {timing.cycles:g} cycles where banks take {timing.passes} passes"
-    for clock in body.clocks:
-        yield f"all SMs at work, {clock.data}: {clock.mhz:g} MHz, one every {clock.cycles:g} cycles per SM"
-    if body.mhz and body.interval is None and body.round_trip:
-        yield f"by an SM's clock of {body.mhz:g} MHz: L2 has its own, so a slower clock counts fewer cycles"
-    if body.random:
-        yield f"random inputs take {body.random:g} times the cycles of zeros"
-    for variant, why in body.refused.items():
-        yield f"no number: {variant}: {why.partition(': ')[2]}"
-
-
-def in_brief(cost: InstructionCost) -> str:
-    """The cost on one line of other commands."""
-    if cost.status != "measured":
-        return cost.status
-    best = cost.body.interval
-    cycles = min((f.cycles for f in best), default=None) if isinstance(best, list) else best.cycles if best else None
-    latency = cost.body.latency
-    longest = max(latency.values()) if isinstance(latency, dict) and latency else latency
-    parts = [f"latency {longest:g}" if longest else "", f"one every {cycles:g} cycles per SM" if cycles else ""]
-    return ", ".join(part for part in parts if part) or "timed"
 
 
 # what others state of the same numbers
@@ -348,9 +271,13 @@ class Line(NamedTuple):
     cost: InstructionCost
     share: float
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The form on one line."""
         cost, native = self.cost, "emulated" if self.cost.body.emulated else "native"
-        return f"{cost.id:<56}{in_brief(cost):<44}{cost.body.macs_per_cycle:>8g} {self.share:>5.0%}  {native}"
+        return (
+            f"{cost.id:<56}{cost_words.in_brief(cost):<44}{cost.body.macs_per_cycle:>8g} {self.share:>5.0%}  {native}"
+        )
 
 
 def table(instruction_costs: Sequence[InstructionCost]) -> list[Line]:
@@ -468,8 +395,6 @@ def _not_run_words(targets: "Mapping[str, Target]", devices: Sequence[arch.Arch]
 
 # the question
 
-WIDE = 132  # columns of the table; on a narrower terminal a name has a line of its own
-
 
 @checked
 def cost(
@@ -506,32 +431,37 @@ def cost(
     return [*rated, *(one for one in found if not as_table or one.status != "measured")]
 
 
-@command(cost, short="What an instruction costs: latency, interval, overlap.")
+@command(cost, short="What an instruction costs: latency, throughput, overlap.")
 def print_cost(
     found: list[InstructionCost],
     *,
     name: Sequence[str],
     partner: str | None,
     as_table: bool,
+    full: FullOption = False,
+    svg: SvgOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
+    if svg:
+        drawn = [one.picture for one in found if one.picture]
+        if len(found) != 1 or not drawn:
+            raise UsageError("`svg` draws the curve of one instruction, measured by warps and chains.")
+        from tcprobe.system import files
+
+        files.write(svg, drawn[0].encode())
     if as_table or not name:
         lines = table(found)
-        columns = terminal.stated_width()
-        if lines and not as_json:
-            terminal.line("multiply-adds per cycle per SM, and the share of the best form of that type:")
-        for line in lines:
-            if as_json:
+        if as_json:
+            for line in lines:
                 click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
-            else:
-                name, _, rest = str(line).partition(" ")
-                click.echo(f"{name}\n  {rest.lstrip()}" if columns and columns < WIDE else str(line))
+        elif lines:
+            terminal.lines(line.words for line in lines) if full else terminal.lines(cost_words.rates(lines))
         found = [one for one in found if one.status != "measured"]
     for one in found:
         if as_json:
             click.echo(json.dumps(one.to_json(partner)))
         else:
-            terminal.lines(words(one, partner))
+            terminal.lines(cost_words.words(one, partner, full))
     if any(one.status == "contradicted" for one in found):
         sys.exit(NoMajorityError.exit_code)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tcprobe.ask.compare import verdicts
@@ -199,8 +199,11 @@ def unread(fragment: Fragment, measured: Measurement, layers: Layers) -> tuple[l
     return [sorted(set.intersection(*map(set, lanes))) for lanes in per_lane], len(multiplies)
 
 
-def notes(cell: Cell, most: int = 4) -> list[str]:
-    """What `show` says of a layout: its name, `most` of those who share it, copies and which of them are read."""
+def notes(cell: Cell, brief: bool = False) -> list[str]:
+    """What `show` says of a layout: its name, some of those who share it, copies and which of them are read.
+
+    A `brief` answer leaves out other methods that found the same table.
+    """
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     same = cell.alike
     if cell.selector is not None:
@@ -209,7 +212,7 @@ def notes(cell: Cell, most: int = 4) -> list[str]:
             more = _find_undocumented(cell)
             lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
         return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
-    lines = [f"layout {table.id}" + (f", same layout as {some(same, most)}" if same else "")]
+    lines = [f"layout {table.id}" + (f", same layout as {some(same, 2 if brief else 4)}" if same else "")]
     if cell.in_cta(0):
         from tcprobe.ask import written
 
@@ -222,7 +225,7 @@ def notes(cell: Cell, most: int = 4) -> list[str]:
         return [*lines, f"not measured; {hindrance(fragment)}"]
     lines += _emulated(cell)
     lines += _other_archs(fragment, measured, cell.layers)
-    lines += _other_measurements(cell)
+    lines += (text for text, differs in _other_measurements(cell) if differs or not brief)
     lanes, multiplies = unread(fragment, measured, cell.layers)
     if lanes and any(lanes):
         same_i = all(lane == lanes[0] for lane in lanes)
@@ -283,14 +286,13 @@ def _other_archs(fragment: Fragment, measured: Measurement, layers: Layers) -> l
     return lines
 
 
-def _other_measurements(cell: Cell) -> list[str]:
-    """Whether the arch's other methods, and measurements in folders below, found the same table."""
-    lines = []
-    others = (f for f in cell.layers.tables(cell.fragment, [cell.arch]) if f.measured is not cell.measured)
-    for other in others:
-        words = "the same table" if other.table(cell.fragment) == cell.table else "ANOTHER TABLE"
-        lines.append(f"method {other.measured.method}: {words} ({how(other.measured)}, {source_words(other.source)})")
-    return lines
+def _other_measurements(cell: Cell) -> Iterator[tuple[str, bool]]:
+    """Whether the arch's other methods, and measurements in folders below, found the same table; and if they differ."""
+    for other in (f for f in cell.layers.tables(cell.fragment, [cell.arch]) if f.measured is not cell.measured):
+        differs = other.table(cell.fragment) != cell.table
+        words = "ANOTHER TABLE" if differs else "the same table"
+        found = f"({how(other.measured)}, {source_words(other.source)})"
+        yield f"method {other.measured.method}: {words} {found}", differs
 
 
 def ranges(numbers: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import click
 
-from tcprobe.ask import cost
+from tcprobe.ask import cost, cost_words
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.isa import inventory
@@ -105,7 +105,7 @@ def _assemble(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction])
 
 def _cost(instruction: Instruction, arch: Arch, layers: Layers) -> str | None:
     measured = cost.find_cost(instruction.id, arch.name, layers)
-    return cost.in_brief(measured) if measured else None
+    return cost_words.in_brief(measured) if measured else None
 
 
 def _find_saved(tools: Toolchain, arch: Arch, instructions: Sequence[Instruction], needed: bool) -> list[Lowered]:

@@ -12,15 +12,17 @@ import click
 from tcprobe.check import question
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
+from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
 from tcprobe.question.options import Named, NonEmptyText
-from tcprobe.question.shared import ArchOption, CudaOption, JsonOption, OnlyOption, ResultsOption
+from tcprobe.question.shared import ArchOption, CudaOption, FullOption, JsonOption, OnlyOption, ResultsOption
 from tcprobe.store.choose import layers
-from tcprobe.text import message, one_line
+from tcprobe.text import columns, message, one_line, unmangled
 
 if TYPE_CHECKING:
     from tcprobe.ask.read_file import FunctionReading, Use
+    from tcprobe.check.code_check import KernelCheck
 
 MANY = 3  # from so many on, the forms and source lines of an opcode are counted
 
@@ -81,6 +83,7 @@ def print_read(
     kernel: str | None = None,
     arch: ArchName | None = None,
     cuda: Path | None = None,
+    full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """All functions, once the last is read; the exit code says whether a table differs, or something was not read."""
@@ -91,54 +94,91 @@ def print_read(
         for function in functions:
             click.echo(json.dumps(function.to_json()))
     else:
-        for function in functions:
-            if function.uses or function.holds:
-                _print_function(function)
+        size = sum(len(function.function.code) for function in functions)
+        checked = question.of_what_was_read(paths, size, kernel=kernel, arch=arch, cuda=cuda)
+        _print_table([one for one in functions if one.uses or one.holds], checked, full)
         if idle := sum(not (function.uses or function.holds) for function in functions):
             click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
-        size = sum(len(function.function.code) for function in functions)
-        click.echo(question.of_what_was_read(paths, size, kernel=kernel, arch=arch, cuda=cuda))
+        if checked is None:
+            click.echo(f"tcprobe check looks for what is wrong in it ({size >> 20} MB of code).")
+        else:
+            click.echo(f"tcprobe check finds {question.counts_in_words(checked)}.")
     for complaint in complaints:
         click.echo(message(str(complaint)), err=True)
     differing = any(getattr(function.holds, "differ", 0) for function in functions)
     sys.exit(DataError.exit_code if complaints else 1 if differing else 0)
 
 
-def _print_function(read_function: "FunctionReading") -> None:
-    f = read_function.function
-    about = [f"{f.registers} registers" if f.registers else "registers unknown"]
-    about += [f"{f.stack} bytes of stack"] if f.stack else []
-    about += [f"{n} {opcode}" for opcode, n in sorted(read_function.local.items())]
+def _print_table(functions: "Sequence[FunctionReading]", checked: "Sequence[KernelCheck] | None", full: bool) -> None:
+    """A line a function, what is wrong with it, then each opcode once with its forms and layouts."""
+    counts = {(one.kernel, one.arch): question.counts_of([one]) for one in checked or ()}
+    rows = [_row(one, counts.get((one.function.name, one.arch), "-")) for one in functions]
+    if rows:
+        heads = ("kernel", "arch", "multiplies", "loads", "registers", "spills", "findings")
+        terminal.lines(columns([heads, *rows], 2))
+    for one in functions:
+        for text in _beside(one, full):
+            terminal.line(f"{one_line(unmangled(one.name))}: {text}")
+    used: dict[tuple[str, str], list[Use]] = {}
+    for one in functions:
+        for use in one.uses:
+            used.setdefault((one.arch, use.opcode), []).append(use)
+    for (name, opcode), uses in used.items():
+        terminal.lines(_forms(name, opcode, uses))
+        for line in _where(uses) if full else ():
+            terminal.line(line)
+
+
+def _row(one: "FunctionReading", findings: str) -> tuple[str, ...]:
+    multiplies = sum(use.count for use in one.uses if "MMA" in use.opcode)
+    moves = sum(use.count for use in one.uses) - multiplies
+    registers = str(one.function.registers) if one.function.registers else "unknown"
+    name = one_line(unmangled(one.name))
+    return (name, one.arch, str(multiplies), str(moves), registers, str(sum(one.local.values())), findings)
+
+
+def _beside(one: "FunctionReading", full: bool) -> Iterator[str]:
+    """What the table has no column for."""
+    f = one.function
+    if full:
+        yield f"in {one_line(one.file)}, named {one_line(one.name)}"
+    about = [f"{f.stack} bytes of stack"] if f.stack else []
+    about += [f"{n} {opcode}" for opcode, n in sorted(one.local.items())]
     about += [f"by {', '.join(f.routines)}"] if f.routines else []
-    about += [f"{read_function.unread} words that are not code"] if read_function.unread else []
-    click.echo(
-        f"{one_line(read_function.name)} ({read_function.arch}, {one_line(read_function.file)}): {', '.join(about)}"
-    )
-    for use in read_function.uses:
-        _print_use(use)
-    if isinstance(read_function.holds, str):
-        click.echo(f"  no table: {one_line(read_function.holds)}")
-    elif read_function.holds:
-        held = read_function.holds
+    about += [f"{one.unread} words that are not code"] if one.unread else []
+    if about:
+        yield ", ".join(about)
+    if isinstance(one.holds, str):
+        yield f"no table: {one_line(one.holds)}"
+    elif one.holds:
+        held = one.holds
         words = f"{held.differ} of {held.table.points} slots DIFFER" if held.differ else "the published table"
-        click.echo(f"  holds {_some(held.fragments)}, leading dimension {held.leading}: {words}")
-        for line in held.first:
-            click.echo(f"    {line}")
+        yield f"holds {_some(held.fragments)}, leading dimension {held.leading}: {words}"
+        yield from held.first
 
 
-def _print_use(use: "Use") -> None:
-    places = [f"{line.file}:{line.line}" for line in use.lines]
-    where = f"  at {_some(places)}" if places else ""
-    click.echo(f"  {use.opcode} x {use.count}{where}")
-    own, others = [o for o in use.origins if o.native], [o for o in use.origins if not o.native]
-    if not use.origins:
-        click.echo("    no PTX form is known to become it on this arch")
-    for words, origins in (("native", own), ("emulated", others)):
-        if origins:
-            forms = [f"{o.instruction} ({o.each} each)" if o.each > 1 else o.instruction for o in origins]
-            click.echo(f"    {words}: {_some(forms)}")
+def _forms(name: str, opcode: str, uses: "Sequence[Use]") -> Iterator[str]:
+    """What becomes an opcode on an arch, and the layouts of its operands."""
+    origins = list(dict.fromkeys(origin for use in uses for origin in use.origins))
+    yield f"{name} {opcode} x {sum(use.count for use in uses)}"
+    if not origins:
+        yield "  no PTX form is known to become it on this arch"
+    own = [origin for origin in origins if origin.native]
+    for words, of in (("native", own), ("emulated", [origin for origin in origins if not origin.native])):
+        if of:
+            forms = [f"{o.instruction} ({o.each} each)" if o.each > 1 else o.instruction for o in of]
+            yield f"  {words}: {_some(forms)}"
+    by_known: dict[str, list[str]] = {}
     for layout in own[0].layouts if own else ():
-        click.echo(f"    {layout.operand}: layout {layout.layout_id}, {layout.known}")
+        by_known.setdefault(layout.known, []).append(f"{layout.operand} layout {layout.layout_id}")
+    yield from (f"  {', '.join(layouts)}, {known}" for known, layouts in by_known.items())
+
+
+def _where(uses: "Sequence[Use]") -> Iterator[str]:
+    """The lines of the source."""
+    places = dict.fromkeys(f"{line.file}:{line.line}" for use in uses for line in use.lines)
+    if places:
+        yield f"  at {', '.join(places)}"
 
 
 def _some(texts: Sequence[str]) -> str:

@@ -34,13 +34,13 @@ from tcprobe.layout.table import slot_table
 from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import Number, Numbers
+from tcprobe.question.options import Number, Numbers, is_redirected
 from tcprobe.question.shared import JsonOption, NameOption, OneArch, OnlyOption, ResultsOption, find_cell
 from tcprobe.references import tensor_memory
 from tcprobe.references.tensor_memory import BLOCKS, LINES, TensorCell
 from tcprobe.store.cell import Cell, selections
 from tcprobe.store.choose import layers
-from tcprobe.text import quoted
+from tcprobe.text import Whole, any_of, quoted
 from tcprobe.values import Json
 
 CODE = Path(__file__).with_suffix(".cuh")
@@ -78,6 +78,15 @@ class LoadedScales:
         """What the table of the register rests on, in words."""
         return self.cell.evidence
 
+    @property
+    def goes(self) -> str:
+        """The way of the scales in a sentence."""
+        ids = any_of([str(one) for one in range(0, BLOCKS, self.vector)], "or")
+        return (
+            f"A lane loads the 4 blocks of line {self.line} as one register; a multiply takes {self.vector} of them, "
+            f"from byte-id {ids} on."
+        )
+
     def reads(self, block: int) -> ScaleRead:
         """Where a multiply reads a block of k."""
         return ScaleRead.of(block, self.vector)
@@ -112,6 +121,14 @@ class CopiedScales:
     def id(self) -> str:
         """The operand's."""
         return self.operand.id
+
+    @property
+    def goes(self) -> str:
+        """The way of the scales in a sentence."""
+        return (
+            f"tcgen05.cp copies an atom as it is into 4 columns of tensor memory; {self.lines} lines take "
+            f"{4 * self.atoms}. The ID in the instruction descriptor selects {self.vector} of 4 blocks."
+        )
 
     @property
     def atoms(self) -> int:
@@ -325,7 +342,24 @@ def print_scales(
             click.echo(_located_in_words(scale))
         terminal.line(found.evidence)
     else:
-        click.echo(code, nl=False)
+        aside = is_redirected()
+        terminal.lines(about(found), found.id, err=aside)
+        click.echo(code if aside else f"\n{code}", nl=False)
+
+
+SHOWN = (0, 1, 31, 32, 64, 96, 127)  # lines by which the pattern shows
+
+
+def about(found: LoadedScales | CopiedScales) -> Iterator[str]:
+    """A sentence and a picture of the host's layout."""
+    yield f"{found.id}: the host stores 128 lines x 4 blocks of k in 512 bytes (CUTLASS's SfAtom). {found.goes}"
+    yield Whole(f"{'line':>6}   byte of block 0     1     2     3")
+    for line, next_line in zip(SHOWN, (*SHOWN[1:], None), strict=True):
+        bytes_ = (tensor_memory.scale_offset(line, block, BLOCKS) for block in range(BLOCKS))
+        yield Whole(f"{line:>6}{'':12}{''.join(f'{byte:>6}' for byte in bytes_)}")
+        if next_line is not None and next_line > line + 1:
+            yield Whole(f"{'...':>6}")
+    yield found.evidence
 
 
 def _located_in_words(located: Json) -> str:

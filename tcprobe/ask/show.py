@@ -60,7 +60,6 @@ from tcprobe.values import Json
 
 MOST = 8  # tables that are outlined
 MOST_SELECTORS = 4  # that are outlined below the first one's picture
-MOST_NAMED = 2  # fragments named as having the same layout
 
 
 class Shown(Protocol):
@@ -286,7 +285,7 @@ def _drawn(cell: Cell, view: ShowView) -> Iterator[str]:
 def _brief(cell: Cell) -> Iterator[str]:
     """Head, formulas, where else, one picture of at most 20 lines, evidence, verdicts."""
     yield from _head(cell)
-    yield from notes(cell, MOST_NAMED)
+    yield from notes(cell, brief=True)
     if cell.fragment.role is Role.ADDRESS:
         yield from _pictures(_drawings(cell))
     elif cell.in_memory:
@@ -299,14 +298,11 @@ def _brief(cell: Cell) -> Iterator[str]:
         picture = glance(cell.table, width(), cell.fragment.span)
         yield from _pictures([(f"element (row, col) -> {_holder(cell.table)}:i", picture)])
     yield from ("", cell.evidence, f"numbers from: {cell.numbering}")
-    judged = _verdicts_on(cell)
-    for verdict in judged:
+    for verdict in _verdicts_on(cell):
         if verdict.erratum and verdict.verdict == DIFFERS:
             yield f"{verdict.reference}: known erratum ({verdict.detail}): {verdict.erratum}"
         elif verdict.verdict != NOT_COVERED:
             yield from verdict_lines(verdict)
-    if silent := [verdict.reference for verdict in judged if verdict.verdict == NOT_COVERED]:
-        yield Styled(f"{NOT_COVERED} by {', '.join(silent)}", NOT_COVERED, **STYLE[NOT_COVERED])
     yield Whole("--elements and --lanes draw it whole, --full prints everything")
 
 
@@ -336,9 +332,10 @@ def _head(cell: Cell, folds: bool = True) -> Iterator[str]:
         yield f"memory of {fragment.rows} x {fragment.cols} elements; i is the element offset, 0 to {most}"
         yield from _formulas(cell, folds)
         return
+    noun = "register" if fragment.registers == 1 else "registers"
     yield Styled(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
-        f"{fragment.elements} elements per lane in {fragment.registers} registers of {fragment.register_bits} bits",
+        f"{fragment.elements} elements per lane in {fragment.registers} {noun} of {fragment.register_bits} bits",
         folds=folds,
     )
     yield from _formulas(cell, folds)

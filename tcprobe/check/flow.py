@@ -6,17 +6,28 @@ ways meet. A join that only ever loses or only ever gains, in a set that is fini
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
-from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.program import Block, Instruction, Kernel
 
 Fact = TypeVar("Fact")
 Step = Callable[[Fact, Instruction], Fact]
 MOST_ROUNDS = 1000  # visits of one block; a join that does not settle is an error of the rule
 
 
-def forward(kernel: Kernel, start: Fact, step: Step[Fact], join: Callable[[Fact, Fact], Fact]) -> dict[int, Fact]:
+class Graph(Protocol):
+    """A kernel, or its copy with loops taken apart (`rounds`)."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def instructions(self) -> Sequence[Instruction]: ...
+    @property
+    def blocks(self) -> tuple[Block, ...]: ...
+
+
+def forward(kernel: Graph, start: Fact, step: Step[Fact], join: Callable[[Fact, Fact], Fact]) -> dict[int, Fact]:
     """By number of a block, the fact at its begin, if `start` holds where the kernel begins."""
     if not kernel.blocks:
         return {}
@@ -37,7 +48,7 @@ def forward(kernel: Kernel, start: Fact, step: Step[Fact], join: Callable[[Fact,
     return facts
 
 
-def at_each(kernel: Kernel, facts: dict[int, Fact], step: Step[Fact]) -> Iterator[tuple[Instruction, Fact]]:
+def at_each(kernel: Graph, facts: dict[int, Fact], step: Step[Fact]) -> Iterator[tuple[Instruction, Fact]]:
     """Every instruction that may be reached, in order of addresses, with the fact that holds before it."""
     for number, block in enumerate(kernel.blocks):
         if number in facts:

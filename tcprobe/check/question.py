@@ -165,11 +165,14 @@ def counts_in_words(kernels: "Sequence[KernelCheck]") -> str:
     return ", ".join(_many(counts[severity], severity) for severity in ("error", "warning", "note"))
 
 
-def of_what_was_read(paths: Sequence[Path], size: int, **given: Any) -> str:
-    """The line with which `read` ends: what `check` finds in files with `size` bytes of code."""
-    if size > MOST_CHECKED:
-        return f"tcprobe check looks for what is wrong in it ({size >> 20} MB of code)."
-    return f"tcprobe check finds {counts_in_words(checks(paths, **given).kernels)}."
+def counts_of(kernels: "Sequence[KernelCheck]") -> str:
+    """Only what there is: "2 errors"; a dash for nothing."""
+    return ", ".join(_many(n, severity) for severity, n in severities(kernels).items()) or "-"
+
+
+def of_what_was_read(paths: Sequence[Path], size: int, **given: Any) -> "list[KernelCheck] | None":
+    """What `check` finds in files with `size` bytes of code that `read` has read; None where that would take long."""
+    return None if size > MOST_CHECKED else checks(paths, **given).kernels
 
 
 def _many(number: int, noun: str) -> str:

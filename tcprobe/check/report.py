@@ -28,13 +28,14 @@ Known = frozenset[tuple[str, str, str]]  # rule, kernel, text
 def sarif(checks: Sequence[KernelCheck], rules: Mapping[str, Rule]) -> Json:
     """A SARIF log with one run: the rules, and the findings of all kernels."""
     names = list(rules)
-    driver = {
-        "name": "tcprobe",
-        "version": version("tcprobe"),
-        "rules": [_rule(rule) for rule in rules.values()],
-    }
     results = [_result(check, placed, names) for check in checks for placed in check.findings]
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    return log_of([_rule(rule) for rule in rules.values()], results)
+
+
+def log_of(rules: Sequence[Json], results: Sequence[Json]) -> Json:
+    """A SARIF log with one run, of rules and results as SARIF has them."""
+    driver = {"name": "tcprobe", "version": version("tcprobe"), "rules": list(rules)}
+    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": list(results)}
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 

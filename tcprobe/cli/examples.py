@@ -36,6 +36,7 @@ EXAMPLES = {
     "diff": ("diff sm_80 sm_90 'mma.m16n8k16.*'", "diff v100 a100 'wmma.m16n16k16.*' --changed"),
     "doctor": ("doctor", "doctor --json"),
     "emit": ("emit m16n8k16 bf16 f32 --to cuda", "emit m16n8k16 bf16 f32 a --to svg -o a.svg"),
+    "find": ("find hide latency", "find causal"),
     "fit": ("fit mine.csv", "fit mine.csv --latex"),
     "kernel": (
         "kernel gemm --arch sm_90 --type bf16 -o gemm.cu",

@@ -10,11 +10,11 @@ Headers with common fragments can be included together: what they share is defin
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from tcprobe import __version__
-from tcprobe.code.cuda import once, origin_of_tables, register_type
+from tcprobe.code.cuda import once, register_type
 from tcprobe.emit import common
 from tcprobe.emit.common import cell_identifier, counting, formulas, id_and_selector
 from tcprobe.errors import UsageError
@@ -22,7 +22,7 @@ from tcprobe.fit.formula import in_manual
 from tcprobe.fit.linear import cached_inverse
 from tcprobe.isa import arch
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import SINGLE_FIELD
+from tcprobe.isa.instruction import SINGLE_FIELD, Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.store.cell import Cell
@@ -42,8 +42,14 @@ def emit(cells: Sequence[Cell]) -> str:
     layouts = {_map(cell): cell for cell in cells}
     newest = max(map(_number, cells))
     lines = [f"// made by tcprobe {__version__}; {counting(cells)}"]
+    by_instruction = common.archs_by_instruction(cells)
+    lines.append("#pragma once")
+    if by_instruction:
+        lines.append(
+            "// calls::NAME: the multiply of registers; NAME: the same with ::A, ::B, ::C, ::D, who holds what"
+        )
+        lines += ["namespace tcprobe {", *_calls(by_instruction), "}  // namespace tcprobe"]
     lines += [
-        "#pragma once",
         "",
         *common.cuda_text("header", newest=newest, newest_arch=newest // 10, offset=OFFSET, prime=PRIME),
         "",
@@ -57,11 +63,16 @@ def emit(cells: Sequence[Cell]) -> str:
     lines += ["namespace tcprobe {", ""]
     for variants in by_fragment.values():
         lines += once(list(_fragment(variants, newest)))
-    for instruction, archs in common.archs_by_instruction(cells).items():
-        lines += once(list(common.warpgroup_functions(instruction))) if instruction.described else []
-        lines += once(list(common.call_functions(instruction)))
+    for instruction, archs in by_instruction.items():
         lines += once(list(common.call_struct(instruction, archs, _condition(list(archs), newest))))
     return "\n".join([*lines, "}  // namespace tcprobe"])
+
+
+def _calls(instructions: Iterable[Instruction]) -> Iterator[str]:
+    """What a kernel calls comes first; NAME, with the layouts of its operands A, B, C, D, is derived from it."""
+    for instruction in instructions:
+        yield from once(list(common.warpgroup_functions(instruction))) if instruction.described else ()
+        yield from once(list(common.call_functions(instruction)))
 
 
 def _layout(cell: Cell) -> Iterator[str]:
@@ -126,12 +137,11 @@ def _function(
 def _fragment(variants: Sequence[Cell], newest: int) -> Iterator[str]:
     """The structs of a fragment, one for each arch: its layout, and how its elements are packed into registers."""
     fragment, name, sizes = variants[0].fragment, cell_identifier(variants[0]), _sizes(variants[0])
-    yield f"/// {id_and_selector(variants[0])}: {fragment.rows} x {fragment.cols} of {fragment.type}"
-    by_evidence: dict[str, list[str]] = {}
+    by_method: dict[str, list[str]] = {}
     for cell in variants:
-        words = origin_of_tables(cell.evidence.replace(f"not measured on {cell.arch} in", "not measured in"))
-        by_evidence.setdefault(f"layout {cell.table.id}, {words}", []).append(cell.arch)
-    yield from (f"/// {', '.join(archs)}: {comment(words)}" for words, archs in by_evidence.items())
+        by_method.setdefault(cell.evidence.removeprefix("measured: ").partition(",")[0], []).append(cell.arch)
+    known = "; ".join(f"{how} ({', '.join(archs)})" for how, archs in by_method.items())
+    yield f"/// {id_and_selector(variants[0])}: {fragment.rows} x {fragment.cols} of {fragment.type}; {comment(known)}"
     groups: dict[str, list[Cell]] = {}
     for cell in variants:
         groups.setdefault(cell.table.id, []).append(cell)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tcprobe.check import lanes
 from tcprobe.check.addresses import State, Walk
-from tcprobe.check.integers import COMPARED, FIRST, HIGH, Held, Reader, held_in, unset
+from tcprobe.check.integers import COMPARED, FIRST, HIGH, Held, Reader, Reading, Register, held_in, unset
 from tcprobe.check.lanes import Lanes, constant
 from tcprobe.check.program import BYTES, Instruction, Kernel
 from tcprobe.check.registers import Form, Operand
@@ -105,16 +105,17 @@ class _Reader(Reader):
             return super()._constant(operand, held)
         return constant(-word if match[1] else word)
 
-    def write(self, instruction: Instruction, held: Held) -> None:
+    def write(self, instruction: Instruction, looks: Reading, held: Held) -> None:
         """As Reader's, and what is known exactly beside that."""
         form, before = instruction.form, dict(held)
-        super().write(instruction, held)
+        super().write(instruction, looks, held)
         for output, value in self._exactly(form, before).items():
             operand = form.operands[output % HIGH]
             if operand.kind in FIRST and operand.first >= 0:
                 bit = FIRST[operand.kind] + operand.first + output // HIGH
                 condition = self.condition(form.guard, before)
-                held[bit] = lanes.choose(condition, value, before.get(bit) or unset(bit)) if form.guard else value
+                kept = before.get(bit) or unset(bit)
+                held[bit] = Register(lanes.choose(condition, value, kept.value) if form.guard else value)
 
     def _exactly(self, form: Form, held: Held) -> dict[int, Lanes]:
         """By the output's number what is written, HIGH times the word beside it; nothing where that is not known."""
@@ -140,7 +141,7 @@ class _Reader(Reader):
         addend = form.operands[-1]
         if not (form.has("WIDE") or form.has("HI")) or addend.kind not in ("R", "UR") or addend.first < 0:
             return constant(0)
-        return held_in(addend.kind, addend.first + 1, held)
+        return held_in(addend.kind, addend.first + 1, held).value
 
 
 Rule = Callable[[Form, Sequence[Wide]], dict[int, Array]]  # of the sources, and the high half of the last

@@ -19,7 +19,7 @@ from tcprobe.store.results import Results
 
 KIND = "order"
 EACH = 4  # letters for a factor of two of M
-HEADS = ("N", "K", "M", "order", "elements", "different", "of a row changed")
+HEADS = ("N", "K", "M", "order", "different", "elsewhere", "of a row changed")
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
@@ -95,7 +95,8 @@ def rows(body: Body) -> Iterator[list[str]]:
     """A row for each range of M."""
     for each, letter in zip(body.ranges, letters(body), strict=True):
         changed = "" if each.changed is None else f"{each.changed} of {body.n}"
-        yield [str(body.n), str(body.k), span(each), letter, str(each.elements), str(each.different), changed]
+        different = f"{each.different} of {each.elements}"
+        yield [str(body.n), str(body.k), span(each), letter, different, str(each.elsewhere), changed]
 
 
 def in_words(body: Body) -> dict[str, str]:

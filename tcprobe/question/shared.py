@@ -40,6 +40,10 @@ ResultsOption = Annotated[
     ),
 ]
 OnlyOption = Annotated[bool, Option("--only", "Read that folder alone, not the published tables.")]
+FullOption = Annotated[bool, Option("--full", "Everything: each number, each address table, each source.")]
+SvgOption = Annotated[
+    Path | None, Option("--svg", "Also draw it into this file.", "FILE", options.Output(path_type=Path, dir_okay=False))
+]
 JsonOption = Annotated[bool, Option("--json", "JSON for other programs.")]
 NameOption = Annotated[str | None, Option("--name", "Name of the struct or function in the code.", "NAME")]
 NamespaceOption = Annotated[str | None, Option("--namespace", "Namespace of the code: a name, or a::b.", "NS")]
@@ -201,10 +205,11 @@ def print_answer(
     function: str | None = None,
     namespace: str | None = None,
     source: str = "code",
+    full: bool = False,
 ) -> None:
     """Print an answer: its JSON, its code where that is asked for or has a file to go to, or else its words.
 
-    `source` names the answer's property that has the code.
+    `source` names the answer's property that has the code; the words leave out what only `full` needs.
     """
     if as_json and (code or output):
         raise UsageError("`as_json` cannot be combined with `code` or `output`.")
@@ -215,7 +220,7 @@ def print_answer(
     elif as_json:
         click.echo(json.dumps(answer.to_json()))
     else:
-        terminal.lines(answer.in_words)
+        terminal.lines(answer.in_full if full else answer.in_words)
 
 
 def print_code(text: str, output: Path | None, function: str | None = None, namespace: str | None = None) -> None:

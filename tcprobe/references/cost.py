@@ -35,6 +35,22 @@ CostNumber = Literal[
 ]
 
 
+# a source's term and unit in a sentence; without a line here the term stands before the number
+TERMS = {
+    ("an SM", "cycles"): "one every {} cycles per SM",
+    ("an SM", "flop per cycle"): "{} flop per cycle per SM",
+    ("one per, a warp", "cycles"): "one every {} cycles in one warp",
+    ("interval", "cycles"): "one every {} cycles",
+    ("chain, about", "cycles"): "latency about {} cycles in a chain",
+    ("TMA, about", "cycles"): "about {} cycles by TMA",
+    ("N = 256", "cycles"): "one every {} cycles for N = 256",
+    ("N = 256, A shared", "cycles"): "one every {} cycles for N = 256, A in shared memory",
+    ("N = 256, A in registers", "cycles"): "one every {} cycles for N = 256, A in registers",
+    ("from DRAM, and 5.2 a KB", "ns"): "{} ns from DRAM, 5.2 more a KB",
+    ("from L2, and 4.8 a KB", "ns"): "{} ns from L2, 4.8 more a KB",
+}
+
+
 class Row(NamedTuple):
     """`value` as the source states it, in `unit`. `number` is what to compare it with; `factor` converts it to that
     unit.
@@ -60,7 +76,13 @@ class Row(NamedTuple):
     def words(self) -> str:
         """The row on one line."""
         condition = f"; {self.condition}" if self.condition else ""
-        return f"{self.device}: {self.term} {self.value:g} {self.unit} ({self.source}{condition})"
+        return f"{self.brief} ({self.source}{condition})"
+
+    @property
+    def brief(self) -> str:
+        """The device and what is stated of it."""
+        usual = f"{self.term} {{}} {self.unit}"
+        return f"{self.device}: {TERMS.get((self.term, self.unit), usual).format(f'{self.value:g}')}"
 
 
 @cache

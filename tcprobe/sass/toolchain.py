@@ -92,6 +92,11 @@ def disassembler(limit: float = LIMIT) -> Toolchain:
     return Toolchain("", nvdisasm, "", version(nvdisasm, limit), limit)
 
 
+def program(name: str) -> str:
+    """A program of a CUDA toolkit, the first found; EnvironmentUnfitError if there is none."""
+    return _find(name, None)
+
+
 def _find(program: str, folder: Path | None) -> str:
     path = next(_found(program, folder), None)
     if not path:

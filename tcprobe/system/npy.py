@@ -29,6 +29,14 @@ _HEADER = re.compile(
 
 def read_matrix(path: str | Path) -> NDArray[Any]:
     """The matrix in a file; DataError where it is no regular file of one, or not as long as it says."""
+    found = read_array(path, "a matrix of numbers (two sides; no objects)")
+    if found.ndim != 2:
+        raise DataError(f"{path}: not a .npy file of a matrix of numbers (two sides; no objects).")
+    return found
+
+
+def read_array(path: str | Path, what: str = "numbers (no objects)") -> NDArray[Any]:
+    """The array in a file, of up to 5 sides; DataError where it is no regular file of one, or not as long as it says."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:
@@ -42,21 +50,21 @@ def read_matrix(path: str | Path) -> NDArray[Any]:
             head = file.read(MOST_HEADER)
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}.") from None
-        kind, fortran, shape, start = _header(str(path), head)
+        kind, fortran, shape, start = _header(str(path), head, what)
         size = math.prod(shape) * kind.itemsize
         if status.st_size != start + size or size > MOST_BYTES:
             raise DataError(
-                f"{path}: {status.st_size} bytes; a matrix of {'x'.join(map(str, shape))} has {start + size}."
+                f"{path}: {status.st_size} bytes; an array of {'x'.join(map(str, shape))} has {start + size}."
             )
         file.seek(start)
         numbers = np.fromfile(file, kind, math.prod(shape))
     if len(numbers) != math.prod(shape):
         raise DataError(f"{path}: it shrinks while it is read.")
-    native = numbers.astype(kind.newbyteorder("="), copy=False)
+    native: NDArray[Any] = numbers.astype(kind.newbyteorder("="), copy=False)
     return native.reshape(shape, order="F" if fortran else "C")
 
 
-def _header(path: str, head: bytes) -> tuple[np.dtype[Any], bool, tuple[int, int], int]:
+def _header(path: str, head: bytes, what: str) -> tuple[np.dtype[Any], bool, tuple[int, ...], int]:
     """Type, order, shape, and where the data begins."""
     version = head[6:8]
     wide = version in (b"\2\0", b"\3\0")
@@ -66,13 +74,18 @@ def _header(path: str, head: bytes) -> tuple[np.dtype[Any], bool, tuple[int, int
     end = start + int.from_bytes(head[8:start], "little")
     found = _HEADER.fullmatch(head[start:end].decode("latin-1")) if end <= len(head) else None
     sides = re.findall("[0-9]+", found["shape"]) if found else []
-    if found is None or len(sides) != 2 or any(len(side) > 10 for side in sides):
-        raise DataError(f"{path}: not a .npy file of a matrix of numbers (two sides; no objects).")
-    return np.dtype(found["type"]), found["fortran"] == "True", (int(sides[0]), int(sides[1])), end
+    if found is None or len(sides) > 5 or any(len(side) > 10 for side in sides):
+        raise DataError(f"{path}: not a .npy file of {what}.")
+    return np.dtype(found["type"]), found["fortran"] == "True", tuple(map(int, sides)), end
 
 
 def write_matrix(path: Path, numbers: NDArray[Any]) -> None:
     """The file of a matrix, written whole."""
+    write_array(path, numbers)
+
+
+def write_array(path: Path, numbers: NDArray[Any]) -> None:
+    """The file of an array, written whole."""
     from io import BytesIO
 
     held = BytesIO()

@@ -19,6 +19,7 @@ from tcprobe.question.arguments import TypeName, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, NonEmptyText, is_redirected
 from tcprobe.question.shared import (
+    FullOption,
     JsonOption,
     OneArch,
     OnlyOption,
@@ -142,7 +143,7 @@ def _asks(values: dict[str, Any]) -> list[dict[str, Any]]:
         ways = ["transposed"] * values["transpose"] + ["permuted_k"] * values["permute_k"]
         how = [*ways, *(value for value in options if value not in (None, "row", "plain"))]
         functions = [identifier("_".join([f"{a}_to_{b}", *how])) for a, b in pairs]
-    shared = {key: value for key, value in values.items() if key not in ("output", "namespace", "as_json")}
+    shared = {key: value for key, value in values.items() if key not in ("output", "namespace", "full", "as_json")}
     return [
         {**shared, "from_": a, "into": b, "function": function}
         for (a, b), function in zip(pairs, functions, strict=True)
@@ -155,6 +156,7 @@ def print_conversions(
     *,
     output: Annotated[Path | None, output_option("Write a complete header to this file.")] = None,
     namespace: Annotated[str | None, Option("--namespace", "Namespace of the functions in a header.", "NS")] = None,
+    full: FullOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """What moves, the code, what it rests on; the words on stderr where the code is a header; or JSON."""
@@ -171,6 +173,8 @@ def print_conversions(
             click.echo(json.dumps(placed.to_json()))
             continue
         terminal.lines(placed.about, placed.cell.fragment.id if isinstance(placed, StorePlan) else "", aside)
+        if full and isinstance(placed, StorePlan) and placed.formula:
+            terminal.lines(placed.every_address, err=aside)
         if placed.code and not aside:
             click.echo(f"\n{placed.code}\n")
         terminal.lines(placed.rests_on, err=aside)

@@ -113,7 +113,7 @@ class StorePlan(Described):
 
     @property
     def about(self) -> Iterator[str]:
-        """The tile in shared memory, what happens in registers, and the addresses."""
+        """The tile in shared memory, what happens in registers, and where a lane stores."""
         tile, shared, threads = self.tile, self.shared, self.cell.fragment.threads
         yield fragment_title(self.cell)
         yield (
@@ -127,6 +127,20 @@ class StorePlan(Described):
         yield from (f"cycles, {text}" for text in cycle_lines({self.access: self.cycles}))
         formula = of_holder(str(self.formula), threads) if self.formula else "no closed form"
         yield Whole(f"  byte of {holder(threads)} 0 to {threads - 1}: {formula}")
+        if not self.formula:
+            yield from self.every_address
+
+    @property
+    def in_full(self) -> Iterator[str]:
+        """With every address."""
+        yield from self.about
+        if self.formula:
+            yield from self.every_address
+        yield from self.rests_on
+
+    @property
+    def every_address(self) -> Iterator[str]:
+        """The bytes of all lanes, issue by issue."""
         yield "  issue, warp: bytes of its lanes"
         for issue, addresses in enumerate(self.addresses.tolist()):
             for warp in range(len(addresses) // WARP):

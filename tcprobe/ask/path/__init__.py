@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.notation import is_written
+from tcprobe.question import terminal
 from tcprobe.question.arguments import Sizes, TypeName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, NonEmptyText, Number
 from tcprobe.question.shared import (
     ArchOption,
+    FullOption,
     GlobalOption,
     JsonOption,
     NameOption,
@@ -138,7 +140,11 @@ def print_path(
     output: OutputOption = None,
     function: NameOption = None,
     namespace: NamespaceOption = None,
+    full: FullOption = False,
+    why: Annotated[bool, Option("--why", "What every link of the path rests on.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Words, JSON, or code."""
-    print_answer(plan, as_json, code, output, function, namespace, "cute" if code == "cute" else "code")
+    print_answer(plan, as_json, code, output, function, namespace, "cute" if code == "cute" else "code", full)
+    if why and not (full or as_json or code or output):
+        terminal.lines(plan.rests_on)

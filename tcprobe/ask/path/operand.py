@@ -11,7 +11,7 @@
 
 The tile lies in blocks as wide as a row of the swizzle's pattern, 16 bytes without one: the first of every line, then
 the second of every line (`ask.descriptor`, which says why). So a box of a tensor map fills a block, and one descriptor
-serves all multiplies, its start address moving on. A path is proven by going it: the bytes of every element, numbered
+serves all multiplies, its start address moving on. A path is proven by simulation: the bytes of every element, numbered
 in global memory, must be where the measured formula of descriptors (`layout.descriptor`) has the hardware look for
 them.
 """
@@ -152,6 +152,21 @@ class OperandPlan(Described):
     @property
     def in_words(self) -> Iterator[str]:
         """The path of a tile to an operand behind a descriptor."""
+        yield from self.planned(full=False)
+
+    @property
+    def in_full(self) -> Iterator[str]:
+        """With what every link rests on."""
+        yield from self.planned(full=True)
+        yield from self.rests_on
+
+    @property
+    def rests_on(self) -> Iterator[str]:
+        """What every link rests on."""
+        return map(escaped, self.evidence)
+
+    def planned(self, full: bool) -> Iterator[str]:
+        """The steps, with the reasons of the descriptor's fields."""
         request, tile, shared, smem_tile = self.request, self.request.tile, self.request.shared, self.request.smem_tile
         descriptor, ahead = smem_tile.descriptor, self.advance
         yield f"{global_words(request)}: major {smem_tile.major}"
@@ -166,8 +181,9 @@ class OperandPlan(Described):
             f"  descriptor {descriptor.encode():#018x} | start address / 16: LBO {descriptor.lbo}, "
             f"SBO {descriptor.sbo}, swizzle {descriptor.swizzle or 'none'}"
         )
-        yield f"  LBO: {smem_tile.reasons['lbo']}"
-        yield f"  SBO: {smem_tile.reasons['sbo']}"
+        if full:
+            yield f"  LBO: {smem_tile.reasons['lbo']}"
+            yield f"  SBO: {smem_tile.reasons['sbo']}"
         if self.blocks > 1:
             starts = ", ".join(map(str, self.reads.starts[: self.blocks]))
             yield f"  blocks of {smem_tile.block} lines: start address + {starts}"
@@ -176,7 +192,6 @@ class OperandPlan(Described):
             f"{', '.join(map(str, ahead.shared))}; the next tile {ahead.global_} bytes further in global memory"
         )
         yield f"proven: every multiply finds all bytes of {len(self.reads.starts)} operands"
-        yield from map(escaped, self.evidence)
 
     @property
     def code(self) -> str:

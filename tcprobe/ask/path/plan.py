@@ -8,7 +8,7 @@
 >>> found.steps[1].issues()[1]["slots"]
 [[0, 16, 0], [0, 16, 2], [0, 24, 0], [0, 24, 2]]
 
-A path is a chain of steps. It is proven by going it: the units of every element, numbered in global memory, are moved
+A path is a chain of steps. It is proven by simulation: the units of every element, numbered in global memory, are moved
 by each step's issues, and must come to the slots where the fragment's table on the arch has them; what is not proven is
 no path. The same holds for the way back. Where there is no path, the error names the nearest ones: one option changed,
 or two.
@@ -370,7 +370,24 @@ class PathPlan(Described):
 
     @property
     def in_words(self) -> Iterator[str]:
-        """The path of a tile to or from registers."""
+        """The path of a tile to or from registers, and how sure it is."""
+        yield from self.planned(full=False)
+        yield line(least([self.request.cell]))
+
+    @property
+    def in_full(self) -> Iterator[str]:
+        """With each piece of an issue, and what every link rests on."""
+        yield from self.planned(full=True)
+        yield from self.rests_on
+
+    @property
+    def rests_on(self) -> Iterator[str]:
+        """What every link rests on, and how sure it is."""
+        yield from map(escaped, self.evidence)
+        yield line(least([self.request.cell]))
+
+    def planned(self, full: bool) -> Iterator[str]:
+        """The steps with their addresses."""
         request, tile, shared = self.request, self.request.tile, self.request.shared
         yield global_words(request)
         yield (
@@ -382,14 +399,12 @@ class PathPlan(Described):
         yield from counts_table(request, self.steps)
         for step in self.steps:
             yield from step_words(request, step)
-            if step is self.registers:
+            if full and step is self.registers:
                 yield from _order(self, self.registers)
         yield from _k_loop(self)
         elements = "slots' elements" if request.loads else "elements"
         count = self.fragments * request.cell.table.points if request.loads else tile.rows * tile.cols
         yield f"proven: all {count} {elements} arrive at their places"
-        yield from map(escaped, self.evidence)
-        yield line(least([request.cell]))
 
     @property
     def code(self) -> str:

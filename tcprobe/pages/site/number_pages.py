@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tcprobe.ask import cost as costs_of
+from tcprobe.ask import cost_words
 from tcprobe.ask.cost import InstructionCost, archs, number_of
 from tcprobe.ask.numerics import find
 from tcprobe.isa import inventory
@@ -18,6 +19,7 @@ from tcprobe.pages.site import addresses
 from tcprobe.pages.site.facts import Facts, for_every_n
 from tcprobe.pages.site.markup import Links, ListPart, View, cells, filled, list_page
 from tcprobe.store.kinds.cost import Point
+from tcprobe.text import Whole
 from tcprobe.values import Json
 
 COST_PAGE, WMMA_PAGE, NUMERICS_PAGE = "cost.html", "cost-wmma.html", "numerics.html"
@@ -62,12 +64,17 @@ def _costs(facts: Facts, instruction: Instruction) -> Iterator[Json]:
     for arch in archs(facts.layers):
         cost = costs_of.find_cost(instruction.id, arch, facts.layers)
         if cost:
-            lines = [line.strip() for line in list(costs_of.words(cost))[1:]]
+            said = list(cost_words.words(cost))[1:]
+            lines = [line.strip() for line in said if not isinstance(line, Whole) and not line.endswith(":")]
+            table = (
+                [line for line in said if isinstance(line, Whole) or line.endswith(":")] if not cost.body.curve else []
+            )
             by_n = _by_n(facts, instruction, arch) if instruction.threads == WARPGROUP else []
             page = addresses.device(cost.evidence.removeprefix("live on ").partition(", CUDA")[0])  # that was timed
             yield {
                 "arch": arch,
-                "lines": [line for line in lines if not by_n or "one every" not in line],
+                "lines": [line.replace(" by --full", "") for line in lines],
+                "table": "\n".join(table),
                 "by_n": by_n,
                 "curve": _curve(cost.body.curve),
                 "maker": page if page in facts.made_by else "",

@@ -19,9 +19,9 @@ LEFT, WIDE, HIGH, GAP = 130, 560, 20, 6  # of a bar: the text on its left, its l
 ABOUT = (
     "Found by calling a program on a GPU and proven on random operands: every bit of D follows from the order. Within "
     "a range of M the order is the same, as far as its sizes were called; where it changes, a row of D has other bits "
-    "in a larger or smaller batch."
+    "in a larger or smaller batch. Elements counted under elsewhere follow another order because of their place in D."
 )
-HEADS = ("N", "K", "order", "M", "elements", "different", "in words")
+HEADS = ("N", "K", "order", "M", "elements", "different", "elsewhere", "in words")
 SHADES = (0.08, 0.3, 0.18, 0.4)
 LETTER_WIDE = 9  # pixels of a bar that has its letter in it
 
@@ -78,10 +78,10 @@ def _parts(facts: Facts, arch: str) -> Iterator[dict[str, object]]:
 
 
 def _rows(body: Body) -> Iterator[list[str]]:
-    """A row for each order of a product: its ranges of M, elements compared, elements that differ, words."""
+    """A row for each order of a product: its ranges of M, elements compared, those that differ, words."""
     said = in_words(body)
     for letter, spans in _by_letter(body).items():
-        counts = (sum(each.elements for each in spans), sum(each.different for each in spans))
+        counts = [sum(getattr(each, name) for each in spans) for name in ("elements", "different", "elsewhere")]
         yield [str(body.n), str(body.k), letter, ", ".join(map(span, spans)), *map(str, counts), said[letter]]
 
 

@@ -3,8 +3,9 @@
 Its subject names the program, its library, how many multiprocessors chose with it, the types, N and K, which lines are
 contiguous, and to how many bytes they are aligned: `subject` puts it together. M is divided in ranges: within one the
 order is the same, as far as `called` of its M show it by the bits of one row. Each range was proven on `elements` of D
-at random M in it, of which `different` were otherwise than the order says; `changed` of the elements of that row have
-other bits than in the range before. `kernel` is the name that a profiler gives.
+at random M in it, of which `different` were otherwise than the order says, and `elsewhere` follow another one because
+of their place in D; `changed` of the elements of that row have other bits than in the range before. `kernel` is the
+name that a profiler gives.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class MRange(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     different: Count = 0
     changed: Count | None = None
     kernel: Annotated[str, msgspec.Meta(max_length=400)] | None = None
+    elsewhere: Count = 0
 
 
 class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -93,7 +95,7 @@ def check(finding: Finding) -> None:
     for each in body.ranges:
         if not before < each.first <= each.last or each.called > each.last - each.first + 1:
             raise DataError(f"{finding.subject}: ranges of M ascend, and no M is called twice.")
-        if each.elements == 0 or each.different > each.elements or (each.changed or 0) > body.n:
+        if each.elements == 0 or each.different + each.elsewhere > each.elements or (each.changed or 0) > body.n:
             raise DataError(f"{finding.subject}: more elements differ than were compared, or none were.")
         if (each.changed is not None) != (before > 0):
             raise DataError(f"{finding.subject}: every range but the first says how many elements of a row change.")
@@ -136,7 +138,9 @@ def words(findings: Sequence[Finding]) -> str:
     """What the orders of an arch rest on."""
     if not findings:
         return "no order was found"
-    elements, different = (
-        sum(getattr(each, name) for f in findings for each in f.body.ranges) for name in ("elements", "different")
+    elements, different, elsewhere = (
+        sum(getattr(each, name) for f in findings for each in f.body.ranges)
+        for name in ("elements", "different", "elsewhere")
     )
-    return f"{makers(findings)}: {different} of {elements} elements do not follow their orders"
+    placed = f"; {elsewhere} follow another one because of their place in D" if elsewhere else ""
+    return f"{makers(findings)}: {different} of {elements} elements do not follow their orders{placed}"

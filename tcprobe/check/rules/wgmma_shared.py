@@ -1,0 +1,314 @@
+"""Shared memory that is filled anew while a wgmma in flight reads it through a descriptor.
+
+Followed are the multiplies that run, as by `wgmma-operands`. Where something writes shared memory while one may run, or
+arrives at a barrier behind which another role writes, loops are taken apart (`rounds`) and bytes are compared: those of
+a multiply by its descriptors, those of stores and cp.async by the addresses of all lanes, of a bulk copy from its first
+on, by its size where that is known. A role that fills shared memory behind a wait for an mbarrier fills what the
+barrier stands for: who arrives there while a multiply reads that lets it be filled early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from tcprobe.check.addresses import State
+from tcprobe.check.flow import at_each, forward
+from tcprobe.check.integers import Reader
+from tcprobe.check.lanes import ALL, Lanes
+from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.registers import group_sizes
+from tcprobe.check.requests import width
+from tcprobe.check.rounds import ROUNDS, Rounds, TooManyError, rounds
+from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.check.rules import wgmma_operands as groups
+from tcprobe.check.rules.descriptor import K_BYTES, LINES_A, SWIZZLE
+from tcprobe.isa.shared_memory import MOST_SHARED
+from tcprobe.layout.descriptor import Descriptor
+
+NAME = "wgmma-shared"
+SEVERITY: Severity = "error"
+SAYS = "shared memory that a wgmma reads through a descriptor is filled anew before the wait that ends its group"
+MEND = "wgmma.wait_group of few enough groups, then a barrier, before the tile is filled again"
+EVIDENCE = (
+    "PTX ISA, wgmma.mma_async: it is asynchronous, and reads its matrices in shared memory through the async proxy; "
+    "wgmma.wait_group is what waits for the completion of its group.",
+    "Measured on an H200, eight blocks an SM, 20 launches (docs/checks_h200.json): st.shared into A while multiplies "
+    "of m64n256k16 read it, up to 17,118,672 of 17,301,504 elements wrong; cp.async, 16,564,171; of m64n64k16 490 to "
+    "7,925 of 4,325,376; 0 behind the wait.",
+)
+STORES = ("STS", "STSM", "ATOMS", "LDGSTS")
+BULK = ("UTMALDG", "UBLKCP.S.G")
+FILLS = ("STS.", "LDGSTS", *BULK)  # of a role that does nothing else
+ARRIVES, CHECKS = "SYNCS.ARRIVE", "SYNCS.PHASECHK"
+MEETS = ("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT")
+UNIT = 16  # bytes
+NOBODY = -1
+WINDOW = 0xFFFFFF  # bits of an address inside a block's shared memory
+Units = frozenset[int]
+Waited = frozenset[int | None]  # barriers
+Freed = dict[int | None, tuple[Units, Instruction]]  # by barrier, what is filled behind a wait for it, and by what
+
+
+class Places(NamedTuple):
+    """By number of an instruction of the rounds: the units of shared memory that it reads or writes, the barrier that
+    it arrives at or waits for; None where they do not follow.
+    """
+
+    units: Mapping[int, Units | None]
+    barriers: Mapping[int, int | None]
+
+
+def check(kernel: Kernel) -> Iterator[Finding]:
+    """One finding for each instruction that writes, or lets another role write; at most one note."""
+    early = _early(kernel)
+    if early:
+        try:
+            found = _Compared(kernel, early)
+        except TooManyError:
+            reason = f"whether {early[0].opcode} writes what a multiply reads, on one of too many ways"
+            yield undecided(NAME, early[0], reason)
+            return
+        yield from found.findings.values()
+        if found.doubt and not found.findings:
+            yield undecided(NAME, early[0], found.doubt)
+
+
+def untouched(kernel: Kernel) -> bool:
+    """Whether it is known that nothing fills what a multiply in flight reads, nor lets another role do so."""
+    early = _early(kernel)
+    try:
+        found = _Compared(kernel, early) if early else None
+    except TooManyError:
+        return False
+    return found is None or not (found.findings or found.doubt or found.others)
+
+
+def _early(kernel: Kernel) -> list[Instruction]:
+    """What fills shared memory, or arrives at a barrier, on a way where a multiply may run."""
+    if not any(writes_tiles(i) for i in kernel.instructions):
+        return []
+    start: groups.Running = {}
+    return [
+        i
+        for i, running in at_each(kernel, forward(kernel, start, groups.step, groups.joined), groups.step)
+        if any(reads_tiles(kernel.instructions[number]) for number in running) and i.guard != "never"
+        if writes_tiles(i) or i.opcode.startswith(ARRIVES)
+    ]
+
+
+def reads_tiles(instruction: Instruction) -> bool:
+    """Whether it is a warpgroup's multiply with a factor in shared memory."""
+    return instruction.stem.endswith("GMMA") and any(o.text.startswith("gdesc[UR") for o in instruction.operands)
+
+
+def writes_tiles(instruction: Instruction) -> bool:
+    """Whether it fills shared memory."""
+    return instruction.guard != "never" and (instruction.stem in STORES or instruction.opcode.startswith(BULK))
+
+
+class _Compared:
+    """What the rounds of a kernel show: a finding for each instruction; why some of it does not follow, "" if it does.
+
+    `others`: arrivals at barriers of which no role is seen that fills shared memory behind a wait for them.
+    """
+
+    def __init__(self, kernel: Kernel, early: Sequence[Instruction]) -> None:
+        self.findings: dict[int, Finding] = {}
+        self.doubt, self.others = "", set[int]()
+        every = {i.number: i for i in kernel.instructions if i.number in kernel.block_of and i.guard != "never"}
+        wanted = {number for number, i in every.items() if reads_tiles(i)} | {i.number for i in early}
+        if any(i.opcode.startswith(ARRIVES) for i in early):
+            wanted |= {number for number, i in every.items() if i.opcode.startswith((*FILLS, CHECKS))}
+        left = max((groups.groups_left(i) or 0 for i in kernel.instructions), default=0)
+        found, reader = rounds(kernel, frozenset(wanted), max(ROUNDS, left + 2))
+        places = _places(found, reader)
+        if any(units and max(units) >= MOST_SHARED // UNIT for units in places.units.values()):
+            self.doubt = "it needs more shared memory than an SM has, and descriptors name none there"
+            return
+        freed = _freed(found, places)
+        start: groups.Running = {}
+        for i, running in at_each(found, forward(found, start, groups.step, groups.joined), groups.step):
+            readers = [reader for reader in running if reads_tiles(found.instructions[reader])]
+            if readers and i.number in found.states and found.first[i.number] not in self.findings:
+                self._compare(kernel, found, places, freed, i, readers)
+
+    def _compare(  # noqa: PLR0913, PLR0917
+        self, kernel: Kernel, found: Rounds, places: Places, freed: Freed, i: Instruction, readers: Sequence[int]
+    ) -> None:
+        """Hold an instruction of the rounds against the multiplies that run before it."""
+        number = found.first[i.number]
+        if writes_tiles(i):
+            units, by = places.units.get(i.number), i
+        elif i.opcode.startswith(ARRIVES):
+            barrier = places.barriers.get(i.number)
+            if barrier == NOBODY:
+                return
+            self.others |= {number} - ({number} if barrier in freed else set())
+            units, by = freed.get(barrier, (frozenset(), i))
+        else:
+            return
+        hit = next((r for r in readers if units and not units.isdisjoint(places.units.get(r) or ())), None)
+        if hit is not None:
+            self.findings[number] = _finding(kernel.instructions[number], by, found.instructions[hit], found.first[hit])
+        elif units is None or any(places.units.get(reader) is None for reader in readers):
+            self.doubt = self.doubt or f"whether {i.opcode} writes shared memory that a multiply in flight reads"
+
+
+def _finding(at: Instruction, by: Instruction, reader: Instruction, of: int) -> Finding:
+    does = (
+        f"{at.opcode} writes shared memory that {reader.opcode} reads"
+        if by.number == at.number or writes_tiles(at)
+        else f"{at.opcode} lets {by.opcode} fill shared memory that {reader.opcode} reads"
+    )
+    text = f"{does}, before the wait that ends its group; {MEND}"
+    return Finding(NAME, SEVERITY, at.address, text, {"reader": 16 * of})
+
+
+def _freed(found: Rounds, places: Places) -> Freed:
+    """By barrier, what is filled behind a wait for it, and by what."""
+
+    def step(waited: Waited, i: Instruction) -> Waited:
+        if i.opcode.startswith(CHECKS) and i.guard != "never":
+            return frozenset({places.barriers.get(i.number)})
+        return frozenset() if i.opcode.startswith(MEETS) else waited
+
+    freed: Freed = {}
+    start: Waited = frozenset()
+    for i, waited in at_each(found, forward(found, start, step, frozenset.union), step):
+        if writes_tiles(i) and len(waited) == 1:
+            for barrier in waited - {None}:
+                units, by = freed.get(barrier, (frozenset(), i))
+                freed[barrier] = units | (places.units.get(i.number) or frozenset()), by
+    return freed
+
+
+def _places(found: Rounds, reader: Reader) -> Places:
+    units: dict[int, Units | None] = {}
+    barriers: dict[int, int | None] = {}
+    for number, state in found.states.items():
+        instruction = found.instructions[number]
+        if reads_tiles(instruction):
+            units[number] = read(instruction, reader, state)
+        elif instruction.opcode.startswith((ARRIVES, CHECKS)):
+            barriers[number] = barrier(instruction, reader, state)
+        else:
+            units[number] = written(instruction, reader, state)
+    return Places(units, barriers)
+
+
+def exact(value: Lanes) -> bool:
+    """Whether the place in the block's shared memory is known of every lane."""
+    return not (value.flips | value.lost | value.steps) & WINDOW
+
+
+def barrier(instruction: Instruction, reader: Reader, state: State) -> int | None:
+    """Its address; NOBODY where no lane executes it, None where it is not known, or lanes name several."""
+    operand = next((o for o in instruction.operands if o.kind == "address"), None)
+    address = reader.address(operand, state.held) if operand else None
+    if address is None or not exact(address):
+        return None
+    known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), _takes_part(instruction, reader, state))
+    values = np.unique(known[active])
+    return int(values[0]) if len(values) == 1 else None if len(values) else NOBODY
+
+
+def _takes_part(instruction: Instruction, reader: Reader, state: State) -> np.ndarray:
+    """The lanes that may execute an instruction."""
+    condition = reader.condition(instruction.guard, state.held)
+    active = np.asarray(state.active)
+    return active & (condition.known != 0) if condition.exact else active
+
+
+def written(instruction: Instruction, reader: Reader, state: State) -> Units | None:
+    """What stores, cp.async and bulk copies write; of a bulk copy whose size is not known its first unit."""
+    operand = next(o for o in instruction.operands if o.kind == "address")
+    if instruction.stem not in STORES:
+        (address, *_) = reader.inputs(operand.mask & -operand.mask, state.held)
+        if not exact(address):
+            return None
+        begins = np.unique(address.known & np.uint32(WINDOW)) // UNIT
+        return frozenset(int(begin) + j for begin in begins for j in range(_bulk_units(instruction, reader, state)))
+    address = reader.address(operand, state.held)
+    if not exact(address):
+        return None
+    active = _takes_part(instruction, reader, state)
+    known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), active)
+    if instruction.stem == "STSM":
+        count = {"4": 32, "2": 16}.get(instruction.opcode.rpartition(".")[2], 8)
+        known, active = known[:, :count], active[:, :count]
+    size = UNIT if instruction.stem == "STSM" else width(instruction.form)
+    places = known[active].astype(np.int64)
+    return frozenset(np.unique((places[:, None] + np.arange(0, size, 4)) // UNIT).tolist())
+
+
+def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
+    size = instruction.operands[-1]
+    if instruction.stem == "UBLKCP" and size.kind == "UR":
+        value = reader.read(size, state.held)
+        if value.exact and value.known.size == 1:
+            return max(1, min(int(value.known[0, 0]), 1 << 18) // UNIT)
+    return 1
+
+
+def read(instruction: Instruction, reader: Reader, state: State) -> Units | None:
+    """What a multiply reads of shared memory."""
+    operand = next(o for o in instruction.operands if o.text.startswith("gdesc[UR"))
+    held = list(reader.inputs(operand.mask, state.held))
+    sizes, size = group_sizes(instruction.opcode), 2 if instruction.stem == "HGMMA" else 1
+    found = frozenset[int]()
+    for name, (low, high), lines in (("A", held[:2], LINES_A), ("B", held[2:4], sizes[1])):
+        if name == "A" and instruction.operands[1].kind == "R":
+            continue
+        transposed = any(f".tnsp{name}" in each.text for each in instruction.operands)
+        # the system's bits of an address may reach up to LBO, which swizzled tiles with k contiguous don't have
+        used = 0x3FFF if high.exact and not transposed and (high.known >> np.uint32(30)).all() else ALL
+        if not high.exact or (low.flips | low.lost | low.steps) & used:
+            return None
+        warps = np.asarray(state.active.any(axis=1))
+        *rows, there = np.broadcast_arrays(low.known[:, 0] & np.uint32(used), high.known[:, 0], warps)
+        for words in set(zip(*(row[there].tolist() for row in rows), strict=True)):
+            found |= tile(*words, lines * size if transposed else lines, transposed, size)
+    return found
+
+
+@lru_cache(maxsize=1 << 12)
+def tile(low: int, high: int, lines: int, transposed: bool, size: int) -> Units:
+    """The units of a factor with this descriptor: `lines`, or bytes of them if contiguous, by 32 bytes of k."""
+    start, lbo, sbo = (low & 0x3FFF) << 4, (low >> 16 & 0x3FFF) << 4, (high & 0x3FFF) << 4
+    laid = Descriptor(lbo, sbo, SWIZZLE[high >> 30], high >> 17 & 7, start)
+    if transposed:
+        places = laid.offset("mn", np.arange(0, lines, UNIT)[:, None], np.arange(K_BYTES // size)[None])
+    else:
+        places = laid.offset("k", np.arange(lines)[:, None], np.arange(0, K_BYTES, UNIT)[None])
+    return frozenset(np.unique((places + start) // UNIT).tolist())
+
+
+_LOOP = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 out, .param .u32 steps) .maxntid 128 {
+  .reg .pred %p; .reg .b32 %r<4>; .reg .b64 %d<3>; .reg .f32 %f<4>;
+  .shared .align 128 .b8 tile[2048];
+  ld.param.u64 %d1, [out]; ld.param.u32 %r0, [steps];
+  mov.u32 %r1, %tid.x; shl.b32 %r3, %r1, 4; mov.u32 %r2, tile; add.u32 %r3, %r3, %r2;
+  and.b32 %r2, %r2, 262143; shr.u32 %r2, %r2, 4; cvt.u64.u32 %d0, %r2; or.b64 %d0, %d0, 0x1000080000;
+  mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+STEP:
+  .pragma "nounroll";
+  st.shared.v4.u32 [%r3], {%r0, %r0, %r0, %r0};
+  fence.proxy.async.shared::cta; bar.sync 0;
+  wgmma.fence.sync.aligned;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d0, %d0, 1, 1, 1, 0, 0;
+  wgmma.commit_group.sync.aligned;
+  <wait>bar.sync 0;
+  sub.u32 %r0, %r0, 1; setp.ne.u32 %p, %r0, 0; @%p bra STEP;
+  wgmma.wait_group.sync.aligned 0;
+  mul.wide.u32 %d2, %r1, 16; add.u64 %d1, %d1, %d2; st.global.v4.f32 [%d1], {%f0, %f1, %f2, %f3};
+  ret;
+}"""
+FAILS = _LOOP.replace("<wait>", "")
+PASSES = _LOOP.replace("<wait>", "wgmma.wait_group.sync.aligned 0; ")

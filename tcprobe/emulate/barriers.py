@@ -1,0 +1,92 @@
+"""mbarriers: arrivals and bytes that are awaited, phases, and what is known to whoever waits for one.
+
+>>> barrier = MBarrier(count=2, engine=0)
+>>> barrier.expect(16); barrier.arrive(2)
+>>> barrier.phase, barrier.pending, barrier.bytes
+(0, 0, 16)
+>>> barrier.complete_bytes(16)
+>>> barrier.phase, barrier.pending
+(1, 2)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tcprobe.emulate.asynchronous import Flight
+from tcprobe.emulate.clocks import Known
+
+if TYPE_CHECKING:
+    from tcprobe.emulate.machine import Machine, Where
+
+
+@dataclass(eq=False)
+class MBarrier:
+    """`count` arrivals end a phase, once all `bytes` have come; `engine` is who copies that it counts write as."""
+
+    count: int
+    engine: int
+    phase: int = 0
+    pending: int = -1
+    bytes: int = 0
+    gathering: Known | None = None  # what those knew that have arrived in this phase
+    known: Known | None = None  # and in those before
+    flights: list[Flight] = field(default_factory=list)  # whose bytes this phase counts
+    initialiser: int = -1  # the thread, and whether fence.mbarrier_init followed
+    fenced: bool = False
+    clock: int = 0  # of the engine, of the last phase that is over
+    next_clock: int = 0
+
+    def __post_init__(self) -> None:
+        self.pending = self.count
+
+    def arrive(self, count: int, known: Known | None = None) -> None:
+        """Arrivals, and what those who arrive know."""
+        if known is not None:
+            self.gathering = known if self.gathering is None else self.gathering.joined(known)
+        self.pending -= count
+        self._end()
+
+    def expect(self, count: int) -> None:
+        """More bytes to come."""
+        self.bytes += count
+
+    def complete_bytes(self, count: int) -> None:
+        """Bytes have come."""
+        self.bytes -= count
+        self._end()
+
+    def _end(self) -> None:
+        if self.pending > 0 or self.bytes != 0:
+            return
+        self.phase, self.pending = self.phase + 1, self.count
+        if self.gathering is not None:
+            self.known = self.gathering if self.known is None else self.known.joined(self.gathering)
+        self.gathering, self.clock = None, self.next_clock
+
+    def over(self, parity: int) -> bool:
+        """Whether the phase of that parity is over, the next one running."""
+        return self.phase & 1 != parity & 1
+
+    def learn(self, machine: Machine, where: Where) -> None:
+        """Threads have waited: they know what was done before the phase ended."""
+        if self.known is not None:
+            machine.clocks.acquire(where, self.known)
+        if self.clock:
+            machine.clocks.learn(where, self.engine, self.clock)
+        flights = machine.kept["flights"]
+        for flight in [flight for flight in self.flights if flight.landed and flight.key < self.phase]:
+            flights.complete(flight)
+            self.flights.remove(flight)
+
+    @property
+    def words(self) -> str:
+        """What is still to come."""
+        return f"phase {self.phase}: {self.pending} of {self.count} arrivals and {self.bytes} bytes are missing"
+
+
+def barriers(machine: Machine) -> dict[int, MBarrier]:
+    """All of the machine's by offset in shared memory."""
+    found: dict[int, MBarrier] = machine.kept.setdefault("mbarriers", {})
+    return found

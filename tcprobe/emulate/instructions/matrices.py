@@ -1,0 +1,115 @@
+"""ldmatrix, stmatrix, movmatrix: 8 x 8 matrices between shared memory and the registers of a warp, by the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tcprobe.emulate.fragments import places
+from tcprobe.emulate.instructions.memory import address_of, space_of
+from tcprobe.emulate.machine import WARP, Machine, Step, Where
+from tcprobe.emulate.ptx import Statement
+from tcprobe.emulate.unwritten import mark
+
+ROW = 16  # bytes of a row of a matrix
+COUNTS = {"x1": 1, "x2": 2, "x4": 4}
+
+
+def _form(statement: Statement, machine: Machine) -> tuple[int, str]:
+    """Matrices, and the name of the form."""
+    words = [word for word in statement.modifiers if word not in ("shared", "shared::cta")]
+    count = next((COUNTS[word] for word in words if word in COUNTS), 0)
+    if not count or "m8n8" not in words or "b16" not in words or "sync" not in words or "aligned" not in words:
+        raise statement.refused()
+    turned = ".trans" if "trans" in words else ""
+    return count, f"{statement.opcode}.m8n8.x{count}{turned}.shared.b16"
+
+
+def _load(statement: Statement, machine: Machine) -> Step:
+    count, form = _form(statement, machine)
+    space = space_of(statement)
+    target, source = statement.operands
+    writers = [machine.writer(item, np.uint32) for item in machine.items(target)]
+    if len(writers) != count:
+        raise statement.refused(f"with {len(writers)} registers")
+    address = address_of(machine, source, space)
+    table = places(form, "d", machine.arch)
+
+    def run(where: Where) -> None:
+        threads = machine.threads[where].reshape(-1, WARP)[:, : 8 * count]
+        at = np.broadcast_to(np.asarray(address(where)), (threads.shape[0] * WARP,)).reshape(-1, WARP)[:, : 8 * count]
+        rows, unwritten = machine.load_marked(space, at.reshape(-1), ROW, threads.reshape(-1))
+        matrix = rows.reshape(threads.shape[0], 8 * count, ROW).view(np.uint16)
+        held = np.zeros((threads.shape[0], WARP, 2 * count), np.uint16)
+        table.scatter(held, matrix)
+        registers = held.view(np.uint32)
+        for number, write in enumerate(writers):
+            write(where, registers[:, :, number].reshape(-1))
+        if unwritten is not None:
+            wrong = np.repeat(unwritten.reshape(threads.shape[0], 8 * count)[:, :, None], 8, axis=2)
+            held[:] = 0
+            table.scatter(held, wrong.astype(np.uint16))
+            marked = held.view(np.uint32) != 0
+            mark(machine, machine.items(target), [marked[:, :, n].reshape(-1) for n in range(count)], where)
+
+    return machine.together(run)
+
+
+def _store(statement: Statement, machine: Machine) -> Step:
+    count, form = _form(statement, machine)
+    space = space_of(statement)
+    target, source = statement.operands
+    readers = [machine.reader(item, np.uint32) for item in machine.items(source)]
+    if len(readers) != count:
+        raise statement.refused(f"with {len(readers)} registers")
+    address = address_of(machine, target, space)
+    operand = "s" if False else _stored(form)
+    table = places(form, operand, machine.arch)
+
+    def run(where: Where) -> None:
+        threads = machine.threads[where].reshape(-1, WARP)
+        held = np.empty((*threads.shape, count), np.uint32)
+        for number, read in enumerate(readers):
+            held[:, :, number] = np.broadcast_to(read(where), (threads.size,)).reshape(threads.shape)
+        matrix = np.ascontiguousarray(table.gather(held.view(np.uint16)))
+        at = np.broadcast_to(np.asarray(address(where)), (threads.size,)).reshape(threads.shape)[:, : 8 * count]
+        machine.store(
+            space, at.reshape(-1), matrix.view(np.uint8).reshape(-1, ROW), threads[:, : 8 * count].reshape(-1)
+        )
+
+    return machine.together(run)
+
+
+def _stored(form: str) -> str:
+    """The name of the operand that holds what is stored."""
+    from tcprobe.isa.names import resolve
+    from tcprobe.isa.operand import Role
+
+    return next(f.operand for f in resolve(form).instruction.fragments if f.role is not Role.ADDRESS)
+
+
+def _move(statement: Statement, machine: Machine) -> Step:
+    """movmatrix: a matrix turned."""
+    if "trans" not in statement.modifiers or "b16" not in statement.modifiers:
+        raise statement.refused()
+    write, read = machine.writer(statement.operands[0], np.uint32), machine.reader(statement.operands[1], np.uint32)
+    table = places("ldmatrix.m8n8.x1.shared.b16", "d", machine.arch)
+
+    def run(where: Where) -> None:
+        count = machine.threads[where].size
+        held = np.ascontiguousarray(np.broadcast_to(read(where), (count,))).reshape(-1, WARP, 1).view(np.uint16)
+        turned = np.zeros_like(held)
+        table.scatter(turned, table.gather(held).transpose(0, 2, 1))
+        write(where, turned.view(np.uint32).reshape(-1))
+
+    return machine.together(run)
+
+
+OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {
+    "ldmatrix": _load,
+    "stmatrix": _store,
+    "movmatrix": _move,
+}
+__all__ = ["OPCODES", "Any"]

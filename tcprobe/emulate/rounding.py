@@ -1,0 +1,116 @@
+"""Floats that are rounded as PTX rounds: one exact result, any format, any of the four directions.
+
+A result is computed in f64 and *rounded to odd* where it does not fit, so that rounding it again is exact.
+
+>>> import numpy as np
+>>> narrow(np.array([1 + 2**-12]), "f16", "rp").view(np.uint16).tolist(), narrow(np.array([448.0, 500.0]), "e4m3").tolist()
+([15361], [126, 126])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tcprobe.arithmetic.formats import FORMATS, values_of
+from tcprobe.arithmetic.model import fma as fma_f64
+from tcprobe.arithmetic.model import rounded_to_odd, two_sum
+
+DIRECTIONS = {"rn": np.rint, "rna": None, "rz": np.trunc, "rm": np.floor, "rp": np.ceil}
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "tf32": 0x7FFFFFFF, "e4m3": 0x7F, "e5m2": 0x7F}
+WORDS: dict[str, Any] = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "tf32": np.uint32, "f64": np.uint64}
+SATURATED = ("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+
+
+def widen(bits: Any, kind: str) -> Any:
+    """The values of bits, as f64."""
+    word = WORDS.get(kind, np.uint8)
+    return values_of(
+        FORMATS[kind],
+        np.asarray(bits).view(word)
+        if np.asarray(bits).dtype.itemsize == np.dtype(word).itemsize
+        else np.asarray(bits).astype(word),
+    ).astype(np.float64)
+
+
+def narrow(numbers: Any, kind: str, way: str = "rn", saturate: bool = False) -> Any:
+    """The bits of numbers in a format: f64 that are exact, or rounded to odd.
+
+    Types of 8 bits and below take the largest number for what is larger (.satfinite); `saturate`: others, too.
+    """
+    x = np.asarray(numbers, np.float64)
+    if kind == "f64":
+        return x.view(np.uint64)
+    if kind == "f32" and way == "rn" and not saturate:
+        made = np.asarray(x.astype(np.float32))
+        return np.where(np.isnan(x), np.uint32(NAN["f32"]), made.view(np.uint32))
+    form = FORMATS[kind]
+    fraction = 10 if kind == "tf32" else form.fraction
+    exponent = np.maximum(np.frexp(np.where(np.isfinite(x), x, 1.0))[1] - 1, form.least)
+    unit = exponent - fraction
+    scaled = np.ldexp(x, -unit)
+    if way == "rna":
+        whole = np.copysign(np.floor(np.abs(scaled) + 0.5), scaled)
+    else:
+        whole = DIRECTIONS[way](scaled)  # type: ignore[misc]
+    made = np.ldexp(whole, unit)
+    largest = float(FORMATS["f32"].largest) if kind == "tf32" else form.largest
+    if kind == "tf32":
+        largest = (2 - 2.0**-10) * 2.0**127
+    over = np.abs(made) > largest
+    clamp = saturate or kind in SATURATED
+    if way in ("rz", "rm", "rp") and not clamp:
+        stays = over & np.isfinite(x) & ((way == "rz") | ((way == "rm") & (x > 0)) | ((way == "rp") & (x < 0)))
+        made = np.where(stays, np.copysign(largest, x), made)
+        over &= ~stays
+    made = np.where(over, np.copysign(largest if clamp else np.inf, x), made)
+    return _encoded(made, x, kind)
+
+
+def _encoded(made: Any, x: Any, kind: str) -> Any:
+    form, word = FORMATS[kind], WORDS.get(kind, np.uint8)
+    nan = np.isnan(x)
+    safe = np.where(nan, 0.0, made)
+    if kind in ("f32", "tf32"):
+        bits = safe.astype(np.float32).view(np.uint32)
+    elif kind == "bf16":
+        bits = (safe.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    else:
+        bits = np.asarray(safe.astype(form.numpy)).view(word)
+    if not nan.any():
+        return bits
+    sign = 0 if kind in WORDS else (np.signbit(x) * (1 << form.bits - 1)).astype(word)
+    return np.where(nan, word(NAN.get(kind, form.infinity - 1 if form.special == "none" else 0)) | sign, bits).astype(
+        word
+    )
+
+
+def exact_sum(x: Any, y: Any) -> Any:
+    """x + y of f64, rounded to odd."""
+    total, rest = two_sum(np.asarray(x, np.float64), np.asarray(y, np.float64))
+    return np.where(np.isfinite(total), rounded_to_odd(total, np.where(np.isfinite(rest), rest, 0.0)), total)
+
+
+def exact_fma(x: Any, y: Any, z: Any) -> Any:
+    """x * y + z of numbers whose product is exact in f64, rounded to odd."""
+    return exact_sum(np.asarray(x, np.float64) * y, z)
+
+
+def fma64(x: Any, y: Any, z: Any) -> Any:
+    """fma.rn.f64."""
+    return fma_f64(*(np.array(part, np.float64) for part in np.broadcast_arrays(x, y, z)))
+
+
+def of_integer(numbers: Any) -> Any:
+    """Whole numbers of 64 bits as f64, rounded to odd."""
+    whole = np.asarray(numbers)
+    high, low = whole >> whole.dtype.type(32), whole & whole.dtype.type(0xFFFFFFFF)
+    return exact_sum(high.astype(np.float64) * 2.0**32, low.astype(np.float64))
+
+
+def flushed(bits: Any, kind: str = "f32") -> Any:
+    """.ftz: subnormal numbers become zeros of their sign."""
+    form = FORMATS[kind]
+    exponent = bits & bits.dtype.type(form.infinity)
+    return np.where(exponent == 0, bits & bits.dtype.type(1 << form.bits - 1), bits)

@@ -1,0 +1,204 @@
+"""The emulation of a launch: buffers are placed, the kernel is compiled to steps, blocks run cluster after cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcprobe.emulate.asynchronous import Flight, Flights
+from tcprobe.emulate.compiled import compile_function
+from tcprobe.emulate.launch import BufferArgument, Launch, MapArgument, ScalarArgument
+from tcprobe.emulate.machine import Machine
+from tcprobe.emulate.memory import READ_ONLY, WRITTEN, GlobalMemory
+from tcprobe.emulate.ptx import Function, Module, Variable
+from tcprobe.emulate.report import Report
+from tcprobe.emulate.schedule import SCHEDULES, Scheduler
+from tcprobe.emulate.watch import StoppedError
+from tcprobe.errors import UsageError, check_choice
+from tcprobe.emulate.tensor_maps import encode_map
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tcprobe.emulate.machine import Where
+    from tcprobe.layout.arrays import Array
+
+SIDE_BY_SIDE = 512  # threads of blocks that run as one vector
+MOST = 100_000_000  # instructions of warps
+
+
+@dataclass(frozen=True)
+class Options:
+    """`most` instructions of warps; `arch` whose arithmetic it is, None: the text's target."""
+
+    most: int = MOST
+    arch: str | None = None
+    schedule: str = "late"
+    seed: int = 0
+
+
+@dataclass
+class Emulation:
+    """What came of it: the report, and the buffers as they are after the kernel, in the order of the arguments."""
+
+    report: Report
+    buffers: list[Array | None]
+
+
+def emulate(
+    module: Module,
+    launch: Launch,
+    options: Options | None = None,
+    watch: Callable[[Machine, int, Where], None] | None = None,
+) -> Emulation:
+    """Run a launch; UsageError where the text or the launch cannot be. `watch` is called before each statement."""
+    options = options or Options()
+    check_choice("schedule", options.schedule, SCHEDULES)
+    if options.most < 1:
+        raise UsageError(f"`most` {options.most}: 1 or more instructions.")
+    kernel = module.kernel(launch.kernel)
+    shape = _shape(kernel, launch)
+    memory, places, constants = _place(module, kernel, launch)
+    report = Report()
+    clusters = shape.grid[0] * shape.grid[1] * shape.grid[2] // shape.ranks
+    together = max(1, min(clusters, SIDE_BY_SIDE // (shape.ranks * shape.threads)))
+    machine = Machine(module, shape, memory, together, report, options.arch or module.target.rstrip("af"))
+    machine.places |= places
+    machine.constants = constants
+    machine.kept["maps"] = [argument for argument in launch.arguments if isinstance(argument, MapArgument)]
+    random = Random(options.seed) if options.schedule == "random" else None
+    flights = Flights(early=options.schedule == "early", random=random)
+    machine.kept["flights"] = flights
+    flights.at_end.append(lambda left: _left_in_flight(machine, left))
+    machine.restart(0)  # special registers exist from here on
+    steps = compile_function(kernel, machine)
+    machine.kept["steps"] = steps
+    for wrap in machine.kept.get("wrap", []):
+        wrap()
+    scheduler = Scheduler(machine, steps, flights, options.most, options.seed if random else None)
+    if watch is not None:
+        scheduler.watch = lambda pc, where: watch(machine, pc, where)
+    report.finished = True
+    for first in range(0, clusters, together):
+        machine.restart(first)
+        for word in ("mbarriers", "bars", "cluster bars", "cp.async", "bulk", "marks"):
+            machine.kept.get(word, {}).clear()
+        for again in machine.kept.get("restart", []):
+            again()
+        try:
+            report.finished = scheduler.run()
+        except StoppedError:
+            report.finished = False
+        if not report.finished:
+            break
+    return Emulation(report, _buffers(memory, launch))
+
+
+def _left_in_flight(machine: Machine, left: list[Flight]) -> None:
+    """Findings for copies of blocks that have ended."""
+    for flight in left:
+        what = "still reads its shared memory" if flight.reads else "still writes its shared memory"
+        machine.find("in-flight", flight.thread, f"the block ends while the copy {what}", flight.statement)
+
+
+def _shape(kernel: Function, launch: Launch):  # type: ignore[no-untyped-def]
+    """The launch's shape with the cluster that the kernel states; UsageError where they do not fit."""
+    shape = launch.shape
+    required = kernel.stated.get(".reqnctapercluster") or ()
+    cluster = (*required, 1, 1, 1)[:3] if required else shape.cluster
+    if required and shape.cluster not in ((1, 1, 1), cluster):
+        raise UsageError(f"the kernel has clusters of {list(cluster)}, the launch of {list(shape.cluster)}.")
+    shape = shape._replace(cluster=cluster)
+    if any(g % c for g, c in zip(shape.grid, cluster, strict=True)):
+        raise UsageError(f"the grid {list(shape.grid)} is no multiple of the cluster {list(cluster)}.")
+    most = kernel.stated.get(".maxntid") or kernel.stated.get(".reqntid")
+    if most and shape.threads > int(np.prod(most)):
+        raise UsageError(f"the block has {shape.threads} threads; the kernel takes {int(np.prod(most))} at most.")
+    return shape
+
+
+def _place(
+    module: Module, kernel: Function, launch: Launch
+) -> tuple[GlobalMemory, dict[str, tuple[str, int]], dict[str, bytes]]:
+    """Global memory with all buffers, variables and parameters; where the variables are; the parameters' bytes."""
+    given = _parameters(kernel, launch)
+    variables = [
+        v
+        for v in [*module.variables.values(), *(v for f in module.functions.values() for v in f.variables.values())]
+        if v.space in ("global", "const")
+    ]
+    buffers = [a for a in launch.arguments if isinstance(a, BufferArgument)]
+    sizes = [a.array.nbytes for a in buffers] + [v.size for v in variables] + [p.size for p in kernel.parameters]
+    names = [f"the buffer of argument {n}" for n, a in enumerate(launch.arguments) if isinstance(a, BufferArgument)]
+    memory = GlobalMemory(sizes, [*names, *(v.name for v in variables), *(p.name for p in kernel.parameters)])
+    of_argument = {}
+    for number, argument in enumerate(launch.arguments):
+        if isinstance(argument, BufferArgument):
+            buffer = memory.buffers[len(of_argument)]
+            of_argument[number] = buffer.address
+            memory.fill(buffer, np.ascontiguousarray(argument.array).reshape(-1).view(np.uint8))
+    places = {}
+    held = memory.buffers[len(buffers) : len(buffers) + len(variables)]
+    addresses = {v.name: b.address for v, b in zip(variables, held, strict=True)}
+    for variable, buffer in zip(variables, held, strict=True):
+        data = np.frombuffer(variable.initial[: variable.size].ljust(variable.size, b"\0"), np.uint8).copy()
+        for offset, name, added in variable.addresses:
+            data[offset : offset + 8] = np.frombuffer((addresses.get(name, 0) + added).to_bytes(8, "little"), np.uint8)
+        memory.fill(buffer, data, READ_ONLY if variable.space == "const" else WRITTEN)
+        places[variable.name] = (variable.space, buffer.address)
+    constants = {}
+    for number, parameter, buffer in zip(
+        given, kernel.parameters, memory.buffers[len(buffers) + len(variables) :], strict=True
+    ):
+        raw = _bytes(launch.arguments[number], of_argument, parameter, number)
+        constants[parameter.name] = raw
+        memory.fill(buffer, raw, READ_ONLY)
+        places[parameter.name] = ("param", buffer.address)
+    return memory, places, constants
+
+
+def _parameters(kernel: Function, launch: Launch) -> list[int]:
+    """The numbers of the arguments that the kernel takes; others are buffers that maps or structs lead to."""
+    count, arguments = len(kernel.parameters), launch.arguments
+    if len(arguments) > count and all(isinstance(a, BufferArgument) for a in arguments[count:]):
+        return list(range(count))
+    reached = {a.of for a in arguments if isinstance(a, MapArgument)}
+    reached |= {n for a in arguments if isinstance(a, ScalarArgument) for n in a.pointers.values()}
+    given = [n for n in range(len(arguments)) if len(arguments) == count or n not in reached]
+    if len(given) != count:
+        raise UsageError(f"{kernel.name} has {count} parameters; the launch has {len(arguments)} arguments.")
+    return given
+
+
+def _bytes(argument: object, addresses: dict[int, int], parameter: Variable, number: int) -> bytes:
+    """A parameter's bytes; UsageError where the argument has another size."""
+    if isinstance(argument, BufferArgument):
+        raw = addresses[number].to_bytes(8, "little")
+    elif isinstance(argument, MapArgument):
+        raw = encode_map(argument.map, addresses[argument.of])
+    else:
+        assert isinstance(argument, ScalarArgument)
+        held = bytearray(argument.raw)
+        for offset, index in argument.pointers.items():
+            held[offset : offset + 8] = addresses[index].to_bytes(8, "little")
+        raw = bytes(held)
+    if len(raw) != parameter.size:
+        raise UsageError(
+            f"argument {number} has {len(raw)} bytes; the parameter {parameter.name[:60]} has {parameter.size}."
+        )
+    return raw
+
+
+def _buffers(memory: GlobalMemory, launch: Launch) -> list[Array | None]:
+    """What the buffers of the arguments hold, as arrays of the arguments' types."""
+    held = iter(memory.buffers)
+    made: list[Array | None] = []
+    for argument in launch.arguments:
+        if isinstance(argument, BufferArgument):
+            made.append(memory.view(next(held)).view(argument.array.dtype).reshape(argument.array.shape))
+        else:
+            made.append(None)
+    return made
