@@ -188,7 +188,7 @@ def predicted(chosen: str, only: str | None = None) -> dict[str, Any]:
     tools, known = toolchain.find(None), default()
     for each in made(chosen, only):
         image = cubin(each.raw)
-        kernel = programs(tools, image.arch, image.functions[:1])[0]
+        (kernel,) = programs(tools, image.arch, image.functions[:1])
         assert not isinstance(kernel, DataError)
         begun = time.monotonic()
         loop = main_loop(kernel)

@@ -17,7 +17,7 @@ from tcprobe.check.program import Instruction
 from tcprobe.errors import DataError
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import how
-from tcprobe.store.kinds.cost import Body, Flight, Point
+from tcprobe.store.kinds.cost import Body, Point
 
 PARTITIONS = 4  # schedulers of an SM, each with pipes of its own
 PIPES = ("issue", "fma", "fmaheavy", "alu", "xu", "uniform", "adu", "cbu", "lsu", "tensor", "shared", "l2")

@@ -22,7 +22,6 @@ MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
 DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
 SPACING = 2  # cycles between wavefronts of one request
 SWITCH = 4  # cycles between multiplies of floats and of integers
-IN_ORDER = False
 QUEUE = 4  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
 BYTES_A_CYCLE = 90.0  # from L2 to one SM
@@ -69,7 +68,7 @@ def cycles(rounds: Sequence[Sequence[Work]], orders: Sequence[Order] = ORDERS) -
 
 
 def busy(rounds: Sequence[Sequence[Work]]) -> dict[str, float]:
-    """How long each pipe of the busiest scheduler works in a round; "shared" and "l2": memory of the SM, and behind it."""
+    """How long each pipe of the busiest scheduler works in a round; "shared", "l2": memory of the SM, behind it."""
     found = dict.fromkeys(PIPES, 0.0)
     for quarter in (rounds[j::PARTITIONS] for j in range(PARTITIONS)):
         own = dict.fromkeys(PIPES, 0.0)
@@ -117,29 +116,32 @@ class _Warp:
         cycle, work = self.ready, self.work
         for barrier in work.waits:
             cycle = max(cycle, self.opens[barrier])
-        kind, pipe = work.kind, work.pipe
         even, odd = work.ports
         if even and own.even - SLACK > cycle:
             cycle = own.even - SLACK
         if odd and own.odd - SLACK > cycle:
             cycle = own.odd - SLACK
-        if kind == PLAIN:
-            if pipe in GATED or work.taken:
+        if work.kind == PLAIN:
+            if work.pipe in GATED or work.taken:
                 cycle = max(cycle, self.gate)
-            if pipe == FMA:
+            if work.pipe == FMA:
                 return max(cycle, min(own.free[FMA], own.free[HEAVY]))
-            return max(cycle, own.free[pipe] - (BACKLOG if pipe == XU else 0))
+            return max(cycle, own.free[work.pipe] - (BACKLOG if work.pipe == XU else 0))
+        return max(cycle, self._awaited(own, work))
+
+    def _awaited(self, own: _Scheduler, work: Work) -> float:
+        """When what it waits for is there: a barrier, a place in the queue, copies or multiplies before it."""
+        kind, after = work.kind, 0.0
         if kind in (MEMORY, COPY):
-            cycle = max(cycle, self.gate)
-            return max(cycle, own.queue[-QUEUE]) if len(own.queue) >= QUEUE else cycle
-        if kind == BARRIER:
-            return max(cycle, self.gate)
-        if kind == WAIT:
-            done = self.commits[work.barrier]
-            return max(cycle, done[-1 - work.limit]) if len(done) > work.limit else cycle
-        if kind == GROUP_WAIT:
-            return max(cycle, self.groups[-1 - work.limit]) if len(self.groups) > work.limit else cycle
-        return max(cycle, own.free[TENSOR] - work.cycles) if kind == GROUP else cycle
+            after = max(self.gate, own.queue[-QUEUE] if len(own.queue) >= QUEUE else 0)
+        elif kind == BARRIER:
+            after = self.gate
+        elif kind == GROUP:
+            after = own.free[TENSOR] - work.cycles
+        elif kind in (WAIT, GROUP_WAIT):
+            done = self.commits[work.barrier] if kind == WAIT else self.groups
+            after = done[-1 - work.limit] if len(done) > work.limit else 0
+        return after
 
 
 class _Scheduler:
@@ -235,17 +237,7 @@ class _Sm:
         work, met = warp.work, False
         own.slot, own.last = cycle + 1, warp.number
         warp.ready = cycle + (max(work.stall, TAKEN) if work.taken else work.stall) + self.miss
-        even, odd = work.ports
-        if work.pipe == TENSOR:
-            own.even = own.odd = max(own.even, own.odd, cycle) + even
-            if own.multiplied not in ("", work.opcode[:4]):
-                own.free[TENSOR] = max(own.free[TENSOR], cycle) + SWITCH
-            own.multiplied = work.opcode[:4]
-        else:
-            if even:
-                own.even = max(own.even, cycle) + even
-            if odd:
-                own.odd = max(own.odd, cycle) + odd
+        _read(own, work, cycle)
         kind = work.kind
         if kind == PLAIN:
             done = freed = _use(own, work, cycle)
@@ -254,7 +246,7 @@ class _Sm:
         else:
             done = freed = max(warp.copied, cycle + 1) if kind == COMMIT else cycle + work.latency
             if kind == BARRIER:
-                met = self._meet(own, warp, work, cycle)
+                met = self._meet(warp, work, cycle)
             elif kind == GROUP:
                 _multiply(own, warp, work, cycle)
         if work.write >= 0:
@@ -288,9 +280,9 @@ class _Sm:
             warp.copied = max(warp.copied, done)
         return done, start + work.freed
 
-    def _meet(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> bool:
+    def _meet(self, warp: _Warp, work: Work, cycle: float) -> bool:
         """Arrive at a barrier of the block; whether all have."""
-        self.meeting = max(self.meeting, cycle, own.free[LSU] if IN_ORDER else 0) + ARRIVE
+        self.meeting = max(self.meeting, cycle) + ARRIVE
         there = self.met.setdefault(work.barrier, [])
         there.append(warp)
         warp.gate = NEVER
@@ -300,6 +292,21 @@ class _Sm:
             each.gate = self.meeting + MEET
         there.clear()
         return True
+
+
+def _read(own: _Scheduler, work: Work, cycle: float) -> None:
+    """Take the banks of registers: a multiply both at once, and others of its type follow it best."""
+    even, odd = work.ports
+    if work.pipe == TENSOR:
+        own.even = own.odd = max(own.even, own.odd, cycle) + even
+        if own.multiplied not in ("", work.opcode[:4]):
+            own.free[TENSOR] = max(own.free[TENSOR], cycle) + SWITCH
+        own.multiplied = work.opcode[:4]
+        return
+    if even:
+        own.even = max(own.even, cycle) + even
+    if odd:
+        own.odd = max(own.odd, cycle) + odd
 
 
 def _use(own: _Scheduler, work: Work, cycle: float) -> float:

@@ -26,9 +26,10 @@ FREED = 9
 class Work(NamedTuple):
     """An instruction of a round as the scheduler sees it.
 
-    `ports`: cycles that it holds the even and the odd bank of registers. `service`: cycles of the queue to shared
-    memory, `freed`: those until it has read its registers, `wavefronts` of shared memory itself, `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding;
-    of BARRIER how many warps meet, 0 all. `barrier`: of BARRIER its number, of WAIT and COMMIT that of a counter.
+    `ports`: cycles that it holds the even and the odd bank of registers. `service`: cycles of a scheduler's queue,
+    `freed`: those until its registers are read, `returned`: those that its data take, `wavefronts` of shared memory,
+    `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding; of BARRIER how many warps meet, 0 all.
+    `barrier`: of BARRIER its number, of WAIT that of a counter.
     """
 
     opcode: str
