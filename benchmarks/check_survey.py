@@ -91,6 +91,19 @@ def _named(kernel: str, found: Finding) -> dict[str, Any]:
     return about | {"numbers": dict(found.numbers)}
 
 
+def argue(row: dict[str, Any], before: Sequence[dict[str, Any]]) -> None:
+    """What reading an error by hand said stays with it, where a rule says the same of the same kernel."""
+    known = {
+        (found["kernel"], found["rule"], found["text"]): found["argued"]
+        for other in before
+        for found in other["errors"]
+        if found.get("argued")
+    }
+    for found in row["errors"]:
+        if words := known.get((found["kernel"], found["rule"], found["text"])):
+            found["argued"] = words
+
+
 def code_in(path: Path, folder: Path, most: int) -> tuple[list[Path], int]:
     """(at most so many files with code, evenly spread, of how many) of a wheel, a folder or a file.
 
@@ -127,6 +140,7 @@ def main(arguments: Sequence[str]) -> None:
             files, count = code_in(Path(path), Path(folder), most)
             for row in survey(name, version, files, count, archs.split(",") if archs else []):
                 same = ("package", "version", "arch")
+                argue(row, [other for other in rows if all(other[key] == row[key] for key in same)])
                 rows = [other for other in rows if any(other[key] != row[key] for key in same)] + [row]
                 share = row["undecided"] / max(row["shared_accesses"], 1)
                 found = ", ".join(f"{n} {what}" for what, n in row["findings"].items())

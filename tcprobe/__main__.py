@@ -1,4 +1,4 @@
-"""`python -m tcprobe`, and the console script: whatever is imported, Ctrl-C and want of memory are one line."""
+"""`python -m tcprobe`, and the console script: Ctrl-C and lack of memory print one line, whatever is imported."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def in_thread(about: ExceptHookArgs) -> None:
 
 
 def end(error: BaseException | None) -> None:
-    """End the process at once if a signal or want of memory stopped it; what it started ends too (`children`)."""
+    """End the process at once if a signal or lack of memory stopped it; what it started ends too (`children`)."""
     if isinstance(error, KeyboardInterrupt):
         end_with("Stopped.", getattr(error, "code", 130))
     from tcprobe.errors import StarvedError, is_want_of_resources

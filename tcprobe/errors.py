@@ -166,7 +166,7 @@ def understood(error: Exception) -> TcprobeError:
 
 
 def is_want_of_resources(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came of, is want of memory, threads or processes."""
+    """Whether an error, or one that it came of, says that memory, threads or processes ran out."""
     while error and not _is_want(error):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -114,7 +114,8 @@ def columns(grid_rows: Sequence[Sequence[str]], left: int) -> Iterator[Whole]:
 
 
 class Described:
-    """A value that Python prints in words, `in_words`; a notebook shows them above its `code`, where it has any.
+    """A value that Python prints in words, `in_words`; a notebook shows them above its `code`, and below its
+    `picture`, an SVG, where it has any.
 
     `prints_code`: Python prints the code too, as its command does.
     """
@@ -142,6 +143,7 @@ class Described:
         from html import escape
 
         code = getattr(self, "code", None)
+        drawn = getattr(self, "picture", None) or ""
         folded = f"<details><summary>code</summary><pre>{escape(code)}</pre></details>" if code else ""
         words = "\n".join(self.in_words)
-        return f"<pre>{escape(words)}</pre>{folded}"
+        return f"{drawn}<pre>{escape(words)}</pre>{folded}"

@@ -17,7 +17,7 @@ import numpy as np
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import decode
 from tcprobe.check.requests import loop_of
-from tcprobe.check.rules import async_proxy, wgmma_operands, wgmma_shared
+from tcprobe.check.rules import async_proxy, unfinished_copy, wgmma_operands, wgmma_shared
 
 NOP = "NOP"
 
@@ -35,7 +35,7 @@ def changed(kernel: Kernel, number: int, text: str) -> Mutant:
     """The kernel with other text in the place of an instruction."""
     was = kernel.instructions[number]
     instructions = list(kernel.instructions)
-    instructions[number] = Instruction(number, decode(text))
+    instructions[number] = Instruction(number, (form := decode(text)), form.stem)
     made = Kernel(kernel.file, kernel.arch, kernel.code, instructions, kernel.unread, kernel.ptx)
     return Mutant(made, number, str(was), text)
 
@@ -342,10 +342,53 @@ def _stored_anew(kernel: Kernel, was: Instruction) -> bool:
     return first in ("STS", "STSM")
 
 
+def _as_few(was: Instruction) -> Callable[[Instruction], bool]:
+    """Whether an instruction waits for as few groups of copies as one that is changed."""
+    left = unfinished_copy.left_by(was) or 0
+    return lambda i: (own := unfinished_copy.left_by(i)) is not None and 0 <= own <= left
+
+
+def _waited_before(kernel: Kernel, was: Instruction) -> bool:
+    """On every way to a wait another one for as few groups stands before it, with none committed since: it ends none.
+
+    Of a wait for all, with no copy since.
+    """
+    few, more = _as_few(was), "LDGDEPBAR" if unfinished_copy.left_by(was) else "LDGSTS"
+    before: dict[int, list[int]] = {}
+    for number, after in kernel.successors.items():
+        for other in after:
+            before.setdefault(other, []).append(number)
+    pending, seen = list(before.get(was.number, ())), set[int]()
+    while pending:
+        at = pending.pop()
+        if at in seen or (few(kernel.instructions[at]) and at != was.number):
+            continue
+        seen.add(at)
+        if kernel.instructions[at].stem == more or at == 0:
+            return False
+        pending += before.get(at, ())
+    return True
+
+
+def _waited_again(kernel: Kernel, was: Instruction) -> bool:
+    """On every way to a read of shared memory another wait for as few groups comes first, or it ends none."""
+    behind = list(_up_to(kernel, was.number, _as_few(was)))
+    return _waited_before(kernel, was) or not any(unfinished_copy.reads_shared(i) for i in behind)
+
+
+def _barrier_of_no_wait(kernel: Kernel, was: Instruction) -> bool:
+    """The wait before a barrier ends no group: the barrier is there for what is filled next."""
+    before = reversed(kernel.instructions[max(0, was.number - 12) : was.number])
+    wait = next(i for i in before if i.opcode == "DEPBAR.LE")
+    return _waited_before(kernel, wait)
+
+
 HARMLESS = (
     ("wait for wgmma", _nothing_touched, "on no way what the multiplies that run read or write is touched without it"),
     ("fence", _fenced_again, "another fence comes before what reads"),
     ("fence", _for_barriers, "it is for mbarriers that were made, not for data"),
     ("swizzle lost", _another_tile, "with lines contiguous it is the descriptor of another tile"),
+    ("a wait for cp.async", _waited_again, "another wait for as few groups stands beside it"),
+    ("barrier behind", _barrier_of_no_wait, "the wait before it ends no group: it is for what is filled next"),
     ("a wait for cp.async", _stored_anew, "shared memory is filled anew behind it, and the copies are not read"),
 )

@@ -70,6 +70,7 @@ CALLS = {
         ("plan", "--arch", "sm_80", "--tile", "128x128x64", "--type", "f16"),
         ("plan", "--arch", "sm_100", "--tile", "128x256x256", "--type", "e2m1", "--scale-block", "16"),
     ],
+    "find": [("find", "hide latency"), ("find", "LBO")],
     "layouts": [("layouts",)],
     "trace": [
         ("trace", MULTIPLY, "--row", "0-1", "--col", "2"),

@@ -6,6 +6,7 @@ have their reason in KNOWN.
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,17 +17,23 @@ import emitted
 import emitted_layouts
 import emitted_reductions
 import nvrtc
+import path_cases
 import pytest
 
+from tcprobe import emit
 from tcprobe.check.code_check import Checker
 from tcprobe.check.program import programs
 from tcprobe.check.rule import rules
+from tcprobe.isa import inventory
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.sass import image, toolchain
+from tcprobe.store.cell import emittable, selected
+from tcprobe.store.results import published
 from tests.test_ptx import needs_ptxas
 
 pytestmark = [needs_ptxas, pytest.mark.skipif(not nvrtc.library(), reason="no NVRTC here")]
 AROUND = """
+#define running threadIdx.x
 #define MINE(at, own) ((unsigned char*)(at) + threadIdx.x * sizeof own)
 typedef unsigned char u8; typedef unsigned short u16; typedef unsigned long long u64;
 template <class P> __device__ void straight(u8* input, u8* output) {
@@ -35,6 +42,7 @@ template <class P> __device__ void straight(u8* input, u8* output) {
   memcpy(MINE(output, own), own, sizeof own);
 }
 """
+MULTIPLIES = emitted.FAMILIES - {"ldmatrix", "movmatrix"}
 KNOWN = {
     "bank-conflicts": "D in the epilogue, and an operand with ld of its own, are stored or loaded as their rows lie",
     "sectors": "a lane's own elements of a fragment lie in as many sectors as the plan of `load` says",
@@ -57,7 +65,7 @@ def checked(ptx: str, number: int, folder: Path) -> Counter[tuple[str, str]]:
         run = subprocess.run(
             [ptxas, "-arch", target, str(source), "-o", str(cubin)], capture_output=True, text=True, check=False
         )
-        if run.returncode and "Unsupported .version" in run.stderr:
+        if "Unsupported .version" in run.stderr or "not defined for option 'gpu-name'" in run.stderr:
             continue
         assert run.returncode == 0, run.stderr[:500]
         assembled += 1
@@ -118,9 +126,18 @@ def functions(sample: Any) -> Iterator[tuple[str, list[Any]]]:
     yield "load", list(emitted_layouts.loads([c for c in cells if c.fragment.products == 1]))[:12]
     own = emitted.on("sm_90")
     yield "convert", list(emitted.conversions([(a, b) for a in own[:3] for b in own[:3]]))[:8]
+    results = [
+        c for c in own if c.fragment.operand == "d" and c.fragment.cols <= 64 and c.fragment.family in MULTIPLIES
+    ]
+    ways = itertools.product(("stmatrix", "stmatrix.x2.trans"), (None, "bf16"), ("row",), ("plain", "SWIZZLE_128B"))
+    yield "convert stmatrix", list(emitted.stores(results[:: len(results) // 4], list(ways)))[:8]
+    yield "emit --to cuda", list(emitted_layouts.headers(cells))[:12]
 
 
-@pytest.mark.parametrize("what", ["reduce --over", "reduce --mask", "load", "convert"])
+PRINTED = ["reduce --over", "reduce --mask", "load", "convert", "convert stmatrix", "emit --to cuda"]
+
+
+@pytest.mark.parametrize("what", PRINTED)
 def test_functions(what: str, sample: Any, tmp_path: Path) -> None:
     library = nvrtc.library()
     for name, cases in functions(sample):
@@ -132,6 +149,36 @@ def test_functions(what: str, sample: Any, tmp_path: Path) -> None:
         assert done, (what, log[:800])
         found = checked(nvrtc.ptx(library, text, "-arch=sm_90a", "-std=c++17"), 90, tmp_path)
         assert warnings(found) <= KNOWN.keys(), (what, found)
+
+
+PTX = [
+    "mma.m16n8k16.row.col.f32.bf16.bf16.f32",
+    "mma.sp.m16n8k16.row.col.f16.f16.f16.f16",
+    "wmma.mma.row.row.m16n16k16.f16.f16",
+    "ldmatrix.m8n8.x1.shared.b16",
+    "stmatrix.m8n8.x1.shared.b16",
+]
+
+
+@pytest.mark.parametrize("name", PTX)
+def test_ptx(name: str, tmp_path: Path) -> None:
+    """`emit --to ptx`, in a kernel whose registers are zero. Descriptors of wgmma and tcgen05 would be no tile's."""
+    instruction = next(row for id_, row in inventory.instructions().items() if name in (id_, row.name))
+    tables, _ = emittable(list(instruction.fragments), None, published())
+    choice = max((fragment.selectors for fragment in instruction.fragments), key=len)
+    text, _ = emitted_layouts.module(emit.emit("ptx", selected(tables, choice[0] if len(choice) > 1 else None)))
+    found = checked(text, 90, tmp_path)
+    assert warnings(found) <= KNOWN.keys(), found
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("number", range(len(path_cases.CASES)))
+def test_paths(number: int, tmp_path: Path) -> None:
+    """`path --code cuda`, in a kernel that fills, loads and writes out, or stores and drains."""
+    library = nvrtc.library()
+    made = nvrtc.ptx(library, path_cases.program(number), "-arch=sm_90a", "-std=c++17")
+    found = checked(made, 90, tmp_path)
+    assert warnings(found) <= KNOWN.keys(), (path_cases.CASES[number], found)
 
 
 GEMMS = [(number, kind) for number in (75, 80, 86, 89, 90, 120) for kind in ("f16", "bf16", "s8", "e4m3")]
@@ -146,6 +193,6 @@ def test_kernels(number: int, kind: str, tmp_path: Path) -> None:
     if kind == "e4m3" and number < 89:
         pytest.skip("no multiply of this type")
     made = gemm(GemmOptions(f"sm_{number}", kind))
-    target = "sm_90a" if made.maps else f"sm_{number}"
+    target = made.gemm.compiled_for
     found = checked(nvrtc.ptx(library, made.source, f"-arch={target}", "-std=c++17"), number, tmp_path)
     assert warnings(found) <= KNOWN.keys()

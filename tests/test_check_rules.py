@@ -12,8 +12,9 @@ import pytest
 
 sys.path.append(str(Path(__file__).parent.parent / "benchmarks"))  # behind tests, which have files of the same names
 import check_kernels
+import check_rules
 import wgmma_loops
-from check_mutants import KINDS, harmless
+from check_mutants import KINDS
 from life_ranges import life_ranges
 from machine_code import TOOLS, needs_tools
 
@@ -138,20 +139,18 @@ def test_broken_kernels_of_the_benchmark_break_their_rule_alone(tmp_path, rule):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_mutants_are_found(tmp_path, kind, sample):
-    """At least 95 of 100 of those that break something, over all kinds; what breaks nothing says why."""
-    about, make = KINDS[kind]
+    """At least 95 of 100 of those that break something, over all kinds; what breaks nothing says why.
+
+    A rule on speed finds them where it does not warn of the right kernel too.
+    """
+    _, make = KINDS[kind]
     kernels = [*right_kernels(), assembled(tmp_path, wgmma_loops.loop(64, 2, early=False))]
     kernels += [assembled(tmp_path, MENDED_KERNELS[name]) for name in ("cp.async", "swizzled")]
     every = [(kernel, mutant) for kernel in kernels for mutant in make(kernel)]
-    tried = missed = 0
-    for kernel, mutant in sample(every, 25):
-        found = [finding for rule in about for finding in errors(mutant.kernel, rule)]
-        if why := harmless(kernel, kind, mutant):
-            assert not found, (kind, mutant.number, why)  # an error of the rule is never one that breaks nothing
-        else:
-            tried += 1
-            missed += not found
-    assert missed <= max(tried // 8, 0) or kind in MISSED, (kind, missed, tried)
+    outcomes = [check_rules.outcome(kernel, kind, mutant) for kernel, mutant in sample(every, 25)]
+    missed, found = outcomes.count("missed"), outcomes.count("found")
+    assert every
+    assert missed <= max((found + missed) // 8, 0) or kind in MISSED, (kind, missed, found)
 
 
 # kinds of which a part cannot be decided, with the reason
@@ -229,10 +228,11 @@ def test_the_graph_of_a_loop(tmp_path):
 
 
 def test_measured_numbers_are_those_of_the_file():
-    """Each number that a rule's evidence or the page has of docs/checks_h200.json stands there."""
+    """Each number of docs/checks_h200.json that a rule's evidence or the notes have stands there."""
     saved = json.loads((DOCS / "checks_h200.json").read_text())
     there = {f"{row[key]:,}" for row in saved["experiments"] for key in ("words", "least_wrong", "most_wrong")}
-    page = (DOCS / "check.md").read_text().partition("| rule | kernel |")[2].partition("([the numbers]")[0]
+    notes = (DOCS.parent / "benchmarks" / "notes" / "check.md").read_text()
+    page = notes.partition("| rule | kernel |")[2].partition("\n\n")[0]
     texts = [page, *(each for name in ERRORS for each in rules()[name].EVIDENCE if "checks_h200" in each)]
     numbers = {number for text in texts for number in re.findall(r"[0-9]{1,3}(?:,[0-9]{3})+", text)}
     assert len(numbers) > 20
@@ -332,6 +332,81 @@ def test_lanes_that_end_before_an_instruction_of_the_whole_warp(tmp_path, condit
     assert all("EXIT" in finding.text or finding.severity == "error" for finding in found)
 
 
+THROUGH_GLOBAL = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 p, .param .u64 out) .maxntid 128 {
+  .reg .pred %p; .reg .b32 %r<10>; .reg .b64 %d<6>;
+  .shared .align 128 .b8 tile[2048]; .shared .align 8 .b64 bar;
+  ld.param.u64 %d0, [p]; ld.param.u64 %d3, [out]; mov.u32 %r0, %tid.x; mul.wide.u32 %d1, %r0, 16;
+  add.u64 %d2, %d0, %d1; add.u64 %d3, %d3, %d1; add.u64 %d4, %d0, 4096;
+  mov.u32 %r1, tile; mov.u32 %r2, bar; setp.ne.u32 %p, %r0, 0;
+  @!%p mbarrier.init.shared.b64 [%r2], 1;
+  st.global.v4.u32 [%d2], {%r0, %r0, %r0, %r0};
+  <fence> bar.sync 0;
+  @%p bra B;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 2048;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [<from>], 2048, [%r2];
+B:
+  mbarrier.try_wait.parity.shared.b64 %p, [%r2], 0; @!%p bra B;
+  shl.b32 %r3, %r0, 4; add.u32 %r3, %r3, %r1; ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r3];
+  st.global.v4.u32 [%d3], {%r4, %r5, %r6, %r7};
+  ret;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("fence", "source", "wrong"),
+    [
+        ("", "%d0", True),
+        ("fence.proxy.async.shared::cta;", "%d0", True),
+        ("fence.proxy.async.global;", "%d0", False),
+        ("fence.proxy.async;", "%d0", False),
+        ("", "%d4", False),  # behind what was stored
+        ("", "%d3", False),  # of another parameter
+    ],
+)
+def test_a_bulk_copy_of_global_memory_that_was_stored(tmp_path, fence, source, wrong):
+    kernel = assembled(tmp_path, THROUGH_GLOBAL.replace("<fence>", fence).replace("<from>", source))
+    assert bool(errors(kernel, "async-proxy")) == wrong
+
+
+RING = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 in, .param .u64 out, .param .u32 steps) .reqntid 128 {
+  .reg .pred %p; .reg .b32 %r<10>; .reg .b64 %d<6>; .reg .f32 %f<4>;
+  .shared .align 1024 .b8 tile[<bytes>];
+  ld.param.u64 %d1, [in]; ld.param.u64 %d3, [out]; ld.param.u32 %r0, [steps];
+  mov.u32 %r1, %tid.x; shl.b32 %r3, %r1, 4; mov.u32 %r2, tile; and.b32 %r2, %r2, 262143; add.u32 %r3, %r3, %r2;
+  mul.wide.u32 %d2, %r1, 16; add.u64 %d1, %d1, %d2; add.u64 %d3, %d3, %d2; mov.u32 %r4, 0;
+  mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0;
+STEP:
+  .pragma "nounroll";
+  mad.lo.u32 %r5, %r4, 2048, %r3;
+  cp.async.cg.shared.global [%r5], [%d1], 16; cp.async.commit_group; cp.async.wait_group 0;
+  fence.proxy.async.shared::cta; bar.sync 0;
+  mad.lo.u32 %r6, %r4, 2048, %r2; shr.u32 %r6, %r6, 4; cvt.u64.u32 %d0, %r6; or.b64 %d0, %d0, 0x1000080000;
+  wgmma.fence.sync.aligned;
+  wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0, %f1, %f2, %f3}, %d0, %d0, 1, 1, 1, 0, 0;
+  wgmma.commit_group.sync.aligned;
+  wgmma.wait_group.sync.aligned <left>; bar.sync 0;
+  add.u32 %r4, %r4, 1; setp.eq.u32 %p, %r4, <stages>; selp.b32 %r4, 0, %r4, %p;
+  add.u64 %d1, %d1, 2048; sub.u32 %r0, %r0, 1; setp.ne.u32 %p, %r0, 0; @%p bra STEP;
+  wgmma.wait_group.sync.aligned 0;
+  st.global.v4.f32 [%d3], {%f0, %f1, %f2, %f3};
+  ret;
+}"""
+
+
+@pytest.mark.parametrize(("stages", "left"), [(s, n) for s in (1, 2, 3, 4) for n in (0, 1, 2, 3, 4) if n <= s])
+def test_a_ring_of_stages_is_free_when_so_few_groups_run(tmp_path, stages, left):
+    """A step fills the stage that was read `stages` steps before: at most stages - 1 groups may run."""
+    text = RING.replace("<stages>", str(stages)).replace("<left>", str(left)).replace("<bytes>", str(2048 * stages))
+    found = list(rules()["wgmma-shared"].check(assembled(tmp_path, text)))
+    assert [finding.severity for finding in found] == ["error"] * (left >= stages)
+
+
 LAST_ROUND = (
     DOUBLE_BUFFER.split("LOOP:", maxsplit=1)[0].replace("<threads>", ".maxntid 128")
     + """LOOP:
@@ -355,3 +430,15 @@ READ:
 def test_a_loop_that_waits_for_all_in_its_last_round(tmp_path, left, wrong):
     kernel = assembled(tmp_path, LAST_ROUND.replace("<left>", left))
     assert bool(errors(kernel, "unfinished-copy")) == wrong
+
+
+def test_the_table_of_mutants_is_what_the_script_counted():
+    saved = json.loads((DOCS / "check_mutants.json").read_text())
+    page = (DOCS.parent / "benchmarks" / "notes" / "check.md").read_text()
+    assert "\n".join(check_rules.table(saved)) in page
+    tried, found = (sum(of[key] for of in saved["kinds"].values()) for key in ("tried", "found"))
+    assert tried >= 300
+    assert found >= 0.95 * tried
+    for kind, of in saved["kinds"].items():
+        assert len(of["missed"]) == of["tried"] - of["found"], kind
+    assert set(KINDS) < set(saved["kinds"])

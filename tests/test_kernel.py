@@ -16,6 +16,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import is_native
+from tcprobe.kernel import wgmma
 from tcprobe.kernel.explain import explain
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.kernel.mma_sync import MULTIPLIES
@@ -170,14 +171,13 @@ def test_it_compiles_without_a_word(number, kind):
     if not library or number not in nvrtc.archs(library):
         pytest.skip("no compiler for this arch")
     made = gemm(GemmOptions(f"sm_{number}", kind))
-    target = "sm_90a" if made.maps else f"sm_{number}"
-    done, log = nvrtc.compile_cuda(library, made.source, f"-arch={target}", "-std=c++17")
+    done, log = nvrtc.compile_cuda(library, made.source, f"-arch={made.gemm.compiled_for}", "-std=c++17")
     assert done
     assert log == "" or (number < 75 and "Architectures" in log and log.count("\n") == 1)
     assert made.shared_bytes <= arch(f"sm_{number}").shared_kib << 10
 
 
-@pytest.mark.parametrize("kind", MULTIPLIES)
+@pytest.mark.parametrize("kind", wgmma.FORMS)
 def test_tma_stores_no_piece_that_goes_beyond_a_row(kind):
     """Where a row ends inside a piece of 16 bytes, the block that has its end stores from registers."""
     made = gemm(GemmOptions("sm_90", kind))
@@ -259,7 +259,7 @@ def test_what_cannot_be_is_refused_with_what_can(options):
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("kind", [kind for kind in MULTIPLIES if kind != "f16"])
+@pytest.mark.parametrize("kind", [kind for kind in wgmma.FORMS if kind != "f16"])
 def test_every_width_of_a_warpgroups_tile_is_taken_or_the_nearest_are_named(kind):
     """The refusal names widths that are taken."""
     for n in range(1, 300, 7):
@@ -344,7 +344,7 @@ def test_an_emulated_multiply_is_named_with_the_one_that_is_not(number, kind):
 
 
 def test_the_command_warns_of_an_emulated_multiply(tmp_path):
-    asked = ["kernel", "gemm", "--type", "e4m3", "-o", str(tmp_path / "gemm.cu"), "--arch"]
+    asked = ["kernel", "gemm", "--type", "e4m3", "-o", str(tmp_path / "gemm.cu"), "--multiply", "mma", "--arch"]
     warned, silent = (CliRunner().invoke(main, [*asked, target]) for target in ("sm_100", "sm_89"))
     assert warned.exit_code == silent.exit_code == 0
     assert re.search(r"warning: \S+ on sm_100 is emulated: .*tcgen05.mma\S*kind::f8f6f4", warned.stderr, re.DOTALL)

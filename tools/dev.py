@@ -2,7 +2,7 @@
 
     python3 tools/dev.py demo                the main job: measure on the GPU, or without one read sm_80 from machine
                                              code; then fit, show and compare; tables go to .venv/demo
-    python3 tools/dev.py test                lint, types and the test suite, of slow laws a sample: minutes on two cores
+    python3 tools/dev.py test                lint, types, tests with a sample of each slow one: minutes on two cores
     python3 tools/dev.py test --all          the same with every case, as CI runs it
     python3 tools/dev.py test --consumers    the few tests that give emitted code to CuTe DSL, JAX, Numba, tinygrad and
                                              Triton, which are large: CI runs these after the others

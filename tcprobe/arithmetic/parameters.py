@@ -117,10 +117,13 @@ def types_of(instruction: Instruction) -> ElementTypes:
 
 
 @cache
-def forms_alike() -> MappingProxyType[str, tuple[Instruction, ...]]:
-    """All forms of one arithmetic, by the first form's id; without forms in tensor memory, which have no probe."""
+def forms_alike(family: str | None = None) -> MappingProxyType[str, tuple[Instruction, ...]]:
+    """All forms of one arithmetic, by the first form's id; without forms in tensor memory, which have no probe.
+
+    Those of a family are never alike to others.
+    """
     by_kind: dict[object, list[Instruction]] = {}
-    for row in inventory.instructions().values():
+    for row in inventory.instructions().values() if family is None else inventory.of_family(family):
         if row.multiplies and not row.unprobed:
             scales = tuple((scale.type, scale.rows * scale.cols) for scale in row.scales)
             kind = (row.family, types_of(row), row.shape.k, row.kind, scales)
@@ -130,7 +133,7 @@ def forms_alike() -> MappingProxyType[str, tuple[Instruction, ...]]:
 
 def subject(instruction: Instruction) -> str:
     """The id under which a form's arithmetic is measured; UsageError if it has no probe."""
-    found = _subjects().get(instruction.id)
+    found = _subjects(instruction.family).get(instruction.id)
     if found is None:
         why = instruction.unprobed or "it multiplies nothing"
         raise UsageError(f"{instruction.id} has no model of its arithmetic: {why}.")
@@ -138,5 +141,5 @@ def subject(instruction: Instruction) -> str:
 
 
 @cache
-def _subjects() -> dict[str, str]:
-    return {row.id: first for first, rows in forms_alike().items() for row in rows}
+def _subjects(family: str) -> dict[str, str]:
+    return {row.id: first for first, rows in forms_alike(family).items() for row in rows}

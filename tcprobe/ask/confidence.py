@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
 from tcprobe.isa import inventory
 from tcprobe.store.cell import Cell
 from tcprobe.store.finding import FROM_CODE, AnyFinding, Sourced, witness
@@ -94,6 +93,8 @@ def confidence(cell: Cell) -> Confidence:
     """
     if cell.measured is None:
         return UNMEASURED
+    from tcprobe.ask.compare import CONFIRMED, DIFFERS, verdicts
+
     fragment = inventory.find(cell.judged.id) or cell.judged
     whole = cell.measured.tables[fragment.operand]
     found = list(cell.layers.tables(fragment, [cell.arch]))

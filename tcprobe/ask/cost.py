@@ -33,7 +33,7 @@ from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.shared import FullOption, JsonOption, OneArch, OnlyOption, ResultsOption
+from tcprobe.question.shared import FullOption, JsonOption, OneArch, OnlyOption, ResultsOption, SvgOption
 from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
@@ -64,6 +64,13 @@ class InstructionCost(Described):
     evidence: str
     status: Literal["measured", "published", "contradicted"] = "measured"
     sourced: "Sourced | None" = None
+
+    @property
+    def picture(self) -> str | None:
+        """Cycles by warps and chains, as SVG; None where no curve was measured."""
+        from tcprobe.ask.figures import curve_svg
+
+        return curve_svg(self.body.curve, f"{self.id} on {self.arch}") if self.body.curve else None
 
     @property
     def row(self) -> Instruction | None:
@@ -139,18 +146,29 @@ def costs(patterns: Sequence[str], name: str | None, layers: "Layers") -> list[I
 
     Of what nobody measured there, but others state, what they state.
     """
-    place = arch.arch(name).name if name else next(reversed(archs(layers)), None)
+    measured = (row.name for row in reversed(arch.ARCHS) if layers.has_findings(KIND, row.name))
+    place = arch.arch(name).name if name else next(measured, None)
     if place is None:
         raise UsageError(f"no cost is measured in {layers.words}.", "no cost")
-    exact = [layers.finding(KIND, place, search.as_id(names.resolve(pattern).name)) for pattern in patterns]
-    if patterns and all(exact):
-        return [_cost(sourced) for sourced in exact if sourced]
+    named = [_named(pattern, place, layers) for pattern in patterns]
+    if patterns and all(named):
+        return [_cost(sourced) for found in named for sourced in found]
     saved = layers.findings(KIND, place)
     everything = list(saved) or stated_on(place, layers)
     ids = [id_ for pattern in patterns for id_ in subjects(pattern, place, saved, layers)] if patterns else everything
     if not ids:
         raise UsageError(f"no cost is measured on {place} in {layers.words}, and none is stated.", "no cost")
     return [_cost(saved[id_]) if id_ in saved else _stated(id_, place) for id_ in dict.fromkeys(ids)]
+
+
+def _named(pattern: str, place: str, layers: "Layers") -> "list[Sourced]":
+    """What a whole name, or words, mean among measured costs, without reading all; empty if that is needed."""
+    meaning = names.resolve(pattern)
+    if " " not in pattern:
+        exact = layers.finding(KIND, place, search.as_id(meaning.name))
+        return [exact] if exact else []
+    found = ((row.id, layers.finding(KIND, place, row.id)) for row in meaning.instructions)
+    return [sourced for _, sourced in sorted((id_, one) for id_, one in found if one)]
 
 
 def find_cost(id_: str, name: str, layers: "Layers") -> InstructionCost | None:
@@ -421,9 +439,17 @@ def print_cost(
     partner: str | None,
     as_table: bool,
     full: FullOption = False,
+    svg: SvgOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """A table of the multiplies that were measured; of each other instruction its JSON or its words."""
+    if svg:
+        drawn = [one.picture for one in found if one.picture]
+        if len(found) != 1 or not drawn:
+            raise UsageError("`svg` draws the curve of one instruction, measured by warps and chains.")
+        from tcprobe.system import files
+
+        files.write(svg, drawn[0].encode())
     if as_table or not name:
         lines = table(found)
         if as_json:

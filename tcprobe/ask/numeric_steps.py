@@ -231,7 +231,8 @@ class ErrorBound(NamedTuple):
         """The bound, what random products reach of it, and what cutting k changes."""
         bound = self.bound
         parts = f" in {bound['parts']} parts" if bound["parts"] > 1 else ""
-        yield f"{bound['length']} products{parts}: |D - exact| <= {bound['factor']:.3g} x (|C| + sum of |a x b|)"
+        most = f"|D - exact| <= {bound['factor']:.3g} x (|C| + sum of |a x b|)"
+        yield f"{bound['length']} products{parts}, error bound: {most}"
         if bound["samples"]:
             yield f"largest of {bound['samples']} random ones: {bound['measured']:.3g}"
         if parts:

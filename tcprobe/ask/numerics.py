@@ -12,7 +12,7 @@ import click
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tcprobe import numerics as models
+import tcprobe.numerics as models
 from tcprobe.arithmetic.header import Entry, header
 from tcprobe.arithmetic.parameters import (
     AFTER,
@@ -32,7 +32,6 @@ from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction, emulated
 from tcprobe.isa.names import Meaning
 from tcprobe.isa.operand import MATRICES
-from tcprobe.probes.ptx import identifier
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Named, Number
@@ -394,6 +393,8 @@ def _entry(instruction: Instruction, arch: str | None, layers: Layers) -> Entry:
         raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits; the header covers floats only.")
     form = answer(instruction, arch, layers)
     words = f"{instruction.id} on {form.arch}; {form.evidence}"
+    from tcprobe.probes.ptx import identifier
+
     return Entry(identifier(instruction.id), words, types_of(instruction), rule)
 
 

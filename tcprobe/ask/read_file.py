@@ -38,7 +38,8 @@ from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.elf import Content
 from tcprobe.sass.image import FunctionCode
 from tcprobe.sass.lowering import Lowering, lower
-from tcprobe.sass.matrix_code import LOCAL, SourceLine, is_matrix, source_lines
+from tcprobe.sass.matrix_code import LOCAL, is_matrix
+from tcprobe.sass.source_lines import FunctionLines, SourceLine, source_lines
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.cell import Cell, find
 from tcprobe.store.choose import Layers
@@ -346,7 +347,6 @@ def _place_words(slot_place: tuple[int, ...] | None) -> str:
     return "nothing" if slot_place is None else str(list(slot_place))
 
 
-WITH_LINES = 20  # cubins of a file whose line information is read: each takes half a second
 _HEAD = re.compile(r"\.(?:entry|func)\s+(?:\([^()]{0,2000}\)\s*)?([\w$%]{1,1000})")
 _CALL = re.compile(
     r"^\s*(?:@!?%\w+\s+)?((?:w?mma|wgmma|tcgen05|ldmatrix|stmatrix|movmatrix)\.[\w.:]{1,200})", re.MULTILINE
@@ -451,26 +451,27 @@ class Reader:
     def _of_arch(self, path: str, name: str, cubins: Sequence[Compiled]) -> Iterator[FunctionReading]:
         functions = [(code, function) for code in cubins for function in code.cubin.functions]
         places = matrix_code.find(self._tools, name, [function.code for _, function in functions])
-        lines: dict[int, dict[str, dict[int, SourceLine]]] = {}
+        lines: dict[int, dict[str, FunctionLines]] = {}
         row = next((row for row in ARCHS if row.name == name), None)
         holds: Sequence[CodeTable | str | None] = [None] * len(functions)
         if row and self._tables_of is not None:
             holds = tables(self._tools, row, [function for _, function in functions], self._tables_of)
         for (code, function), decoded, shows in zip(functions, places, holds, strict=True):
             matrix = {address: opcode for address, opcode in decoded.opcodes.items() if is_matrix(opcode)}
-            if matrix and code.cubin.lines and id(code) not in lines and len(lines) < WITH_LINES:
-                lines[id(code)] = source_lines(self._tools, code.raw)
+            if matrix and code.cubin.lines and id(code) not in lines:
+                lines[id(code)] = source_lines(code.raw)
             ptx = None if code.ptx is None else ptx_calls(code.ptx).get(function.name, {})
-            uses = self._uses(name, matrix, lines.get(id(code), {}).get(function.name, {}), ptx)
+            uses = self._uses(name, matrix, lines.get(id(code), {}).get(function.name), ptx)
             local = Counter(s for o in decoded.opcodes.values() if (s := matrix_code.stem(o)) in LOCAL)
             yield FunctionReading(path, name, function, uses, dict(local), decoded.unread, ptx, shows)
 
     def _uses(
-        self, arch: str, matrix: dict[int, str], line_of: dict[int, SourceLine], ptx: Mapping[str, int] | None
+        self, arch: str, matrix: dict[int, str], lines: FunctionLines | None, ptx: Mapping[str, int] | None
     ) -> tuple[Use, ...]:
         uses = []
         for opcode, count in sorted(Counter(matrix.values()).items()):
-            by_line = Counter(line_of[place] for place, other in matrix.items() if other == opcode and place in line_of)
+            places = [place for place, other in matrix.items() if other == opcode] if lines else []
+            by_line = Counter(line for place in places if lines and (line := lines.at(place)))
             uses.append(Use(opcode, count, dict(sorted(by_line.items())), self._origins.find(arch, opcode, ptx)))
         return tuple(uses)
 

@@ -332,9 +332,10 @@ def _head(cell: Cell, folds: bool = True) -> Iterator[str]:
         yield f"memory of {fragment.rows} x {fragment.cols} elements; i is the element offset, 0 to {most}"
         yield from _formulas(cell, folds)
         return
+    noun = "register" if fragment.registers == 1 else "registers"
     yield Styled(
         f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
-        f"{fragment.elements} elements per lane in {fragment.registers} registers of {fragment.register_bits} bits",
+        f"{fragment.elements} elements per lane in {fragment.registers} {noun} of {fragment.register_bits} bits",
         folds=folds,
     )
     yield from _formulas(cell, folds)

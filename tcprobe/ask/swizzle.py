@@ -68,7 +68,7 @@ class FoundLayout(Described):
             yield f"missing: {', '.join(runs(address.missing))}"
 
     def to_json(self) -> Json:
-        """What docs/shared_memory.md states; `missing` names the elements without an offset, if there are any."""
+        """What docs/banks.md states; `missing` names the elements without an offset, if there are any."""
         address, fit = self.address, self.found
         modes = [fit.affine.first.to_json(), fit.affine.second.to_json()]
         plain: Json = {

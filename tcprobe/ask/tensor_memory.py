@@ -32,6 +32,7 @@ from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
 from tcprobe.isa.rows.tcgen05 import COLUMNS
 from tcprobe.layout.table import Axis, Space, Table
+from tcprobe.question.declare import note
 from tcprobe.references import tensor_memory
 from tcprobe.references.tensor_memory import CELL, LANES, CellStatement, Extent, Stated, TensorCell
 from tcprobe.store.choose import Layers
@@ -175,11 +176,17 @@ class Placement:
         }
 
 
+ONE_CTA = "Taken for cta_group::1, one CTA; name cta_group::2 for the layout of a pair."
+
+
 def operand(name: str) -> MemoryOperand | None:
     """The operand in tensor memory that a name means; None where it means none, or something in registers."""
     words = as_id(".".join(name.split()))
     if words in ("tcgen05.accumulator", "accumulator.tcgen05"):
         return MemoryOperand(inventory.instructions()[ACCUMULATOR], "d")
+    if words.startswith("tcgen05.mma.kind::"):
+        words = words.replace("tcgen05.mma.", "tcgen05.mma.cta_group::1.", 1)
+        note(ONE_CTA)
     id_, _, last = words.rpartition(".")
     row = inventory.instructions().get(id_)
     if row and row.family == "tcgen05" and row.multiplies and last == "b":
@@ -200,6 +207,10 @@ def _scales_in_words(name: str) -> MemoryOperand | None:
     size = next((m[1] for part in read(rest).plain if (m := re.fullmatch("scale_vec::([124])x", part))), "")
     last, forms = match[1].lower(), resolve(rest).instructions if rest else []
     found = [each for form in forms for each in operands(form) if each.name == last]
+    if len(found) > 1 and "cta_group" not in name:
+        alone = [each for each in found if "cta_group::1" in each.form.id]
+        found = alone if len(alone) == 1 else found
+        note(ONE_CTA if len(found) == 1 else None)
     if len(found) > 1:
         more = f" scale_vec::{size}X {last}" if size else f".{last}"
         ids = [f"{each.form.id}{more}" for each in found]

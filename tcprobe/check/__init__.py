@@ -3,6 +3,9 @@
     registers       which registers an instruction reads and writes, from its text
     program         a function's code as a graph: instructions, blocks, calls, what cannot be followed
     flow            facts that hold at every instruction, to a fixed point
+    integers, lanes what every lane of a warp holds in a register; addresses: where loads and stores reach
+    rounds          loops taken apart, round by round, so that a ring's stages are numbers
+    sums            what addresses of global memory are sums of
     rule            what a rule is, what it finds, and all rules there are
     rules           a file a rule
     code_check      files in, findings out

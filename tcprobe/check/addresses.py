@@ -17,7 +17,23 @@ import numpy as np
 
 from tcprobe.check import lanes
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import FIRST, NEVER, NEVER_BIT, PLACES, Held, Reader, alike, bits_of, reads, unset, writes
+from tcprobe.check.integers import (
+    NEVER,
+    NEVER_BIT,
+    PLACES,
+    Held,
+    Reader,
+    Reading,
+    Register,
+    alike,
+    bits_of,
+    guard_mask,
+    reading,
+    reads,
+    same,
+    unset,
+    writes,
+)
 from tcprobe.check.lanes import Lanes, constant
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form
@@ -31,6 +47,7 @@ WHOLE_WARP = frozenset(
     ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "LDSM", "STSM", "MOVM")
 )
 DESCRIBED = ("gdesc[", "idesc[")
+EVERY: Bools = np.ones((1, 1), np.bool_)
 UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp
 SETTLED = 3  # visits of a block after which what still changes is taken for all that it may become
 MOST_VISITS = 40
@@ -84,55 +101,25 @@ def _walked(kernel: Kernel) -> _Walk:
 
 def partings(kernel: Kernel) -> tuple[Parting, ...]:
     """The branches on which lanes of a warp part, or may part, in order of addresses."""
-    return tuple(_walked(kernel).partings()) if kernel.blocks else ()
+    return _walked(kernel).seen.partings if kernel.blocks else ()
 
 
 def exits(kernel: Kernel) -> tuple[tuple[Instruction, Bools | None], ...]:
     """The exits at which some lanes of a warp may end and others not, with those that do, (warps, 32): None where that
     is not known."""
-    found = list[tuple[Instruction, Bools | None]]()
-    walk = _walked(kernel)
-
-    def note(instruction: Instruction, state: State) -> None:
-        if instruction.stem == "EXIT":
-            condition = walk.reader.condition(instruction.guard, state.held)
-            if not condition.uniform:
-                found.append((instruction, condition.known != 0 if condition.exact else None))
-
-    walk.visit(note)
-    return tuple(found)
+    return _walked(kernel).seen.exits
 
 
 def present(kernel: Kernel) -> dict[int, Present]:
     """By number of an instruction that a whole warp executes, the lanes that do."""
-    found: dict[int, Present] = {}
-    walk = _walked(kernel)
-
-    def note(instruction: Instruction, state: State) -> None:
-        if instruction.stem in WHOLE_WARP:
-            found[instruction.number] = walk.present(instruction, state)
-
-    walk.visit(note)
-    return found
+    return _walked(kernel).seen.present
 
 
 def descriptors(kernel: Kernel) -> dict[int, dict[str, tuple[Lanes, ...]]]:
     """By number of a multiply, what its descriptors hold, in order of registers: by gdesc[UR8], idesc[UR4]."""
-    found: dict[int, dict[str, tuple[Lanes, ...]]] = {}
-    walk = _walked(kernel)
-
-    def note(instruction: Instruction, state: State) -> None:
-        operands = [operand for operand in instruction.operands if operand.text.startswith(DESCRIBED)]
-        if instruction.stem.endswith("MMA") and operands:
-            found[instruction.number] = {
-                operand.text: tuple(walk.reader.inputs(operand.mask, state.held)) for operand in operands
-            }
-
-    walk.visit(note)
-    return found
+    return _walked(kernel).seen.descriptors
 
 
-@lru_cache(maxsize=1)
 def reaches(kernel: Kernel) -> tuple[Reach, ...]:
     """All loads, stores, matrix moves, atomics and copies of shared memory, and loads and stores of global memory.
 
@@ -140,7 +127,17 @@ def reaches(kernel: Kernel) -> tuple[Reach, ...]:
     """
     if not ACCESSES & kernel.stems or not kernel.blocks:
         return ()
-    return tuple(sorted(_walked(kernel).reaches(), key=lambda reach: reach.instruction.number))
+    return _walked(kernel).seen.reaches
+
+
+class Seen(NamedTuple):
+    """What is asked of a walk, from what holds at last."""
+
+    reaches: tuple[Reach, ...]
+    present: dict[int, Present]
+    descriptors: dict[int, dict[str, tuple[Lanes, ...]]]
+    partings: tuple[Parting, ...]
+    exits: tuple[tuple[Instruction, Bools | None], ...]
 
 
 class State(NamedTuple):
@@ -152,6 +149,16 @@ class State(NamedTuple):
 
 
 Visit = Callable[[Instruction, State], None]
+
+
+class Step(NamedTuple):
+    """An instruction that counts: what it looks at, None where nothing depends on what it writes; and whether it is one
+    that is asked about.
+    """
+
+    instruction: Instruction
+    looks: Reading | None
+    root: bool
 
 
 class _Walk:
@@ -169,14 +176,16 @@ class _Walk:
         self._behind: dict[int, list[tuple[int, frozenset[int]]]] = {}
         self._written: dict[frozenset[int], int] = {}
 
-    def _steps(self, number: int) -> list[Instruction]:
+    def _steps(self, number: int) -> list[Step]:
         """The instructions of a block on which an address, a guard or a branch depends, and the accesses."""
         found, live, block = [], self.live.get(number, 0), self.kernel.blocks[number]
         for index in reversed(range(block.first, block.end)):
             instruction = self.kernel.instructions[index]
-            if writes(instruction.form) & live or _is_root(instruction):
-                found.append(instruction)
-            live = _needed_before(live, instruction)
+            written, kept, read, roots = _needs(instruction.form)
+            needed, root = written & live, _is_root(instruction.form)
+            if needed or root:
+                found.append(Step(instruction, reading(instruction.form) if needed else None, root))
+            live = (live & kept | read if needed else live) | roots
         return found[::-1]
 
     def settle(self) -> None:
@@ -200,31 +209,46 @@ class _Walk:
                 region = self.parted[number] | {number}
                 pending |= {after for place, after in self.edges if place in region}
 
-    def reaches(self) -> list[Reach]:
-        """Every access that is reached, by what holds there at last."""
+    @cached_property
+    def seen(self) -> Seen:
+        """What holds at last, of every instruction that is asked about."""
         found: list[Reach] = []
+        present: dict[int, Present] = {}
+        described: dict[int, dict[str, tuple[Lanes, ...]]] = {}
+        partings: list[Parting] = []
+        exits: list[tuple[Instruction, Bools | None]] = []
 
         def note(instruction: Instruction, state: State) -> None:
             if instruction.stem in ACCESSES:
                 found.append(self._reach(instruction, state))
+            if instruction.stem == "EXIT":
+                condition = self.reader.condition(instruction.guard, state.held)
+                if not condition.uniform:
+                    exits.append((instruction, condition.known != 0 if condition.exact else None))
+            if instruction.stem in WHOLE_WARP:
+                present[instruction.number] = self.present(instruction, state)
+            if instruction.stem.endswith("MMA"):
+                operands = [operand for operand in instruction.operands if operand.text.startswith(DESCRIBED)]
+                if operands:
+                    described[instruction.number] = {
+                        operand.text: tuple(self.reader.inputs(operand.mask, state.held)) for operand in operands
+                    }
 
-        self.visit(note)
-        return found
-
-    def visit(self, note: Visit) -> None:
-        """Show the instructions that addresses, guards and branches depend on, with what holds before each at last."""
         for number, entry in self.entries.items():
-            self._run(number, entry, note)
-
-    def partings(self) -> Iterator[Parting]:
-        """The branches on which lanes part."""
-        for number, region in sorted(self.parted.items()):
-            branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
-            taken = self._taken(branch, self._run(number, self.entries[number]))
-            yield Parting(branch, region, taken.known != 0 if taken.exact else None)
+            state = self._run(number, entry, note)
+            if number in self.parted:
+                branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
+                taken = self._taken(branch, state)
+                partings.append(Parting(branch, self.parted[number], taken.known != 0 if taken.exact else None))
+        found.sort(key=lambda reach: reach.instruction.number)
+        partings.sort(key=lambda parting: parting.branch.number)
+        return Seen(tuple(found), present, described, tuple(partings), tuple(exits))
 
     def present(self, instruction: Instruction, state: State) -> Present:
         """The lanes that execute an instruction."""
+        threads = self.reader.threads
+        if not instruction.guard:
+            return Present(state.active, threads.there, state.sure, EVERY, threads.shapes)
         condition = self.reader.condition(instruction.guard, state.held)
         active, sure = state.active, state.sure and (condition.exact or condition.uniform)
         if condition.exact:
@@ -232,23 +256,23 @@ class _Walk:
         guarded = None
         if condition.exact or condition.uniform:
             guarded = np.broadcast_to(condition.known != 0 if condition.exact else True, active.shape)
-        return Present(active, self.reader.threads.there, sure, guarded, self.reader.threads.shapes)
+        return Present(active, threads.there, sure, guarded, threads.shapes)
 
     def _run(self, number: int, entry: State, note: Visit | None = None) -> State:
         """What holds at the end of a block."""
         held, active, sure = dict(entry.held), entry.active, entry.sure
         self.reader.begin()
-        for instruction in self.steps[number]:
-            form = instruction.form
-            if note is not None:
+        write = self.reader.write
+        for instruction, looks, root in self.steps[number]:
+            if root and note is not None:
                 note(instruction, State(held, active, sure))
-            if form.stem == "EXIT":
-                condition = self.reader.condition(form.guard, held)
-                active = active & (condition.known == 0) if condition.exact else active
+            if looks is not None:
+                write(instruction, looks, held)
+            elif root and instruction.stem == "EXIT":
+                condition = self.reader.condition(instruction.guard, held)
+                active = np.asarray(active & (condition.known == 0)) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
-            elif form.writes or form.stem == "STL":
-                self.reader.write(instruction, held)
-        return State(held, np.asarray(active), sure)
+        return State(held, active, sure)
 
     def _reach(self, instruction: Instruction, state: State) -> Reach:
         """An access by what holds before it."""
@@ -361,7 +385,9 @@ class _Walk:
             if number in loop and after not in loop and self._uneven(number, loop):
                 written = self._writes(loop)
                 written &= ~UNIFORM_REGISTERS
-                held = {bit: lanes.uneven(value) if written >> bit & 1 else value for bit, value in state.held.items()}
+                held = {
+                    bit: _uneven(register) if written >> bit & 1 else register for bit, register in state.held.items()
+                }
                 state = state._replace(held=held)
         return state
 
@@ -381,14 +407,17 @@ class _Walk:
 
 def _needed_before(live: int, instruction: Instruction) -> int:
     """The registers that count before an instruction, from those that count after it."""
-    form = instruction.form
+    written, kept, read, roots = _needs(instruction.form)
+    return (live & kept | read if written & live else live) | roots
+
+
+@lru_cache(maxsize=1 << 14)
+def _needs(form: Form) -> tuple[int, int, int, int]:
+    """What an instruction writes, what it leaves as it was, what it reads, and what it depends on in any case."""
     written = writes(form)
-    if written & live:
-        live = (live if form.guard else live & ~written) | reads(form)
-    return live | _roots(form)
+    return written, -1 if form.guard else ~written, reads(form), _roots(form)
 
 
-@lru_cache(maxsize=1 << 15)
 def _roots(form: Form) -> int:
     """The registers that an access, a branch or an exit itself depends on."""
     if form.stem in ACCESSES:
@@ -396,18 +425,20 @@ def _roots(form: Form) -> int:
         for operand in form.operands:
             if operand.kind == "address" or operand.kind in ("P", "UP"):
                 mask |= operand.mask
-        return mask | _guard_mask(form.guard)
+        return mask | guard_mask(form.guard)
     if form.stem in WHOLE_WARP or _described(form):
-        return _described(form) | _guard_mask(form.guard)
+        return _described(form) | guard_mask(form.guard)
     return form.reads if form.stem in ("BRA", "EXIT") else 0
 
 
-def _is_root(instruction: Instruction) -> bool:
-    if instruction.guard == "never":
+@lru_cache(maxsize=1 << 14)
+def _is_root(form: Form) -> bool:
+    """Whether it is an instruction that is asked about, or by which lanes leave."""
+    if form.guard == "never":
         return False
-    if instruction.stem == "EXIT":
-        return bool(instruction.guard)
-    return instruction.stem in ACCESSES or instruction.stem in WHOLE_WARP or bool(_described(instruction.form))
+    if form.stem == "EXIT":
+        return bool(form.guard)
+    return form.stem in ACCESSES or form.stem in WHOLE_WARP or bool(_described(form))
 
 
 def _described(form: Form) -> int:
@@ -418,13 +449,6 @@ def _described(form: Form) -> int:
     for operand in form.operands:
         mask |= operand.mask if operand.text.startswith(DESCRIBED) else 0
     return mask
-
-
-def _guard_mask(guard: str) -> int:
-    if not guard or guard == "never":
-        return 0
-    kind = "UP" if "UP" in guard else "P"
-    return 1 << FIRST[kind] + int(guard.lstrip("!UP"))
 
 
 def _met(number: int, one: State, other: State) -> State:
@@ -447,15 +471,16 @@ def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], L
         own = _own(number, bit)
         if a is b or b.origin == own:
             held[bit] = a
-        elif a.origin == own or a is NEVER or a is NEVER_BIT:
+        elif a.origin == own or a.value is NEVER or a.value is NEVER_BIT:
             held[bit] = b
-        elif b is NEVER or b is NEVER_BIT:
+        elif b.value is NEVER or b.value is NEVER_BIT:
             held[bit] = a
         elif a.origin == b.origin != -1:
-            held[bit] = lanes.join(a, b)._replace(origin=a.origin)
+            held[bit] = Register(lanes.shared(lanes.join(a.value, b.value)), a.origin)
         else:
-            met = alike(bit, lanes.join(a, b)) if UNIFORM_REGISTERS >> bit & 1 else how(a, b)
-            held[bit] = met._replace(origin=own)
+            alone = UNIFORM_REGISTERS >> bit & 1
+            met = alike(bit, lanes.join(a.value, b.value)) if alone else how(a.value, b.value)
+            held[bit] = Register(lanes.shared(met), own)
     return held
 
 
@@ -468,17 +493,24 @@ def _grown(number: int, old: State, new: State, visits: int) -> State:
     """A block's entry on another visit: it only grows, and from some visit on at once as far as it may."""
     held = {}
     for bit in old.held.keys() | new.held.keys():
-        before, value = old.held.get(bit) or unset(bit), new.held.get(bit) or unset(bit)
-        if not lanes.same(before, value):
-            origin = value.origin
+        before, coming = old.held.get(bit) or unset(bit), new.held.get(bit) or unset(bit)
+        held[bit] = before
+        if not same(before, coming):
+            origin = coming.origin
             if visits > SETTLED and origin != before.origin:
                 origin = _own(number, bit)
-            value = lanes.join(before, value)
-            if visits > SETTLED and not lanes.same(before._replace(origin=value.origin), value):
+            value = lanes.join(before.value, coming.value)
+            if visits > SETTLED and not lanes.same(before.value, value):
                 value = lanes.widened(value) if visits < MOST_VISITS else lanes.lost(value.why or "it does not settle")
-            value = value._replace(origin=origin)
-        held[bit] = before if lanes.same(before, value) else value
+            if origin != before.origin or not lanes.same(before.value, value):
+                held[bit] = Register(lanes.shared(value), origin)
     return State(held, old.active | new.active, old.sure and new.sure)
+
+
+def _uneven(register: Register) -> Register:
+    """A register of which lanes left a loop one by one."""
+    value = register.value
+    return register if value.exact else Register(lanes.shared(lanes.uneven(value)))
 
 
 def _same_state(one: State, other: State) -> bool:
@@ -486,7 +518,7 @@ def _same_state(one: State, other: State) -> bool:
         one.sure == other.sure
         and one.held.keys() == other.held.keys()
         and bool((one.active == other.active).all())
-        and all(lanes.same(value, other.held[bit]) for bit, value in one.held.items())
+        and all(same(register, other.held[bit]) for bit, register in one.held.items())
     )
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -16,12 +18,11 @@ from tcprobe.check.rule import Finding, Rule
 from tcprobe.errors import DataError
 from tcprobe.sass.code_files import CodeFiles, Compiled, code_files
 from tcprobe.sass.image import FunctionCode
-from tcprobe.sass.matrix_code import SourceLine, source_lines
+from tcprobe.sass.source_lines import FunctionLines, SourceLine, source_lines
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import escaped, one_line
 from tcprobe.values import Json
 
-WITH_LINES = 20  # cubins whose line information is read: each takes half a second
 NOT_FOLLOWED = "unfollowed"  # the rule of notes about what no rule could look at
 
 
@@ -72,6 +73,25 @@ class _Job(NamedTuple):
     function: FunctionCode
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """No search for cycles, which takes a fifth of the time of a check: it makes many objects, and none in cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _key(job: _Job) -> bytes:
+    """The same for functions of which all rules say the same."""
+    function = dataclasses.replace(job.function, name="", code=b"")
+    told = repr((job.compiled.cubin.arch, job.compiled.ptx, function)).encode()
+    return hashlib.sha256(told + job.function.code).digest()
+
+
 class Checker:
     """Checks files; what cannot be read of them is told to `complaints`, what is worth knowing to `notes`.
 
@@ -89,8 +109,7 @@ class Checker:
     ) -> None:
         self._tools, self._rules, self._named = tools, tuple(rules), named
         self._files = CodeFiles(tools, archs, try_others)
-        self._with_lines = 0
-        self._seen: dict[bytes, tuple[Finding, ...]] = {}
+        self._seen: dict[bytes, tuple[Finding, ...] | DataError] = {}
         self.complaints, self.notes = self._files.complaints, self._files.notes
 
     def check(self, paths: Sequence[Path]) -> list[KernelCheck]:
@@ -98,15 +117,16 @@ class Checker:
         waiting: dict[str, list[_Job]] = {}
         sizes: Counter[str] = Counter()
         found: dict[int, KernelCheck] = {}
-        for job in self._jobs(paths):
-            arch = job.compiled.cubin.arch
-            waiting.setdefault(arch, []).append(job)
-            sizes[arch] += len(job.function.code)
-            if sizes.get(arch, 0) >= AT_ONCE:
-                found |= self._check(waiting.pop(arch))
-                del sizes[arch]
-        for jobs in waiting.values():
-            found |= self._check(jobs)
+        with _without_collections():
+            for job in self._jobs(paths):
+                arch = job.compiled.cubin.arch
+                waiting.setdefault(arch, []).append(job)
+                sizes[arch] += len(job.function.code)
+                if sizes.get(arch, 0) >= AT_ONCE:
+                    found |= self._check(waiting.pop(arch))
+                    del sizes[arch]
+            for jobs in waiting.values():
+                found |= self._check(jobs)
         return [found[number] for number in sorted(found)]
 
     def _jobs(self, paths: Sequence[Path]) -> Iterator[_Job]:
@@ -122,34 +142,30 @@ class Checker:
                 self.complaints.append(str(error))
 
     def _check(self, jobs: Sequence[_Job]) -> dict[int, KernelCheck]:
-        """The answers by number of functions of one arch."""
-        arch = jobs[0].compiled.cubin.arch
-        kernels = programs(self._tools, arch, [job.function for job in jobs])
-        lines: dict[int, dict[str, dict[int, SourceLine]]] = {}
-        found = {}
-        for job, kernel in zip(jobs, kernels, strict=True):
-            name = escaped(job.function.name)
+        """The answers by number of functions of one arch; what is the same but for its name is asked once."""
+        keys = [_key(job) for job in jobs]
+        new = {key: job for key, job in zip(keys, jobs, strict=True) if key not in self._seen}
+        kernels = programs(self._tools, jobs[0].compiled.cubin.arch, [job.function for job in new.values()])
+        for (key, job), kernel in zip(new.items(), kernels, strict=True):
             if isinstance(kernel, DataError):
-                self.complaints.append(f"{job.path}, {name}: {kernel}")
+                self._seen[key] = kernel
+            else:
+                kernel.file, kernel.ptx = job.path, job.compiled.ptx
+                self._seen[key] = tuple(sorted(self._findings(kernel), key=lambda finding: finding.address))
+        lines: dict[int, dict[str, FunctionLines]] = {}
+        found = {}
+        for key, job in zip(keys, jobs, strict=True):
+            name, findings = escaped(job.function.name), self._seen[key]
+            if isinstance(findings, DataError):
+                self.complaints.append(f"{job.path}, {name}: {findings}")
                 continue
-            kernel.file, kernel.ptx = job.path, job.compiled.ptx
-            findings = self._known(kernel)
             if findings and job.compiled.cubin.lines and id(job.compiled) not in lines:
-                lines[id(job.compiled)] = self._lines(job)
-            line_of = lines.get(id(job.compiled), {}).get(job.function.name, {})
-            placed = tuple(Placed(finding, line_of.get(finding.address)) for finding in findings)
+                lines[id(job.compiled)] = source_lines(job.compiled.raw)
+            of = lines.get(id(job.compiled), {}).get(job.function.name)
+            placed = tuple(Placed(finding, of.at(finding.address) if of else None) for finding in findings)
             undecided = sum(finding.undecided for finding in findings)
-            found[job.number] = KernelCheck(job.path, name, arch, placed, undecided)
+            found[job.number] = KernelCheck(job.path, name, job.compiled.cubin.arch, placed, undecided)
         return found
-
-    def _known(self, kernel: Kernel) -> tuple[Finding, ...]:
-        """The findings in order of addresses, the same ones of functions that are the same but for their names."""
-        key = hashlib.sha256(
-            repr((kernel.arch, kernel.ptx, dataclasses.replace(kernel.code, name=""))).encode()
-        ).digest()
-        if key not in self._seen:
-            self._seen[key] = tuple(sorted(self._findings(kernel), key=lambda finding: finding.address))
-        return self._seen[key]
 
     def _findings(self, kernel: Kernel) -> Iterator[Finding]:
         for rule in self._rules:
@@ -159,9 +175,3 @@ class Checker:
         if kernel.unread:
             words = f"{kernel.unread} words are not code that nvdisasm prints"
             yield Finding(NOT_FOLLOWED, "note", 0, f"not followed: {words}", undecided=True)
-
-    def _lines(self, job: _Job) -> dict[str, dict[int, SourceLine]]:
-        self._with_lines += 1
-        if self._with_lines == WITH_LINES + 1:
-            self.notes.append(f"source lines are those of the first {WITH_LINES} cubins with findings.")
-        return source_lines(self._tools, job.compiled.raw) if self._with_lines <= WITH_LINES else {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
-from operator import is_
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +23,6 @@ from tcprobe.check import lanes
 from tcprobe.check.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import (
-    ALL_PREDICATES,
-    ALL_UNIFORM_PREDICATES,
     PREDICATE,
     UNIFORM,
     UNIFORM_PREDICATE,
@@ -46,8 +44,21 @@ _SCALE = {"X4": 2, "X8": 3, "X16": 4}
 SLOTS = UNIFORM_PREDICATE + 8  # from here on the bits of a frame's words: registers that were spilled
 MOST_SLOTS = 2048
 PLACES = 12  # bits of a register's number
-Held = dict[int, Lanes]  # what registers hold, by their bit in `registers`
-Under = tuple[str, int, Lanes]  # a guard, where its predicate is from, what a register holds where it is true
+
+
+class Register(NamedTuple):
+    """What a register holds, and where that is from, a place: two of one origin are the same in every lane.
+
+    Negative where several ways brought it, -1 where nothing is known of that.
+    """
+
+    value: Lanes
+    origin: int = -1
+
+
+Held = dict[int, Register]  # what registers hold, by their bit in `registers`
+Under = tuple[str, int, Register]  # a guard, where its predicate is from, what a register holds where it is true
+Results = tuple[tuple[Lanes, Lanes], ...]  # of each register that is written, what it holds; and where a guard is true
 
 
 class Threads(NamedTuple):
@@ -60,15 +71,20 @@ class Threads(NamedTuple):
 
 
 def threads(kernel: Kernel) -> Threads:
-    """The warps of a kernel that are looked at."""
+    """The warps of a kernel that are looked at, the same object for kernels of which the same is known."""
     stated, most = kernel.code.threads, kernel.code.most_threads
     if stated:
-        return _of_shapes([stated])
+        return _of_shapes((stated,))
     total = min(most or WARP * ASSUMED_WARPS, WARP * MOST_WARPS)
     if _reads_rows(kernel):
-        return _of_shapes([(width, max(1, min(total, 4 * WARP) // width), 1) for width in WIDTHS])
-    made = _of_shapes([(total, 1, 1)])
-    return made._replace(size=(UNKNOWN, constant(1), constant(1)))
+        return _of_shapes(tuple((width, max(1, min(total, 4 * WARP) // width), 1) for width in WIDTHS))
+    return _of_row(total)
+
+
+@lru_cache(maxsize=64)
+def _of_row(total: int) -> Threads:
+    """At most so many threads in a row."""
+    return _of_shapes(((total, 1, 1),))._replace(size=(UNKNOWN, constant(1), constant(1)))
 
 
 def _reads_rows(kernel: Kernel) -> bool:
@@ -76,7 +92,8 @@ def _reads_rows(kernel: Kernel) -> bool:
     return bool(special & {"SR_TID.Y", "SR_TID.Z"})
 
 
-def _of_shapes(shapes: Sequence[tuple[int, int, int]]) -> Threads:
+@lru_cache(maxsize=64)
+def _of_shapes(shapes: tuple[tuple[int, int, int], ...]) -> Threads:
     rows: list[list[Words]] = [[] for _ in range(6)]
     there, numbers = [], []
     for number, shape in enumerate(shapes):
@@ -96,9 +113,94 @@ def _of_shapes(shapes: Sequence[tuple[int, int, int]]) -> Threads:
 
 def _keeps_its_frame(kernel: Kernel) -> bool:
     """Whether the stack pointer is set before the first access of local memory, and never again."""
+    if kernel.stems.isdisjoint(LOCAL):
+        return True
     places = [i.number for i in kernel.instructions if i.writes >> 1 & 1]
     first = next((i.number for i in kernel.instructions if i.stem in LOCAL), len(kernel.instructions))
     return all(place < first for place in places)
+
+
+class Reading(NamedTuple):
+    """The registers that an instruction looks at: in order of operands (of 64 bits, both), with its guard's; and what
+    it leaves as it was where that is false, and the guard's again.
+
+    `shape` numbers what is left of its text without their numbers, so that the results of one shape follow from values;
+    where it is `placed`, from the threads, too.
+    """
+
+    shape: int
+    placed: bool
+    reads: tuple[int, ...]
+    kept: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+SPECIAL = ("S2R", "S2UR", "CS2R")
+
+
+@lru_cache(maxsize=1 << 14)
+def reading(form: Form) -> Reading:
+    """What an instruction looks at."""
+    operands, outputs, guard = form.operands, form.outputs, form.guard
+    reads, covered, writes = list[int](), 0, tuple(bits_of(form.writes))
+    kept: tuple[int, ...] = ()
+    texts: list[object] = [form.opcode, outputs, guard.rstrip("0123456789")]
+    if guard:
+        reads.append(_guard_bit(guard))
+        covered, kept = 1 << reads[0], (reads[0], *writes)
+    for number, operand in enumerate(operands):
+        text, bits = _abstract(operand.text, operand.width, operand.kind, operand.mask)
+        texts.append(text)
+        if number >= outputs:
+            reads += bits
+            covered |= operand.mask
+        elif len(writes) > 1 and operand.first >= 0 and operand.kind in FIRST:
+            texts.append(writes.index(FIRST[operand.kind] + operand.first))  # which result is whose
+    if form.reads & ~covered:
+        reads += bits_of(form.reads & ~covered)
+    if len(reads) > 1:  # the reason that is given is that of the first register
+        order = sorted(set(reads))
+        texts += [order.index(bit) for bit in reads]
+    placed = form.stem in SPECIAL or any(operand.kind == "constant" for operand in operands)
+    return Reading(_number(tuple(texts)), placed, tuple(reads), kept, writes)
+
+
+@lru_cache(maxsize=1 << 13)
+def _abstract(text: str, width: int, kind: str, mask: int) -> tuple[str, tuple[int, ...]]:
+    """An operand without the numbers of its registers, and the bits of these."""
+    bits = tuple(bits_of(mask | (mask << 1 if kind in ("R", "UR") else 0)))
+
+    def place(match: re.Match[str]) -> str:
+        bit = FIRST[match[1]] + int(match[2])
+        return f"{match[1]}#{bits.index(bit)}" if bit in bits else match[0]
+
+    text = _NUMBERED.sub(place, text.replace(".reuse", "")) if bits else text
+    return f"{kind} {width} {text}", bits
+
+
+_NUMBERED = re.compile(r"\b(UR|R|UP|P)([0-9]+)")
+_count = count(1)
+
+
+@lru_cache(maxsize=1 << 15)
+def _number(_: tuple[object, ...]) -> int:
+    """A number for equal values, and no other."""
+    return next(_count)
+
+
+def guard_mask(guard: str) -> int:
+    """The predicate of a guard."""
+    return 0 if guard in ("", "never") else 1 << _guard_bit(guard)
+
+
+@cache
+def _guard_bit(guard: str) -> int:
+    kind = "UP" if "UP" in guard else "P"
+    return FIRST[kind] + int(guard.lstrip("!UP"))
+
+
+_results: dict[tuple[object, ...], Results] = {}  # by shape, threads and values what instructions write
+MOST_RESULTS = 1 << 17  # about 60 MB
 
 
 class Reader:
@@ -109,11 +211,13 @@ class Reader:
         # by bit of a register written under a guard in this block: the guard, where its predicate is from, the value
         self._under: dict[int, Under] = {}
         # by number of an instruction what it read when it was followed last, and what came of it
-        self._known: dict[int, tuple[Sequence[Lanes | None], Sequence[tuple[int, Lanes, Under | None]]]] = {}
+        self._known: dict[int, tuple[list[Register | None], list[tuple[int, Register, Under | None]]]] = {}
         self._framed = _keeps_its_frame(kernel)
         arch = int(kernel.arch.removeprefix("sm_"))
         sizes = next(base for least, base in NTID_BASES if arch >= least)
         self._sizes = {sizes + 4 * j: size for j, size in enumerate(self.threads.size)}
+        seen = (*self.threads.tid, *self.threads.size)
+        self._place = _number((sizes, self.threads.shapes, *[value.known.tobytes() for value in seen]))
 
     def read(self, operand: Operand, held: Held) -> Lanes:
         """What an operand holds, with its sign."""
@@ -123,8 +227,8 @@ class Reader:
             return self._constant(operand, held)
         if operand.kind not in FIRST:
             return lanes.unless_alike("a value that is not followed", *self.inputs(operand.mask, held))
-        value = held_in(operand.kind, operand.first, held)
-        return _not(value) if operand.negated else _signed_value(operand.text.replace(".reuse", ""), value)
+        value = held_in(operand.kind, operand.first, held).value
+        return inverse(value) if operand.negated else _signed_value(operand.text.replace(".reuse", ""), value)
 
     def _constant(self, operand: Operand, held: Held) -> Lanes:
         match = re.fullmatch(r"-?c\[0x0\]\[(0x[0-9a-f]+)\]", operand.text.replace(".reuse", ""))
@@ -138,79 +242,89 @@ class Reader:
         condition = self.condition(form.guard, held) if form.guard else None
         if form.stem == "STL" and own is None:  # an array that lanes index, or a frame that moves
             for bit in [bit for bit in held if bit >= SLOTS]:
-                held[bit] = lanes.lost("a word of local memory")
+                held[bit] = Register(lanes.lost("a word of local memory"))
             return
         data = form.operands[0 if form.stem == "LDL" else -1]
         registers = [FIRST["R"] + data.first + j for j in range(max(data.width, 1))] if data.first >= 0 else []
         targets, sources = (registers, list(own or ())) if form.stem == "LDL" else (list(own or ()), registers)
         for j, bit in enumerate(targets):
-            value = held.get(sources[j]) or unset(sources[j]) if j < len(sources) else None
+            value = (held.get(sources[j]) or unset(sources[j])).value if j < len(sources) else None
             if value is None:
                 value = constant(0) if form.stem == "STL" else lanes.lost("a word of local memory")
-            old = held.get(bit) or unset(bit)
+            old = (held.get(bit) or unset(bit)).value
             if condition is not None and old is not NEVER:
                 value = lanes.choose(condition, value, old)
-            held[bit] = value._replace(origin=instruction.number << PLACES | bit)
+            held[bit] = Register(lanes.shared(value), instruction.number << PLACES | bit)
 
     def inputs(self, mask: int, held: Held) -> Iterator[Lanes]:
         """What the registers of a set hold."""
-        while mask:
-            low = mask & -mask
-            bit = low.bit_length() - 1
-            yield held.get(bit) or unset(bit)
-            mask ^= low
+        for bit in bits_of(mask):
+            yield (held.get(bit) or unset(bit)).value
 
     def address(self, operand: Operand, held: Held) -> Lanes:
         """The sum in square brackets, its low 32 bits."""
-        total = constant(0)
-        for part in _PART.finditer(operand.text.rpartition("[")[2]):
-            if part[4]:
-                total = lanes.add(total, constant(_signed(part[4])))
-                continue
-            kind, index = part[1], int(part[2]) if part[2] != "Z" else -1
-            value = held_in(kind, index, held)
-            scale = next((_SCALE[s] for s in part[3].split(".") if s in _SCALE), 0)
-            total = lanes.add(total, lanes.shift_left(value, scale) if scale else value)
-        return total
+        parts, offset = _parts(operand.text.rpartition("[")[2])
+        return _address(tuple((held_in(kind, index, held).value, scale) for kind, index, scale in parts), offset)
 
     def condition(self, guard: str, held: Held) -> Lanes:
         if not guard:
             return constant(1)
         if guard == "never":
             return constant(0)
-        kind, index = ("UP", guard.lstrip("!UP")) if "UP" in guard else ("P", guard.lstrip("!P"))
-        value = held_in(kind, int(index), held)
-        return _not(value) if guard[0] == "!" else value
+        bit = _guard_bit(guard)
+        value = (held.get(bit) or unset(bit)).value
+        return inverse(value) if guard[0] == "!" else value
 
-    def write(self, instruction: Instruction, held: Held) -> None:
+    def write(self, instruction: Instruction, looks: Reading, held: Held) -> None:
         """Note what an instruction writes: what it wrote before, if it reads the same values as then."""
         form = instruction.form
         if form.stem in LOCAL:
             self._spill(instruction, held)
             return
-        seen = self.seen(form, held)
-        read = [seen.get(bit) for bit in _read_by(form)]
-        if form.guard:
-            read += [held.get(bit) for bit in _kept_by(form)]
+        _, _, reads, kept, writes = looks
+        own = self._own(form, held) if kept and self._under else {}
+        read = [own.get(bit) or held.get(bit) for bit in reads] if own else [held.get(bit) for bit in reads]
+        if kept:
+            read += [held.get(bit) for bit in kept]
         known = self._known.get(instruction.number)
-        if known is None or not all(map(is_, known[0], read)):
-            known = self._known[instruction.number] = read, self._written(instruction, held, seen)
-        for bit, value, under in known[1]:
+        if known is None or known[0] != read:
+            base, origin = instruction.number << PLACES, self._guard_origin(form.guard, held) if kept else -1
+            results = self._found(instruction, looks, read, {**held, **own} if own else held, held)
+            made: list[tuple[int, Register, Under | None]] = []
+            for bit, (value, true) in zip(writes, results, strict=True):
+                under = (form.guard, origin, Register(true, base | bit)) if kept else None
+                made.append((bit, Register(value, base | bit), under))
+            known = self._known[instruction.number] = read, made
+        for bit, register, under in known[1]:
             if under is not None:
                 self._under[bit] = under
-            else:
+            elif self._under:
                 self._under.pop(bit, None)
-            held[bit] = value
+            held[bit] = register
 
-    def _written(self, instruction: Instruction, held: Held, seen: Held) -> list[tuple[int, Lanes, Under | None]]:
-        """Registers that an instruction writes, what they hold then, and under which guard."""
+    def _found(
+        self, instruction: Instruction, looks: Reading, read: Sequence[Register | None], seen: Held, held: Held
+    ) -> Results:
+        """What an instruction writes: what one of its shape wrote that read the same values, if one did."""
+        linked = instruction.address in self._relocated
+        place = self._place if looks.placed else 0
+        key = (looks.shape, place, linked, *[register and register.value for register in read])
+        results = _results.get(key)
+        if results is None:
+            if len(_results) >= MOST_RESULTS:
+                _results.clear()
+            results = _results[key] = tuple(self._written(instruction, looks.writes, linked, seen, held))
+        return results
+
+    def _written(
+        self, instruction: Instruction, writes: Sequence[int], linked: bool, seen: Held, held: Held
+    ) -> Iterator[tuple[Lanes, Lanes]]:
+        """Of each register that is written, what it holds then, and what where the guard is true."""
         form = instruction.form
         follow = FOLLOWED.get(form.stem)
         inputs = list(self.inputs(form.reads, seen))
-        same = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
-        results: dict[int, Lanes] = {}
-        if follow and instruction.address not in self._relocated:
-            results = follow(self, form, seen)
+        even = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
+        results = follow(self, form, seen) if follow and not linked else {}
         condition = self.condition(form.guard, held) if form.guard else None
         why = _reason(instruction, inputs)
         written = {}
@@ -219,18 +333,15 @@ class Reader:
                 written[FIRST[operand.kind] + operand.first] = results.get(j)
                 if j + HIGH in results:
                     written[FIRST[operand.kind] + operand.first + 1] = results[j + HIGH]
-        found: list[tuple[int, Lanes, Under | None]] = []
-        for bit in bits_of(form.writes):
-            value, under = written.get(bit), None
+        for bit in writes:
+            value = written.get(bit)
             if value is None:
-                value = _unfollowed(bit, same, why)
-            origin = instruction.number << PLACES | bit
+                value = _unfollowed(bit, even, why)
+            true = value = lanes.shared(value)
             if condition is not None:
-                old = held.get(bit) or unset(bit)
-                under = form.guard, self._guard_origin(form.guard, held), value._replace(origin=origin)
-                value = value if old is NEVER or old is NEVER_BIT else lanes.choose(condition, value, old)
-            found.append((bit, value._replace(origin=origin), under))
-        return found
+                old = (held.get(bit) or unset(bit)).value
+                value = value if old is NEVER or old is NEVER_BIT else lanes.shared(lanes.choose(condition, value, old))
+            yield value, true
 
     def begin(self) -> None:
         """Enter another block."""
@@ -238,17 +349,42 @@ class Reader:
 
     def seen(self, form: Form, held: Held) -> Held:
         """What registers hold where an instruction is executed: what was written under the same guard, it reads."""
-        if not form.guard or not self._under:
-            return held
-        origin = self._guard_origin(form.guard, held)
-        same = (form.guard, origin)
-        own = {bit: value for bit, (*place, value) in self._under.items() if tuple(place) == same and origin >= 0}
+        own = self._own(form, held) if form.guard and self._under else {}
         return {**held, **own} if own else held
+
+    def _own(self, form: Form, held: Held) -> Held:
+        """What was written under an instruction's guard."""
+        origin = self._guard_origin(form.guard, held)
+        if origin < 0:
+            return {}
+        return {bit: value for bit, (guard, of, value) in self._under.items() if of == origin and guard == form.guard}
 
     def _guard_origin(self, guard: str, held: Held) -> int:
         """Where the predicate of a guard is from; negative where several ways brought it."""
-        kind, number = ("UP", guard.lstrip("!UP")) if "UP" in guard else ("P", guard.lstrip("!P"))
-        return held_in(kind, int(number), held).origin
+        bit = _guard_bit(guard)
+        return (held.get(bit) or unset(bit)).origin
+
+
+@lru_cache(maxsize=1 << 13)
+def _parts(text: str) -> tuple[tuple[tuple[str, int, int], ...], int]:
+    """The registers of an address, each with its scale, as a shift, and the sum of its numbers."""
+    registers, offset = [], 0
+    for part in _PART.finditer(text):
+        if part[4]:
+            offset += _signed(part[4])
+        else:
+            scale = next((_SCALE[s] for s in part[3].split(".") if s in _SCALE), 0)
+            registers.append((part[1], int(part[2]) if part[2] != "Z" else -1, scale))
+    return tuple(registers), offset
+
+
+@lru_cache(maxsize=1 << 13)
+def _address(registers: tuple[tuple[Lanes, int], ...], offset: int) -> Lanes:
+    """The sum of registers and a number."""
+    total = constant(0)
+    for value, scale in registers:
+        total = lanes.add(total, lanes.shift_left(value, scale) if scale else value)
+    return lanes.shared(lanes.add(total, constant(offset)) if offset else total)
 
 
 LOCAL = ("LDL", "STL")
@@ -272,21 +408,6 @@ def reads(form: Form) -> int:
     return form.reads | sum(1 << bit for bit in own) if own else form.reads
 
 
-@lru_cache(maxsize=1 << 15)
-def _read_by(form: Form) -> tuple[int, ...]:
-    """The bits of what an instruction may look at; of an operand of 64 bits, both registers."""
-    mask = form.reads
-    for operand in form.operands[form.outputs :]:
-        mask |= operand.mask | (operand.mask << 1 if operand.kind in ("R", "UR") else 0)
-    return tuple(bits_of(mask))
-
-
-@lru_cache(maxsize=1 << 15)
-def _kept_by(form: Form) -> tuple[int, ...]:
-    """The bits of an instruction's guard and of what it leaves as it was where that is false."""
-    return tuple(bits_of(form.reads & (ALL_PREDICATES | ALL_UNIFORM_PREDICATES) | form.writes))
-
-
 def writes(form: Form) -> int:
     """The registers that an instruction writes, and the words of the frame."""
     own = slots(form) if form.stem == "STL" else None
@@ -301,10 +422,10 @@ def bits_of(mask: int) -> Iterator[int]:
         mask ^= low
 
 
-def held_in(kind: str, index: int, held: Held) -> Lanes:
+def held_in(kind: str, index: int, held: Held) -> Register:
     """What a register holds; RZ and PT have no index."""
     if index < 0:
-        return constant(kind in ("P", "UP"))
+        return Register(constant(kind in ("P", "UP")))
     bit = FIRST[kind] + index
     return held.get(bit) or unset(bit)
 
@@ -313,11 +434,19 @@ NEVER = lanes.lost("a register that nothing has written")
 NEVER_BIT = lanes.lost("a predicate that nothing has written", 1)
 
 
-def unset(bit: int) -> Lanes:
+_UNSET = (Register(NEVER), Register(UNKNOWN), Register(NEVER_BIT), Register(CHOICE))
+
+
+def unset(bit: int) -> Register:
     """A register before it is written; what it holds does not count where a way brings another value."""
     if bit < PREDICATE or bit >= SLOTS:
-        return NEVER if bit < UNIFORM or bit >= SLOTS else UNKNOWN
-    return NEVER_BIT if bit < UNIFORM_PREDICATE else CHOICE
+        return _UNSET[0] if bit < UNIFORM or bit >= SLOTS else _UNSET[1]
+    return _UNSET[2] if bit < UNIFORM_PREDICATE else _UNSET[3]
+
+
+def same(one: Register, other: Register) -> bool:
+    """Whether two registers hold the same, from one place."""
+    return one == other or (one.origin == other.origin and lanes.same(one.value, other.value))
 
 
 def alike(bit: int, value: Lanes) -> Lanes:
@@ -340,7 +469,9 @@ def _reason(instruction: Instruction, inputs: Sequence[Lanes]) -> str:
     )
 
 
-def _not(value: Lanes) -> Lanes:
+@lru_cache(maxsize=1 << 11)
+def inverse(value: Lanes) -> Lanes:
+    """A predicate that is true where another one is false."""
     return lanes.bitwise(lanes.XOR_AB, value, constant(1), constant(0))
 
 
@@ -475,7 +606,7 @@ def _load_constant(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {0: reader.read(form.operands[1], held)} if form.opcode in ("LDC", "LDCU", "ULDC") else {}
 
 
-@_follows("S2R", "S2UR", "CS2R")
+@_follows(*SPECIAL)
 def _special(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     name = form.operands[1].text
     if name in TID:
@@ -531,7 +662,7 @@ def _pair(reader: Reader, operand: Operand, held: Held) -> tuple[Lanes, Lanes]:
     if operand.kind == "number":
         return low, constant(operand.value >> 32)
     if operand.kind in ("R", "UR") and operand.first >= 0 and operand.text[:1] != "~":
-        high = held_in(operand.kind, operand.first + 1, held)
+        high = held_in(operand.kind, operand.first + 1, held).value
         if operand.text[:1] != "-":
             return low, high
         # of the negative, one is carried into the high half where the low one is 0
@@ -665,7 +796,8 @@ def _permute(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
 @_follows("SEL", "USEL")
 def _select(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     a, b, condition = _sources(reader, form, held)[:3]
-    return {0: lanes.choose(condition, a, b)}
+    first, second = (operand.text.replace(".reuse", "") for operand in form.operands[form.outputs :][:2])
+    return {0: a if first == second else lanes.choose(condition, a, b)}
 
 
 @_follows("SGXT", "USGXT")
@@ -685,14 +817,16 @@ COMPARED: dict[str, Callable[[Array, Array], Array]] = {
     "GT": np.greater,
     "GE": np.greater_equal,
 }
+JOINED = {"AND": lanes.AND_AB, "OR": lanes.OR_AB, "XOR": lanes.XOR_AB}  # with another predicate
 
 
 @_follows("ISETP", "UISETP")
 def _compare(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     modifiers = form.opcode.split(".")[1:]
     compare = next((COMPARED[m] for m in modifiers if m in COMPARED), None)
+    joined = next((JOINED[m] for m in modifiers if m in JOINED), None)
     values = _sources(reader, form, held)
-    if compare is None or form.has("EX") or form.has("64") or len(values) != 3 or "AND" not in modifiers:
+    if compare is None or joined is None or form.has("EX") or form.has("64") or len(values) != 3:
         return {}
     a, b, other = values
     if not (a.exact and b.exact):
@@ -700,7 +834,7 @@ def _compare(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     left, right = (a.known, b.known) if form.has("U32") else (a.known.view(np.int32), b.known.view(np.int32))
     truth = compare(left, right)
     results = (lanes.made(np.asarray(t).astype(np.uint32)) for t in (truth, ~truth))
-    return {j: lanes.bitwise(lanes.AND_AB, result, other, constant(0)) for j, result in enumerate(results)}
+    return {j: lanes.bitwise(joined, result, other, constant(0)) for j, result in enumerate(results)}
 
 
 @_follows("IABS")

@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -32,15 +32,13 @@ ALL = 0xFFFFFFFF
 XOR_AB, AND_AB, OR_AB = 0x3C, 0xC0, 0xFC  # tables of LOP3
 
 
-class Lanes(NamedTuple):
-    """What a register holds; `why` says why bits are lost. Two values of one `origin` are the same in every lane."""
+class Lanes:
+    """What a register holds; `why` says why bits are lost. Equal to itself alone: see `shared`."""
 
-    known: Words
-    flips: int = 0
-    steps: int = 0
-    lost: int = 0
-    why: str = ""
-    origin: int = -1
+    __slots__ = ("flips", "known", "lost", "steps", "why")
+
+    def __init__(self, known: Words, flips: int = 0, steps: int = 0, lost: int = 0, why: str = "") -> None:
+        self.known, self.flips, self.steps, self.lost, self.why = known, flips, steps, lost, why
 
     @property
     def uniform(self) -> bool:
@@ -51,6 +49,17 @@ class Lanes(NamedTuple):
     def exact(self) -> bool:
         """Whether every lane's value is known."""
         return not (self.flips or self.steps or self.lost)
+
+
+def shared(value: Lanes) -> Lanes:
+    """The one object for all equal values, while it is remembered, by which results can be looked up."""
+    known = value.known
+    return _shared(known.tobytes(), known.shape[1], value.flips, value.steps, value.lost, value.why)
+
+
+@lru_cache(maxsize=1 << 14)
+def _shared(known: bytes, columns: int, *masks_and_why: Any) -> Lanes:
+    return Lanes(np.frombuffer(known, np.uint32).reshape(-1, columns), *masks_and_why)
 
 
 @lru_cache(maxsize=1 << 12)
@@ -326,8 +335,6 @@ def _masked(value: Lanes, mask: int) -> Lanes:
 
 def choose(condition: Lanes, a: Lanes, b: Lanes) -> Lanes:
     """a where bit 0 of the condition is set, else b."""
-    if a is b:
-        return a
     if condition.exact:
         return select(condition.known != 0, a, b)
     return join(a, b) if condition.uniform else mixed(a, b, condition.why)
@@ -347,6 +354,7 @@ def select(where: Bools, a: Lanes, b: Lanes) -> Lanes:
     return made(known, a.flips | b.flips, a.steps | b.steps, a.lost | b.lost, _reason(a, b))
 
 
+@lru_cache(maxsize=1 << 12)
 def join(a: Lanes, b: Lanes) -> Lanes:
     """One of two values, the same one in all lanes of a warp."""
     if a is b:
@@ -371,10 +379,9 @@ def _alike(words: Words) -> bool:
     return words.shape[1] == 1 or bool((words == words[:, :1]).all())
 
 
+@lru_cache(maxsize=1 << 12)
 def mixed(a: Lanes, b: Lanes, why: str = "") -> Lanes:
     """One of two values, in each lane its own."""
-    if a is b:
-        return a
     gone = _union(a.known ^ b.known) | a.flips | b.flips | a.lost | b.lost
     if a.steps or b.steps:
         gone |= _upward(a.steps | b.steps)
@@ -382,6 +389,7 @@ def mixed(a: Lanes, b: Lanes, why: str = "") -> Lanes:
     return made(a.known, 0, 0, gone, why) if gone else a
 
 
+@lru_cache(maxsize=1 << 12)
 def uneven(a: Lanes) -> Lanes:
     """A value of which each lane may hold another choice: those of different rounds of a loop."""
     return (
@@ -391,6 +399,7 @@ def uneven(a: Lanes) -> Lanes:
     )
 
 
+@lru_cache(maxsize=1 << 12)
 def widened(a: Lanes) -> Lanes:
     """A value with all steps from its lowest one on: what a loop adds, however often."""
     return made(a.known, a.flips, _upward(a.steps), a.lost, a.why) if a.steps else a
@@ -400,6 +409,6 @@ def same(a: Lanes, b: Lanes) -> bool:
     """Whether two descriptions are equal."""
     if a is b:
         return True
-    if a[1:4] != b[1:4] or a.origin != b.origin:
+    if (a.flips, a.steps, a.lost) != (b.flips, b.steps, b.lost):
         return False
     return a.known.shape == b.known.shape and bool((a.known == b.known).all())

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from tcprobe.check.registers import Form, Operand, decode
+from tcprobe.check.registers import Form, Operand, Structure, decode
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.sass.decode import LINE
 from tcprobe.sass.image import FunctionCode
@@ -27,7 +27,8 @@ BYTES = 16  # of an instruction
 _RELATIVE = re.compile(r"((?:@!?U?P[0-9T] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
 _ENDS = frozenset(("EXIT", "RET", "BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"))
 _INDIRECT = frozenset(("BRX", "BRXU", "JMX", "JMXU"))
-UNREAD = Form("", "UNREAD", (), 0, 0, 0)
+_JUMPS = _ENDS | {"CALL"}
+UNREAD = Form("", Structure("UNREAD", "UNREAD", (), 0, ()), ())
 
 
 class Control(NamedTuple):
@@ -46,11 +47,12 @@ class Control(NamedTuple):
 class Instruction(NamedTuple):
     """An instruction at its place: `number` counts from the function's begin, `address` is 16 times that.
 
-    `form` says what the text says and is shared by all that have the same text.
+    `form` says what the text says and is shared by all that have the same text; `stem` is its opcode without modifiers.
     """
 
     number: int
     form: Form
+    stem: str
 
     @property
     def address(self) -> int:
@@ -61,11 +63,6 @@ class Instruction(NamedTuple):
     def opcode(self) -> str:
         """With all modifiers."""
         return self.form.opcode
-
-    @property
-    def stem(self) -> str:
-        """The opcode without modifiers."""
-        return self.form.stem
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -203,15 +200,15 @@ def batches(functions: Iterable[tuple[str, FunctionCode]]) -> Iterator[list[tupl
 
 def programs(
     tools: Toolchain, arch: str, functions: Sequence[FunctionCode], file: str = ""
-) -> list[Kernel | DataError]:
+) -> Iterator[Kernel | DataError]:
     """The functions of an arch (as "sm_90") as graphs, all of them disassembled at once; what cannot be is an error."""
     texts = _listing(tools, arch, [function.code for function in functions])
-    return [
-        text
-        if isinstance(text, DataError)
-        else Kernel(file, arch, function, _instructions(text, len(function.code) // BYTES), text.count(None))
-        for function, text in zip(functions, texts, strict=True)
-    ]
+    for function, text in zip(functions, texts, strict=True):
+        if isinstance(text, DataError):
+            yield text
+        else:
+            instructions = _instructions(text, len(function.code) // BYTES)
+            yield Kernel(file, arch, function, instructions, text.count(None))
 
 
 def _listing(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[list[str | None] | DataError]:
@@ -252,11 +249,12 @@ def _disassemble(tools: Toolchain, arch: str, raw: bytes) -> tuple[str, dict[int
         raise EnvironmentUnfitError(f"{tools.nvdisasm} ({tools.nvdisasm_version}) knows no SM{number}.")
     if completed.returncode:
         return one_line(completed.stderr.replace(str(image), "code")) or f"it ended with {completed.returncode}", {}
-    return "", {int(match[1], 16): match[2] for match in LINE.finditer(completed.stdout)}
+    return "", {int(place, 16): text for place, text in LINE.findall(completed.stdout)}
 
 
 def _instructions(texts: Sequence[str | None], count: int) -> list[Instruction]:
-    return [Instruction(j, decode(text) if text else UNREAD) for j, text in enumerate(texts[:count])]
+    forms = [decode(text) if text else UNREAD for text in texts[:count]]
+    return [Instruction(number, form, form.stem) for number, form in enumerate(forms)]
 
 
 def _successors(kernel: Kernel) -> dict[int, tuple[int, ...]]:
@@ -276,13 +274,16 @@ def _successors(kernel: Kernel) -> dict[int, tuple[int, ...]]:
 
 def _follow(kernel: Kernel, pending: list[int], after: dict[int, tuple[int, ...]], calls: dict[int, list[int]]) -> None:
     """Add what is reached from `pending`; what leads behind the function's end is not followed."""
+    instructions, end = kernel.instructions, len(kernel.instructions)
     while pending:
         number = pending.pop()
-        if number in after:
-            continue
-        found = _next(kernel, kernel.instructions[number], calls)
-        after[number] = tuple(place for place in dict.fromkeys(found) if 0 <= place < len(kernel.instructions))
-        pending += after[number]
+        while number not in after and instructions[number].stem not in _JUMPS and number + 1 < end:
+            after[number] = (number + 1,)
+            number += 1
+        if number not in after:
+            found = _next(kernel, instructions[number], calls)
+            after[number] = tuple(place for place in dict.fromkeys(found) if 0 <= place < end)
+            pending += after[number]
 
 
 def _next(kernel: Kernel, instruction: Instruction, calls: dict[int, list[int]]) -> tuple[int, ...]:

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import NamedTuple
 
 UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
@@ -88,33 +87,33 @@ class Operand(NamedTuple):
     negated: bool = False
 
 
-@dataclass(frozen=True, eq=False)
 class Form:
     """What the text of an instruction says: `guard` as in "!P0", "" where it is always executed, "never" where it
     never is; the registers that it reads and writes, its guard's among those read; `outputs`: how many operands come
-    first that are written.
+    first that are written; `stem` and `modifiers`: the parts of the opcode.
     """
 
-    guard: str
-    opcode: str
-    operands: tuple[Operand, ...]
-    reads: int
-    writes: int
-    outputs: int
+    __slots__ = ("guard", "modifiers", "opcode", "operands", "outputs", "reads", "stem", "writes")
 
-    @cached_property
-    def stem(self) -> str:
-        """The opcode without modifiers."""
-        return self.opcode.partition(".")[0]
-
-    @cached_property
-    def modifiers(self) -> tuple[str, ...]:
-        """Those of the opcode, in their order."""
-        return tuple(self.opcode.split(".")[1:])
+    def __init__(
+        self, guard: str, structure: Structure, operands: tuple[Operand, ...], reads: int = 0, writes: int = 0
+    ) -> None:
+        self.guard, self.operands, self.reads, self.writes = guard, operands, reads, writes
+        self.opcode, self.stem, self.modifiers, self.outputs, _ = structure
 
     def has(self, modifier: str) -> bool:
         """Whether the opcode has a modifier, as in "128"."""
         return modifier in self.modifiers
+
+
+class Structure(NamedTuple):
+    """What instructions with one opcode and the same kinds of operands have in common."""
+
+    opcode: str
+    stem: str
+    modifiers: tuple[str, ...]
+    outputs: int
+    widths: tuple[int, ...]
 
 
 def names(mask: int) -> list[str]:
@@ -146,16 +145,38 @@ def decode(text: str) -> Form:
         elif match[1]:
             guard = "never"
     opcode, _, rest = body.partition(" ")
-    stem, *modifiers = opcode.split(".")
     operands = [_operand(part.strip()) for part in rest.split(",")] if rest.strip() else []
-    outputs = _outputs(stem, operands)
-    widths = _widths(stem, modifiers, operands, outputs)
-    operands = _with_widths(stem, operands, widths)
+    structure = _structure(opcode, tuple([operand[1:2] + operand[-1:] for operand in operands]))
+    _, stem, modifiers, outputs, widths = structure
+    operands = [o if o.width == w else _widened(o.text, w, stem) for o, w in zip(operands, widths, strict=True)]
     writes = _union(operands[:outputs]) | _WRITTEN_BESIDE.get(stem, 0)
     reads = _union(operands[outputs:]) | _READ_BESIDE.get(stem, 0) | _bulk(stem, modifiers, operands)
     if guard == "never":
         reads = writes = 0
-    return Form(guard, opcode, tuple(operands), reads | guard_mask, writes, outputs)
+    return Form(guard, structure, tuple(operands), reads | guard_mask, writes)
+
+
+@lru_cache(maxsize=1 << 13)
+def _structure(opcode: str, kinds: tuple[tuple[str, bool], ...]) -> Structure:
+    """`kinds`: of each operand its kind and whether it is negated."""
+    stem, *modifiers = opcode.split(".")
+    operands = [Operand("", kind, negated=negated) for kind, negated in kinds]
+    outputs = _outputs(stem, operands)
+    return Structure(opcode, stem, tuple(modifiers), outputs, tuple(_widths(stem, modifiers, operands, outputs)))
+
+
+@lru_cache(maxsize=1 << 14)
+def _widened(text: str, width: int, stem: str) -> Operand:
+    """An operand that takes `width` registers in a row, where it is one.
+
+    gdesc[UR4] of a warpgroup's multiply stands for the descriptors of A, UR4 and UR5, and of B, UR6 and UR7.
+    """
+    operand = _operand(text)
+    if operand.kind in ("R", "UR"):
+        return operand._replace(width=width, mask=run(operand.kind, operand.first, width))
+    if operand.kind == "descriptor" and stem.endswith("GMMA"):
+        return operand._replace(width=4, mask=run("UR", operand.first, 4))
+    return operand
 
 
 _WRITTEN_BESIDE = {"R2P": ALL_PREDICATES, "R2UP": ALL_UNIFORM_PREDICATES}
@@ -307,19 +328,6 @@ def _warpgroup_widths(opcode: str, operands: Sequence[Operand]) -> list[int]:
     d = int(match[2]) // (4 if match[4] == "F16" else 2) if match else 1
     in_registers = len(operands) > 1 and operands[1].kind == "R"
     return [*([d, 4, 1, d] if in_registers else [d, 1, d]), *[1] * len(operands)][: len(operands)]
-
-
-def _with_widths(stem: str, operands: Sequence[Operand], widths: Sequence[int]) -> list[Operand]:
-    """gdesc[UR4] of a warpgroup's multiply stands for the descriptors of A, UR4 and UR5, and of B, UR6 and UR7."""
-    found = []
-    for operand, width in zip(operands, widths, strict=True):
-        if operand.kind in ("R", "UR") and operand.width != width:
-            found.append(operand._replace(width=width, mask=run(operand.kind, operand.first, width)))
-        elif operand.kind == "descriptor" and stem.endswith("GMMA"):
-            found.append(operand._replace(width=4, mask=run("UR", operand.first, 4)))
-        else:
-            found.append(operand)
-    return found
 
 
 def _bulk(stem: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> int:

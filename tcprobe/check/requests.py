@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from tcprobe.check.rule import Finding, undecided
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.layout.arrays import Bools, Ints
-from tcprobe.layout.banks import IDLE, WORD, Judge, designed_rules
+from tcprobe.layout.banks import IDLE, LINE, WORD, Judge, designed_rules
 
 SECTOR = 32  # bytes
 _BYTES = {"U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2, "64": 8, "128": 16, "256": 32}
@@ -118,16 +119,7 @@ def _name(form: Form) -> str:
 def conflicts(reach: Reach) -> Request | None:
     """Wavefronts of a request of shared memory; None where no lane takes part. UndecidedError with the reason."""
     access = shared_access(reach.instruction.form)
-    judge = Judge(access, designed_rules()[access.name])
-    rows, shapes = _rows(reach.address, reach.active, access.bytes, reach.shapes)
-    if not len(rows):
-        return None
-    found: list[list[Request]] = []
-    for offset in _places(reach.address, access.bytes, WORD):
-        moved = np.where(rows == IDLE, IDLE, (rows ^ offset[0]) + offset[1])
-        costs = judge.costs(moved)
-        found.append(_by_shape([(c.wavefronts, max(c.beats, 1)) for c in costs], shapes, _counts(rows)))
-    return _of_shapes([_agreed(list(places)) for places in zip(*found, strict=True)])
+    return _answered(_conflicts(reach.address, reach.active.tobytes(), access, reach.shapes))
 
 
 def sectors(reach: Reach) -> Request | None:
@@ -135,28 +127,86 @@ def sectors(reach: Reach) -> Request | None:
     address = reach.source if reach.instruction.stem == "LDGSTS" else reach.address
     if address is None:
         raise UndecidedError("its address is not printed in a known form")
-    size = width(reach.instruction.form)
-    rows, shapes = _rows(address, reach.active, size, reach.shapes)
-    if not len(rows):
-        return None
-    fewest: list[tuple[int, int]] = []
-    for flipped, added in _places(address, size, SECTOR):
-        moved = np.where(rows == IDLE, IDLE, (rows ^ flipped) + added)
-        counts = [_sectors(row[row != IDLE], size) for row in moved]
-        fewest = [min(pair) for pair in zip(fewest, counts, strict=True)] if fewest else counts
-    return _of_shapes(_by_shape(fewest, shapes, _counts(rows)))
+    return _answered(_sectors(address, reach.active.tobytes(), width(reach.instruction.form), reach.shapes))
 
 
-def _sectors(places: Ints, size: int) -> tuple[int, int]:
-    """(sectors that addresses lie in, the fewest that hold so many bytes)."""
-    pieces = np.unique(places // size)
-    return len(np.unique(pieces * size // SECTOR)) * max(1, size // SECTOR), -(-len(pieces) * size // SECTOR)
+def _answered(answer: Request | str | None) -> Request | None:
+    """UndecidedError with the reason where that is the answer."""
+    if isinstance(answer, str):
+        raise UndecidedError(answer)
+    return answer
 
 
-def _rows(address: Lanes, active: Bools, size: int, shapes: tuple[int, ...]) -> tuple[Ints, tuple[int, ...]]:
-    """The addresses of each warp with a lane that takes part, IDLE of others, less what they lie off their width."""
+# Many accesses of a kernel, and of kernels of one kind, are alike, or alike but for their base.
+Shapes = tuple[int, ...]
+ALIKE = 1 << 11
+
+
+@lru_cache(maxsize=ALIKE)
+def _conflicts(address: Lanes, active: bytes, access: SharedAccess, shapes: Shapes) -> Request | str | None:
+    """Wavefronts of an access, or why that is not known."""
+    try:
+        rows, shapes = _rows(address, active, access.bytes, shapes, LINE)
+        if not len(rows):
+            return None
+        places = _wavefronts(access, rows.tobytes(), address.flips & WORD - 1, address.steps & WORD - 1)
+        found = [_by_shape(costs, shapes, _counts(rows)) for costs in places]
+        return _of_shapes([_agreed(list(places)) for places in zip(*found, strict=True)])
+    except UndecidedError as error:
+        return str(error)
+
+
+@lru_cache(maxsize=ALIKE)
+def _sectors(address: Lanes, active: bytes, size: int, shapes: Shapes) -> Request | str | None:
+    """Sectors of an access, or why that is not known."""
+    try:
+        rows, shapes = _rows(address, active, size, shapes, SECTOR)
+        if not len(rows):
+            return None
+        fewest = _fewest(rows.tobytes(), size, address.flips & SECTOR - 1, address.steps & SECTOR - 1)
+        return _of_shapes(_by_shape(fewest, shapes, _counts(rows)))
+    except UndecidedError as error:
+        return str(error)
+
+
+@lru_cache(maxsize=ALIKE)
+def _wavefronts(access: SharedAccess, addresses: bytes, flips: int, steps: int) -> list[list[tuple[int, int]]]:
+    """For each place in a word that a base may have, (wavefronts, beats) of each warp's addresses."""
+    rows: Ints = np.frombuffer(addresses, np.int64).reshape(-1, WARP)
+    judge, found = Judge(access, designed_rules()[access.name]), []
+    for flipped, added in _places(flips, steps, access.bytes, WORD):
+        costs = judge.costs(np.where(rows == IDLE, IDLE, (rows ^ flipped) + added))
+        found.append([(cost.wavefronts, max(cost.beats, 1)) for cost in costs])
+    return found
+
+
+@lru_cache(maxsize=ALIKE)
+def _fewest(addresses: bytes, size: int, flips: int, steps: int) -> list[tuple[int, int]]:
+    """Of each warp (sectors that its addresses lie in, at least, the fewest that hold so many bytes)."""
+    rows: Ints = np.frombuffer(addresses, np.int64).reshape(-1, WARP)
+    first = rows[np.arange(len(rows)), (rows != IDLE).argmax(axis=1)][:, None]
+    lanes = np.where(rows == IDLE, first, rows)  # lanes that take no part ask for nothing that another one does not
+    places = np.array(list(_places(flips, steps, size, SECTOR)))
+    moved = (lanes ^ places[:, 0, None, None]) + places[:, 1, None, None]
+    touched = _distinct(moved // SECTOR).min(axis=0)
+    fewest = -(-_distinct(lanes // size) * size // SECTOR)
+    return list(zip(touched.tolist(), fewest.tolist(), strict=True))
+
+
+def _distinct(numbers: Ints) -> Ints:
+    """How many numbers there are in each row."""
+    ordered = np.sort(numbers, axis=-1)
+    count: Ints = 1 + (ordered[..., 1:] != ordered[..., :-1]).sum(axis=-1)
+    return count
+
+
+def _rows(address: Lanes, taking_part: bytes, size: int, shapes: Shapes, within: int) -> tuple[Ints, Shapes]:
+    """The addresses of each warp with a lane that takes part, IDLE of others, less what they lie off their width, and
+    less the multiples of `within` that all of them have.
+    """
     if address.lost:
         raise UndecidedError(address.why or "its address is not followed")
+    active: Bools = np.frombuffer(taking_part, np.bool_).reshape(-1, WARP)
     known = np.broadcast_to(address.known, (len(active), WARP)).astype(np.int64)
     there = np.asarray(active.any(axis=1))
     rows, on = known[there], active[there]
@@ -165,14 +215,15 @@ def _rows(address: Lanes, active: Bools, size: int, shapes: tuple[int, ...]) -> 
     if address.flips & size - 1 or ((off != first) & on).any():
         raise UndecidedError("its lanes' addresses are not multiples of the width from a common base")
     kept = tuple(shape for shape, is_there in zip(shapes, there.tolist(), strict=True) if is_there)
-    return np.where(on, rows - first, IDLE), kept
+    rows = rows - first
+    least = np.where(on, rows, rows.max(axis=1, keepdims=True)).min(axis=1, keepdims=True)
+    return np.where(on, rows - (least & -within), IDLE), kept
 
 
-def _places(address: Lanes, size: int, within: int) -> Iterator[tuple[int, int]]:
+def _places(flips: int, steps: int, size: int, within: int) -> Iterator[tuple[int, int]]:
     """What a base that is not known may flip and add, below `within` bytes and by multiples of the width."""
     below = within - 1 & ~(size - 1) if size < within else 0
-    flips, steps = (_subsets(mask & below) for mask in (address.flips, address.steps))
-    return product(flips, list(steps))
+    return product(_subsets(flips & below), _subsets(steps & below))
 
 
 def _subsets(mask: int) -> list[int]:
@@ -188,7 +239,7 @@ def _counts(rows: Ints) -> list[int]:
     return counts
 
 
-def _by_shape(costs: list[tuple[int, int]], shapes: tuple[int, ...], counts: list[int]) -> list[Request]:
+def _by_shape(costs: list[tuple[int, int]], shapes: Shapes, counts: list[int]) -> list[Request]:
     """The request of each shape of a block."""
     found = []
     for shape in dict.fromkeys(shapes):

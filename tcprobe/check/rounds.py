@@ -20,7 +20,7 @@ import numpy as np
 from tcprobe.check import lanes
 from tcprobe.check.addresses import State
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import NEVER, NEVER_BIT, Held, Reader, reads, unset, writes
+from tcprobe.check.integers import NEVER, NEVER_BIT, Held, Reader, Register, reading, reads, same, unset, writes
 from tcprobe.check.program import Block, Instruction, Kernel
 from tcprobe.check.registers import PREDICATE
 
@@ -61,16 +61,16 @@ class Rounds:
     states: dict[int, State]
 
 
-def rounds(kernel: Kernel, wanted: frozenset[int]) -> tuple[Rounds, Reader]:
-    """The rounds of a kernel up to the last of the instructions `wanted`, by number; TooManyError."""
-    walk = _Walk(kernel, wanted)
+def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ROUNDS) -> tuple[Rounds, Reader]:
+    """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError."""
+    walk = _Walk(kernel, wanted, count)
     walk.settle()
     return walk.taken_apart(), walk.reader
 
 
 class _Walk:
-    def __init__(self, kernel: Kernel, wanted: frozenset[int]) -> None:
-        self.kernel, self.wanted, self.reader = kernel, wanted, Reader(kernel)
+    def __init__(self, kernel: Kernel, wanted: frozenset[int], count: int) -> None:
+        self.kernel, self.wanted, self.count, self.reader = kernel, wanted, count, Reader(kernel)
         self.kept = self._leading_there({kernel.block_of[number] for number in wanted})
         self.live = backward(kernel, 0, self._needed_before, int.__or__)
         self.steps = {number: list(self._steps(number)) for number in self.kept}
@@ -129,7 +129,7 @@ class _Walk:
         for loop in reversed(found):
             heads = [n for n in sorted(loop) if not n or any(other not in loop for other in self.kernel.before[n])]
             inside = any(other < loop for other in relevant)
-            count = 1 if loop not in relevant else ROUNDS_OUTSIDE if inside else ROUNDS
+            count = 1 if loop not in relevant else ROUNDS_OUTSIDE if inside else self.count
             made[heads[0] if heads else min(loop)] = Loop(
                 heads[0] if heads else min(loop), loop, count, self._writes(loop)
             )
@@ -211,7 +211,7 @@ class _Walk:
                 active = active & (condition.known == 0) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
             elif form.writes or form.stem == "STL":
-                self.reader.write(instruction, held)
+                self.reader.write(instruction, reading(form), held)
         return State(held, np.asarray(active), sure)
 
     def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
@@ -301,8 +301,8 @@ class _Walk:
         return Rounds(self.kernel.name, instructions, tuple(blocks), first, states)
 
 
-def _gone(bit: int) -> lanes.Lanes:
-    return lanes.lost("what a loop writes", 1 if unset(bit) is NEVER_BIT else lanes.ALL)
+def _gone(bit: int) -> Register:
+    return Register(lanes.shared(lanes.lost("what a loop writes", 1 if unset(bit).value is NEVER_BIT else lanes.ALL)))
 
 
 def _met(one: State, other: State) -> State:
@@ -313,14 +313,15 @@ def _met(one: State, other: State) -> State:
     held: Held = {}
     for bit in one.held.keys() | other.held.keys():
         a, b = one.held.get(bit) or unset(bit), other.held.get(bit) or unset(bit)
-        if a is b or b is NEVER or b is NEVER_BIT:
+        if a is b or b.value is NEVER or b.value is NEVER_BIT:
             held[bit] = a
-        elif a is NEVER or a is NEVER_BIT:
+        elif a.value is NEVER or a.value is NEVER_BIT:
             held[bit] = b
-        elif lanes.same(a, b):
+        elif same(a, b):
             held[bit] = a
         else:
-            held[bit] = (lanes.select(one.active, a, b) if apart else lanes.mixed(a, b))._replace(origin=-1)
+            met = lanes.select(one.active, a.value, b.value) if apart else lanes.mixed(a.value, b.value)
+            held[bit] = Register(lanes.shared(met))
     return State(held, np.asarray(one.active | other.active), one.sure and other.sure)
 
 
@@ -329,5 +330,5 @@ def _same_state(one: State, other: State) -> bool:
         one.sure == other.sure
         and one.held.keys() == other.held.keys()
         and bool((one.active == other.active).all())
-        and all(lanes.same(value, other.held[bit]) for bit, value in one.held.items())
+        and all(same(register, other.held[bit]) for bit, register in one.held.items())
     )

@@ -39,6 +39,7 @@ EXAMPLES = {
         "emulate examples/emulate/store.ptx --launch examples/emulate/store.json --break 18,5",
     ),
     "emit": ("emit m16n8k16 bf16 f32 --to cuda", "emit m16n8k16 bf16 f32 a --to svg -o a.svg"),
+    "find": ("find hide latency", "find causal"),
     "fit": ("fit mine.csv", "fit mine.csv --latex"),
     "kernel": (
         "kernel gemm --arch sm_90 --type bf16 -o gemm.cu",

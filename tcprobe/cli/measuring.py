@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     "--scheduler",
     type=NonEmptyText(),
     metavar="ADDRESS",
-    help="Have the workers of a Dask scheduler at tcp://HOST:PORT do it: each kind of GPU once, each compiler and arch "
+    help="Run on the workers of a Dask scheduler at tcp://HOST:PORT: each kind of GPU once, each compiler and arch "
     "once. What they find is merged, as by `tcprobe merge`.",
 )
 @click.option("--stages", "show_stages", is_flag=True, help="Print where the worker's time went.")

@@ -27,6 +27,7 @@ from tcprobe.text import message
 # commands by what one wants to do
 HEADINGS = {
     "Ask commands:": (
+        "find",
         "show",
         "where",
         "trace",

@@ -31,6 +31,7 @@ class Flight:
     self_landing: bool = False
     landed: bool = False
     key: Any = None
+    parts: list[Flight] = field(default_factory=list)  # that are waited for with it
     thread: int = 0
     after: Flight | None = None  # which lands first
 
@@ -51,10 +52,10 @@ class Flights:
     def issue(self, flight: Flight) -> Flight:
         """It has taken off: its bytes are poisoned."""
         for space, at in flight.writes:
-            np.add.at(space.incoming, at, 1)
+            space.incoming[at] += 1
             space.flights += 1
         for space, at in flight.reads:
-            np.add.at(space.outgoing, at, 1)
+            space.outgoing[at] += 1
             space.flights += 1
         self.open.append(flight)
         if self.early or (self.random is not None and self.random.random() < 0.5):
@@ -85,11 +86,13 @@ class Flights:
             return
         self.open.remove(flight)
         for space, at in flight.writes:
-            np.subtract.at(space.incoming, at, 1)
+            space.incoming[at] -= 1
             space.flights -= 1
         for space, at in flight.reads:
-            np.subtract.at(space.outgoing, at, 1)
+            space.outgoing[at] -= 1
             space.flights -= 1
+        for part in flight.parts:
+            self.complete(part)
 
     def end(self) -> None:
         """All blocks have come to their end: whoever keeps work in flight finds what is left."""

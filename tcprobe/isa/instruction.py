@@ -120,6 +120,8 @@ class Instruction:
 
     def of_role(self, *roles: Role) -> tuple[Fragment, ...]:
         """The fragments with one of some roles, by name."""
+        if not any(operand.role in roles for operand in self.operands):
+            return ()  # without making the others
         return tuple(fragment for fragment in self.fragments if fragment.role in roles)
 
     @cached_property

@@ -24,7 +24,7 @@ from tcprobe.kernel.products import (
     result_bits,
     rounded_bits,
 )
-from tcprobe.layout.arrays import Bits
+from tcprobe.layout.arrays import Bits, Bytes
 from tcprobe.sass import toolchain
 from tcprobe.system.children import Scratch, one_line
 from tcprobe.values import Json
@@ -81,13 +81,16 @@ def to_ptx(source: str, target: str) -> str:
         return made.read_text()
 
 
-def launch_of(kernel: GemmKernel, abd: tuple[HostLines, HostLines, HostLines], mnk: ProductSize) -> Launch:
-    """The launch over A, B and D in memory; D's buffer is that of the parameter d."""
+def launch_of(
+    kernel: GemmKernel, abd: tuple[HostLines, HostLines, HostLines], mnk: ProductSize, scales: list[Bytes]
+) -> Launch:
+    """The launch over A, B and D in memory, and scales; D's buffer is that of the parameter d."""
     a, b, d = abd
     named: dict[str, Argument] = {
         **{name: BufferArgument(lines.memory) for name, lines in zip("abd", abd, strict=True)},
         **{name: scalar("s32", side) for name, side in zip("mnk", mnk, strict=True)},
         **{f"ld{name}": scalar("s64", lines.ld) for name, lines in zip("abd", abd, strict=True)},
+        **{name: BufferArgument(memory) for name, memory in zip(("sfa", "sfb"), scales, strict=False)},
     }
     parameters = kernel.parameters
     behind = [name for name in "ab" if f"map_{name}" in parameters]
@@ -104,9 +107,9 @@ def launch_of(kernel: GemmKernel, abd: tuple[HostLines, HostLines, HostLines], m
 def emulate_product(kernel: GemmKernel, mnk: ProductSize, options: Options | None = None) -> EmulatedProduct:
     """Run the kernel over a product of a size; EnvironmentUnfitError without nvcc."""
     module = parse(to_ptx(kernel.source, kernel.to_json(None)["target"]))
-    (a, b), images = random_matrices(kernel, mnk)
+    (a, b), images, scales = random_matrices(kernel, mnk)
     first, second, third = (HostLines(bits) for bits in (*images, ~result_bits(kernel, mnk)))
-    launch = launch_of(kernel, (first, second, third), mnk)
+    launch = launch_of(kernel, (first, second, third), mnk, scales)
     done = emulate(module, launch, options)
     place = kernel.parameters.index("d")
     values, outside = third.read(done.buffers[place])

@@ -17,6 +17,7 @@ from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import FACTORS, MULTIPLIED
 from tcprobe.kernel.mma_sync import Gemm
+from tcprobe.kernel.tcgen05 import PART, WARP_ROWS, TensorGemm
 from tcprobe.kernel.wgmma import LINES, WarpgroupGemm
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
@@ -49,8 +50,11 @@ def explain(kernel: GemmKernel, row_col_k: RowColK) -> list[Way]:
     gemm, product_place = kernel.gemm, ProductPlace(*row_col_k)
     if isinstance(gemm, Gemm):
         factors, result = [_factor(gemm, name, product_place) for name in FACTORS], _result(gemm, product_place)
-    else:
+    elif isinstance(gemm, WarpgroupGemm):
         factors, result = [_in_boxes(gemm, name, product_place) for name in FACTORS], _from_group(gemm, product_place)
+    else:
+        factors = [_in_own_boxes(gemm, name, product_place) for name in FACTORS]
+        result = _from_tensor_memory(gemm, product_place)
     steps = dict(zip(MULTIPLIED, (*factors, result), strict=True))
     return [{"element": product_place.label(name), "steps": lines} for name, lines in steps.items()]
 
@@ -80,7 +84,7 @@ def _factor(gemm: Gemm, operand: str, product_place: ProductPlace) -> list[str]:
     offset = start + int(plan.request.shared.offset(tile, line, byte))
     which = f"row {part} of warps" if operand == "a" else f"column {part} of warps"
     return [
-        _memory(operand, (row, col), along_rows, gemm.type),
+        _memory(operand, (row, col), along_rows, gemm.element),
         f"{step.instruction} by thread {issue % warps * WARP + lane} (round {issue // warps}), to byte {offset} of "
         f"stage {stage}",
         f"{plan.registers.instruction} by {which}, k step {in_tile[operand == 'a'] // gemm.shape.k}",
@@ -142,6 +146,37 @@ def _in_boxes(gemm: WarpgroupGemm, operand: str, product_place: ProductPlace) ->
         f"TMA, box {inner} of the tile at k {product_place.k - k}{by}, to byte {offset} of stage "
         f"{product_place.k // gemm.tile[2] % gemm.stages}",
         f"read by {reader} in k step {k // gemm.instruction.shape.k} of the tile",
+    ]
+
+
+def _in_own_boxes(gemm: TensorGemm, operand: str, product_place: ProductPlace) -> list[str]:
+    """The same of a block of a group, which has its own part of B; two elements of 4 bits are a byte."""
+    tile, along_rows = gemm.tiles[operand], (gemm.a if operand == "a" else gemm.b) == "row"
+    outer = product_place.row if operand == "a" else product_place.col
+    line, k = outer % tile.lines, product_place.k % gemm.tile[2]
+    inside = k * tile.k // gemm.tile[2]
+    offset = int(tile.offset(line, inside)) + (gemm.tiles["a"].bytes if operand == "b" else 0)
+    which = outer // tile.lines % gemm.cluster
+    by = f" of block {which} of the group" if gemm.cluster > 1 else ""
+    box = (inside if tile.major == "k" else line) // tile.box[0]
+    return [
+        _memory(operand, product_place.coordinates(operand), along_rows, gemm.element),
+        f"TMA, box {box} of the tile at k {product_place.k - k}, to byte {offset} of stage "
+        f"{product_place.k // gemm.tile[2] % gemm.stages}{by}",
+        f"read by tcgen05.mma in k step {k // gemm.instruction.shape.k} of the tile",
+    ]
+
+
+def _from_tensor_memory(gemm: TensorGemm, product_place: ProductPlace) -> list[str]:
+    """Tensor memory -> registers -> shared -> global."""
+    row, col, tile = product_place.row % gemm.tile[0], product_place.col % gemm.tile[1], gemm.tiles["d"]
+    offset = row // WARP_ROWS * tile.bytes + int(tile.offset(row % WARP_ROWS, col))
+    by = f" of block {product_place.row // gemm.tile[0] % 2} of the group" if gemm.cluster > 1 else ""
+    return [
+        f"tensor memory: lane {row}, column {col}{by}",
+        f"registers: warp {row // WARP_ROWS}, lane {row % WARP_ROWS}, d[{col % PART}] of columns {col - col % PART} on",
+        f"st.shared to byte {offset}, TMA, box {col // tile.box[0]}",
+        _memory("d", (product_place.row, product_place.col), True, gemm.out),
     ]
 
 

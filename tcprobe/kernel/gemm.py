@@ -22,9 +22,11 @@ from tcprobe.isa.arch import Arch, arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.kernel import mma_sync, wgmma
+from tcprobe.kernel import mma_sync, tcgen05, wgmma
 from tcprobe.kernel.mma_sync import MULTIPLIES, Gemm
-from tcprobe.kernel.staged import OUTS
+from tcprobe.kernel.plan import limits
+from tcprobe.kernel.staged import OUTS, SCALED, element
+from tcprobe.kernel.tcgen05 import TensorGemm
 from tcprobe.kernel.wgmma import WarpgroupGemm, check
 from tcprobe.sass import lowering
 from tcprobe.store.choose import Layers
@@ -51,6 +53,7 @@ class GemmOptions(NamedTuple):
     name: str | None = None
     multiply: str | None = None
     cluster: int = 1
+    cta_group: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,7 +62,7 @@ class GemmKernel(Described):
 
     name: str
     source: str
-    gemm: Gemm | WarpgroupGemm
+    gemm: Gemm | WarpgroupGemm | TensorGemm
 
     @property
     def in_words(self) -> Iterator[str]:
@@ -117,9 +120,10 @@ class GemmKernel(Described):
     @property
     def parameters(self) -> list[str]:
         """The kernel's parameters, by name in order."""
+        scales = ["sfa", "sfb"] if self.gemm.type in SCALED else []
         if not self.maps:
-            return ["a", "b", "d", "m", "n", "k", "lda", "ldb", "ldd"]
-        return ["map_a", "map_b", *(["map_d"] if "d" in self.maps else []), "d", "ldd", "m", "n", "k"]
+            return ["a", "b", *scales, "d", "m", "n", "k", "lda", "ldb", "ldd"]
+        return ["map_a", "map_b", *(["map_d"] if "d" in self.maps else []), *scales, "d", "ldd", "m", "n", "k"]
 
     def to_json(self, mnk: tuple[int, int, int] | None) -> Json:
         """What a launch needs to know, for a product of a size or any."""
@@ -130,7 +134,7 @@ class GemmKernel(Described):
         return {
             "kernel": self.name,
             "arch": gemm.arch.name,
-            "target": "sm_90a" if self.maps else gemm.arch.name,
+            "target": gemm.compiled_for,
             "type": gemm.type,
             "out": gemm.out,
             "tile": list(gemm.tile),
@@ -169,6 +173,9 @@ class GemmKernel(Described):
     @property
     def where_words(self) -> str:
         """The options of `tcprobe where` with which it gives the thread and register of an element of D."""
+        if isinstance(self.gemm, TensorGemm):
+            m, n = self.gemm.tile[0] * self.gemm.cluster, self.gemm.tile[1]
+            return f"tcprobe where {self.gemm.instruction.called}.d --m {m} --n {n}"
         warps, permute = self.gemm.numbering
         permuted = f" --permute '{permute}'" if permute else ""
         tile = "x".join(map(str, self.gemm.tile))
@@ -186,13 +193,12 @@ class GemmKernel(Described):
         fast = _native(gemm.type, gemm.arch, layers)
         if fast is None:
             return f"{slow}. No multiply of {gemm.type} there is known to be done by tensor cores in that type."
-        written = "a kernel without `multiply` has it" if fast.family == "wgmma" else "tcprobe writes no kernel with it"
-        return f"{slow}. Tensor cores there multiply {gemm.type} by {fast.id}; {written}."
+        return f"{slow}. Tensor cores there multiply {gemm.type} by {fast.id}; a kernel without `multiply` has it."
 
     @property
     def maps(self) -> dict[str, Json]:
         """The tensor maps that it takes, none where it takes addresses."""
-        return self.gemm.boxes if isinstance(self.gemm, WarpgroupGemm) else {}
+        return {} if isinstance(self.gemm, Gemm) else self.gemm.boxes
 
 
 def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
@@ -202,10 +208,13 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     _check_options(options)
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
-    tile = options.tile or _tile(device, options.type, by_warpgroups)
+    by_tensor_memory = limits(device.number).tmem_columns > 0 and options.multiply != "mma"
+    tile = options.tile or _tile(device, options.type, by_warpgroups, by_tensor_memory)
     own = f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}"
     name = require_legal(options.name, FUNCTION) if options.name else own
     operands: Any = {"a": options.a, "b": options.b, "stored": options.out, "layers": layers}
+    if options.cta_group is not None and not by_tensor_memory:
+        raise UsageError(f"`cta_group` {options.cta_group}: only kernels of tcgen05.mma have groups of CTAs.")
     if by_warpgroups:
         _check_warps(options.warps, tile)
         by_groups = check(
@@ -216,8 +225,15 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
         raise UsageError(
             f"`cluster` {options.cluster}: only the kernel of sm_90 has clusters, whose blocks share tiles through TMA."
         )
+    if by_tensor_memory:
+        if options.warps not in (None, (4, 1)):
+            raise UsageError("`warps`: each of the 4 warps of a kernel of tcgen05.mma stores 32 rows of D: 4x1.")
+        group, many = options.cta_group or 1, options.stages or 4
+        tensor = tcgen05.check(TensorGemm(device.name, options.type, tile, many, **operands, cluster=group))
+        return GemmKernel(name, tcgen05.source(tensor, name), tensor)
     stages = options.stages or (3 if device.number >= 80 else 2)
-    plain = mma_sync.check(Gemm(device.name, options.type, tile, stages, **operands, warps=options.warps or (2, 2)))
+    warps = options.warps or ((2, 4) if options.type in SCALED else (2, 2))  # scales take registers too
+    plain = mma_sync.check(Gemm(device.name, options.type, tile, stages, **operands, warps=warps))
     return GemmKernel(name, mma_sync.source(plain, name), plain)
 
 
@@ -232,6 +248,7 @@ def _check_options(options: GemmOptions) -> None:
     check_choice("a", options.a, ("row", "col"))
     check_choice("b", options.b, ("row", "col"))
     check_choice("multiply", options.multiply, (None, "mma"))
+    check_choice("cta_group", options.cta_group, (None, 1, 2))
 
 
 def _native(kind: str, device: Arch, layers: Layers) -> Instruction | None:
@@ -251,14 +268,15 @@ def _native(kind: str, device: Arch, layers: Layers) -> Instruction | None:
     return None
 
 
-def _tile(device: Arch, kind: str, by_warpgroups: bool) -> tuple[int, int, int]:
+def _tile(device: Arch, kind: str, by_warpgroups: bool, by_tensor_memory: bool) -> tuple[int, int, int]:
     """128 x 128, and k that fills a row of the widest swizzle, or half of one where there is little shared memory.
 
-    wgmma takes 256 columns where D goes back as 16 bits, since f32's are stored as long as they are made.
+    wgmma takes 256 columns where D goes back as 16 bits, since f32's are stored as long as they are made. mxf8 has 4
+    scales in 128 bytes, which half of a row would share out.
     """
-    depth = DEPTH if by_warpgroups or device.shared_kib > 100 else DEPTH // 2
-    cols = 256 if by_warpgroups and dtype(OUTS[kind][0]).bits == 16 else 128
-    return 128, cols, depth * 8 // dtype(kind).bits
+    depth = DEPTH if by_warpgroups or device.shared_kib > 100 or kind == "mxf8" else DEPTH // 2
+    cols = 256 if by_tensor_memory or (by_warpgroups and dtype(OUTS[kind][0]).bits == 16) else 128
+    return 128, cols, depth * 8 // dtype(element(kind)).bits
 
 
 def _check_warps(warps: tuple[int, int] | None, block_tile: tuple[int, int, int]) -> None:

@@ -4,8 +4,12 @@ $ set m, n, k = gemm.tile
 $ set a_registers, b_registers = gemm.instruction.fragment("a").registers, gemm.instruction.fragment("b").registers
 // made by tcprobe ${version}: D (${m} x ${n} a block) = A B of ${gemm.type} into ${gemm.out}, on ${gemm.arch.name} and later
 // A: ${"rows" if gemm.a == "row" else "columns"} contiguous, B: ${"rows" if gemm.b == "row" else "columns"} contiguous, D: rows contiguous. lda, ldb, ldd: bytes from line to line, multiples of 16, as
-// all addresses; m, n and k are any. Launch: grid ((n + ${n - 1}) / ${n}, (m + ${m - 1}) / ${m}), ${gemm.threads} threads,
+// all addresses; m, n and k are any$[ if gemm.bits < 8 ]$, and where k is odd, half of a line's last byte is zero$[ endif ]$. Launch: grid ((n + ${n - 1}) / ${n}, (m + ${m - 1}) / ${m}), ${gemm.threads} threads,
 // ${gemm.shared_bytes} bytes of dynamic shared memory (cudaFuncAttributeMaxDynamicSharedMemorySize).
+$ if scales
+// sfa, sfb: a scale of ${scales.of.scale} for ${scales.of.block} elements along k of a line of A, of B, as `tcprobe scales` says.
+// Scales and their multiply rest on documents and on emulation: they have run on no GPU yet.
+$ endif
 namespace ${called} {
 // The paths of a warp's part of A and of B: global -> shared -> registers, each proven on every slot.
 ${path_code(gemm.paths.a)}
@@ -15,7 +19,7 @@ using B = ${struct_name(gemm.paths.b)};
 constexpr int WARPS_M = ${gemm.warps[0]}, WARPS_N = ${gemm.warps[1]}, THREADS = ${gemm.threads}, STAGES = ${gemm.stages};
 constexpr int TILE_M = ${m}, TILE_N = ${n}, TILE_K = ${k}, WARP_M = TILE_M / WARPS_M, WARP_N = TILE_N / WARPS_N;
 constexpr int DOWN = WARP_M / ${gemm.shape.m}, ACROSS = WARP_N / ${gemm.shape.n};  // fragments of D that a warp has
-constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, SIZE = ${dtype(gemm.type).bits // 8}, STEPS = A::STEPS;
+constexpr int BYTES_A = WARPS_M * A::BYTES, STAGE = BYTES_A + WARPS_N * B::BYTES, $[ if gemm.bits >= 8 ]$SIZE = ${gemm.bits // 8}, $[ endif ]$STEPS = A::STEPS;
 
 // One piece of 16 bytes; of what lies beyond the matrix come zeros: `left` bytes are there, none if it is < 0, and
 // all of them where the tile is `whole`
@@ -72,13 +76,29 @@ __device__ inline void fill_${part.operand}(unsigned shared, unsigned place, con
 }
 $[ endfor +]$
 // The multiply (tcprobe show ${gemm.instruction.id})
+$ if scales
+struct Multiply {
+${scales.functions}
+};
+// `id`: the first byte of the words that has scales of this step
+__device__ inline void multiply(float (&d)[${d.registers}], const unsigned (&a)[${a_registers}], const unsigned (&b)[${b_registers}], unsigned scales_a,
+                                unsigned scales_b, int id) {
+$ for id in range(0, 4, scales.vector)
+  if (id == ${id}) Multiply::mma<${id}, 0, ${id}, 0>(d, a, b, d, scales_a, scales_b);
+$ endfor
+}
+${scales.a}
+${scales.b}
+$ else
 ${multiply}
+$ endif
 ${store}
 $ include "raster.cu"
 // D += A B over all k: `whole`, all tiles are inside A and B; m0, n0: where the block's begin
 template <bool whole>
 __device__ inline void multiply_all(${word} (&d)[DOWN][ACROSS][${d.registers}], unsigned shared, const char* a,
-                                    const char* b, int m0, int n0, int m, int n, int k, long long lda, long long ldb) {
+                                    const char* b, $[ if scales ]$const unsigned char* sfa, const unsigned char* sfb, $[ endif ]$int m0, int n0, int m, int n, int k,
+                                    long long lda, long long ldb) {
   const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32, down = warp / WARPS_N, across = warp % WARPS_N;
   const int tiles = (k + TILE_K - 1) / TILE_K;
   const char* next_a = first_a(${start.a[0]}, lda);
@@ -106,6 +126,26 @@ __device__ inline void multiply_all(${word} (&d)[DOWN][ACROSS][${d.registers}], 
     A::load_k(stage + down * A::BYTES, lane, step, fa[step & 1]);
     B::load_k(stage + BYTES_A + across * B::BYTES, lane, step, fb[step & 1]);
   };
+$ if scales
+  // scales of a fragment's lines are a word for 4 blocks of k; those of the next word are loaded while these are used.
+  // Where the matrix ends: those of the last lines that there are, which D has no room for, and zeros beyond k
+  constexpr int PER_WORD = ${4 // scales.vector};  // steps
+  const int blocks = (k + ${scales.of.block - 1}) / ${scales.of.block};
+  unsigned sa[DOWN], sb[ACROSS], next_sa[DOWN], next_sb[ACROSS];
+  const auto load_scales = [&](int block) {
+    const int left = blocks - block;
+    const unsigned there = whole || left >= 4 ? 0xffffffff : left > 0 ? (1u << 8 * left) - 1 : 0;
+    for (int i = 0; i < DOWN; ++i) {
+      const int line = m0 + down * WARP_M + i * ${gemm.shape.m}, first = whole || line < m ? line : (m - 1) / ${gemm.shape.m} * ${gemm.shape.m};
+      next_sa[i] = there ? scales_a(sfa, first, block, blocks, lane) & there : 0;
+    }
+    for (int j = 0; j < ACROSS; ++j) {
+      const int line = n0 + across * WARP_N + j * ${gemm.shape.n}, first = whole || line < n ? line : (n - 1) / ${gemm.shape.n} * ${gemm.shape.n};
+      next_sb[j] = there ? scales_b(sfb, first, block, blocks, lane) & there : 0;
+    }
+  };
+  load_scales(0);
+$ endif
   ${wait}
   __syncthreads();
   unsigned stage = shared;
@@ -123,17 +163,25 @@ __device__ inline void multiply_all(${word} (&d)[DOWN][ACROSS][${d.registers}], 
         stage = after(stage);
         load(stage, 0);
       }
+$ if scales
+      if (step % PER_WORD == 0) {
+        for (int i = 0; i < DOWN; ++i) sa[i] = next_sa[i];
+        for (int j = 0; j < ACROSS; ++j) sb[j] = next_sb[j];
+        if (!whole || step + PER_WORD < STEPS || tile + 1 < tiles) load_scales((tile * STEPS + step) * ${scales.vector} + 4);
+      }
+$ endif
 #pragma unroll
       for (int i = 0; i < DOWN; ++i)
 #pragma unroll
         for (int j = 0; j < ACROSS; ++j)
           multiply(d[i][j], reinterpret_cast<const unsigned(&)[${a_registers}]>(fa[step & 1][i * ${a_registers}]),
-                   reinterpret_cast<const unsigned(&)[${b_registers}]>(fb[step & 1][j * ${b_registers}]));
+                   reinterpret_cast<const unsigned(&)[${b_registers}]>(fb[step & 1][j * ${b_registers}])$[ if scales ]$, sa[i], sb[j],
+                   step % PER_WORD * ${scales.vector}$[ endif ]$);
     }
   }
 }
 extern "C" __global__ void __launch_bounds__(THREADS)
-${called}(const void* a_, const void* b_, void* d_, int m, int n, int k, long long lda, long long ldb, long long ldd) {
+${called}(const void* a_, const void* b_, $[ if scales ]$const unsigned char* sfa, const unsigned char* sfb, $[ endif ]$void* d_, int m, int n, int k, long long lda, long long ldb, long long ldd) {
   extern __shared__ unsigned char smem[];
   unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(smem));
   shared += (${gemm.alignment} - shared % ${gemm.alignment}) % ${gemm.alignment};  // where the swizzles begin
@@ -146,9 +194,9 @@ ${called}(const void* a_, const void* b_, void* d_, int m, int n, int k, long lo
 
   ${word} d[DOWN][ACROSS][${d.registers}] = {};
   if (m0 + TILE_M <= m && n0 + TILE_N <= n && k % TILE_K == 0)
-    multiply_all<true>(d, shared, a, b, m0, n0, m, n, k, lda, ldb);
+    multiply_all<true>(d, shared, a, b, $[ if scales ]$sfa, sfb, $[ endif ]$m0, n0, m, n, k, lda, ldb);
   else
-    multiply_all<false>(d, shared, a, b, m0, n0, m, n, k, lda, ldb);
+    multiply_all<false>(d, shared, a, b, $[ if scales ]$sfa, sfb, $[ endif ]$m0, n0, m, n, k, lda, ldb);
 
 $ if gemm.line
   // D goes through the stages, so that it leaves in pieces of 16 bytes; ${gemm.line - gemm.tile[1] * dtype(gemm.out).bits // 8} more per row ${"spare conflicts" if (gemm.line - gemm.tile[1] * dtype(gemm.out).bits // 8) * 2 == 16 * dtype(gemm.out).bits // 8 else "are all that fits: stores take two wavefronts for each that they need"}

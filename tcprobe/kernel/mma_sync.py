@@ -27,8 +27,9 @@ from tcprobe.ask.path.code import source as path_code
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.plan import LOADS, PathOptions, PathPlan, advance, plan_path, prove, request
 from tcprobe.ask.path.steps import LaneCopy
+from tcprobe.ask.scales import LoadedScales, scales_in_registers
 from tcprobe.code import templates
-from tcprobe.code.cuda import multiply_function, register_and_letter
+from tcprobe.code.cuda import instruction_functions, multiply_function, register_and_letter
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
@@ -37,9 +38,10 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.isa.operand import FACTORS, MULTIPLIED
 from tcprobe.kernel import staged
-from tcprobe.kernel.staged import OTHERS, StagedGemm, check_memory, shape
+from tcprobe.kernel.staged import OTHERS, SCALED, Scaled, StagedGemm, check_memory, shape
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE
+from tcprobe.references.tensor_memory import BLOCKS
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
 
@@ -145,6 +147,7 @@ def _addresses(operand: str, all_: Copies) -> list[tuple[str, str]]:
     ]
 
 
+_SCALED = "row.col.kind::{}.block_scale.scale_vec::{}"
 # by type the multiplies of a warp, the first that an arch has, and the first arch that has it
 MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
     "f16": (
@@ -157,6 +160,9 @@ MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
     "e4m3": ((89, "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"),),
     "e5m2": ((89, "mma.m16n8k32.row.col.f32.e5m2.e5m2.f32"),),
     "s8": ((80, "mma.m16n8k32.row.col.s32.s8.s8.s32"), (75, "mma.m8n8k16.row.col.s32.s8.s8.s32")),
+    "mxf8": ((120, f"mma.m16n8k32.{_SCALED.format('mxf8f6f4', '1X')}.f32.e4m3.e4m3.f32.ue8m0"),),
+    "mxf4": ((120, f"mma.m16n8k64.{_SCALED.format('mxf4', '2X')}.f32.e2m1.e2m1.f32.ue8m0"),),
+    "nvf4": ((120, f"mma.m16n8k64.{_SCALED.format('mxf4nvf4', '4X')}.f32.e2m1.e2m1.f32.ue4m3"),),
 }
 MOST_REGISTERS = 255  # of a thread
 MOST_WARPS = 16
@@ -216,6 +222,13 @@ class Gemm(StagedGemm):
         (m, n), k = self.warp_tile, self.tile[2]
         return {"a": self._path("a", (m, k), self.a), "b": self._path("b", (k, n), self.b)}
 
+    @cached_property
+    def scales(self) -> dict[str, LoadedScales]:
+        """Of A and B, where the type has them: a word of a lane, for 4 blocks of k."""
+        if self.type not in SCALED:
+            return {}
+        return {name: scales_in_registers(self.cell(f"scale_{name}")) for name in FACTORS}
+
     @property
     def asynchronous(self) -> bool:
         """Whether lanes copy by cp.async."""
@@ -273,6 +286,7 @@ class Gemm(StagedGemm):
     @property
     def evidence(self) -> list[str]:
         links = [link for plan in self.paths.values() for link in plan.evidence]
+        links += [f"{loaded.id} on {loaded.cell.arch}: {loaded.evidence}" for loaded in self.scales.values()]
         return list(dict.fromkeys([*links, *super().evidence]))
 
     @property
@@ -286,7 +300,8 @@ class Gemm(StagedGemm):
         """Of a thread: accumulators, and fragments of two k steps."""
         (down, across), row = self.fragments, self.instruction
         a, b, d = (row.fragment(name).registers for name in MULTIPLIED)
-        return {"accumulators": down * across * d, "fragments": 2 * (down * a + across * b)}
+        scales = {"scales": 2 * (down + across)} if self.scales else {}
+        return {"accumulators": down * across * d, "fragments": 2 * (down * a + across * b), **scales}
 
     @property
     def thread_registers(self) -> int:
@@ -341,6 +356,10 @@ def _check_tile(gemm: Gemm) -> None:
                 f"{listed}."
             )
     _ = gemm.out
+    for name, loaded in gemm.scales.items():
+        each = BLOCKS // loaded.vector * least_.k
+        if k % each:
+            raise UsageError(f"`tile` {_by(gemm.tile)}: k {k} is not a multiple of {each}, {BLOCKS} scales of {name}.")
 
 
 def _check_registers(gemm: Gemm) -> None:
@@ -365,9 +384,24 @@ def _by(lengths: tuple[int, ...]) -> str:
     return "x".join(map(str, lengths))
 
 
+class KernelScales(NamedTuple):
+    """What the text says of scales: the type's, members of a struct that multiply, code that loads words of A, of B."""
+
+    of: Scaled
+    functions: str
+    vector: int
+    a: str
+    b: str
+
+
 def source(gemm: Gemm, called: str) -> str:
     """The whole file."""
     d = gemm.cell("d")
+    scales = None
+    if gemm.scales:
+        functions = "\n".join(f"  {line}" for line in instruction_functions(gemm.instruction))
+        words = {name: loaded.code(f"scales_{name}") for name, loaded in gemm.scales.items()}
+        scales = KernelScales(SCALED[gemm.type], functions, gemm.scales["a"].vector, **words)
     return templates.fill(
         Path(__file__).with_suffix(".cu"),
         version=__version__,
@@ -377,22 +411,25 @@ def source(gemm: Gemm, called: str) -> str:
         path_code=path_code,
         struct_name=struct_name,
         fills=[fill(name, gemm.paths[name], gemm.copies(name)) for name in FACTORS],
-        multiply=multiply_function(gemm.instruction),
+        multiply="" if scales else multiply_function(gemm.instruction),
+        scales=scales,
         store=staged.store(d, gemm.out, gemm.arch),
-        start={"a": _start("a", gemm.a == "row"), "b": _start("b", gemm.b == "col")},
+        start={"a": _start("a", gemm.a == "row", gemm.bits), "b": _start("b", gemm.b == "col", gemm.bits)},
         word=register_and_letter(d.fragment)[0],
         d=d.fragment,
     )
 
 
-def _start(operand: str, along_k: bool) -> tuple[str, str, str]:
+def _start(operand: str, along_k: bool, bits: int) -> tuple[str, str, str]:
     """Where tile 0 begins, what there is from where a tile begins, and how far the next one is on.
 
-    `along_k`: lines lie along k.
+    `along_k`: lines lie along k. Of `bits` of an element: two of 4 are a byte.
     """
     side = {"a": "m", "b": "n"}[operand]
     ends = ((side, f"{side}0"), ("k", "k0")) if along_k else (("k", "k0"), (side, f"{side}0"))
-    left = f"{ends[0][0]} - {ends[0][1]}, ({ends[1][0]} - {ends[1][1]}) * SIZE"
+    size = "* SIZE" if bits >= 8 else f"/ {8 // bits}"
+    there = f"{ends[1][0]} - {ends[1][1]}{'' if bits >= 8 else ' + 1'}"
+    left = f"{ends[0][0]} - {ends[0][1]}, ({there}) {size}"
     if along_k:
-        return f"{operand} + {side}0 * ld{operand}", left, "TILE_K * SIZE"
-    return f"{operand} + {side}0 * SIZE", left, f"TILE_K * ld{operand}"
+        return f"{operand} + {side}0 * ld{operand}", left, f"TILE_K {size}"
+    return f"{operand} + {side}0 {size}", left, f"TILE_K * ld{operand}"

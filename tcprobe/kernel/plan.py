@@ -28,7 +28,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.mma_sync import MOST_REGISTERS, Gemm
-from tcprobe.kernel.staged import shape
+from tcprobe.kernel.staged import SCALED, element, shape
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
 from tcprobe.text import Described
@@ -206,7 +206,7 @@ def budget(asked: Request, layers: Layers | None = None) -> Budget:
 def _stage_bytes(asked: Request) -> int:
     """Of A and B of a tile along k."""
     m, n, k = asked.tile
-    bits = (m + n) * k * dtype(asked.type).bits
+    bits = (m + n) * k * dtype(element(asked.type)).bits
     if bits % 8:
         raise UsageError(f"{m + n} x {k} of {asked.type} are no whole bytes.")
     return bits // 8
@@ -253,6 +253,8 @@ def _made(  # noqa: PLR0913, PLR0917
 
 def _multiply_of(asked: Request, device: Arch, layers: Layers | None) -> Instruction:
     """The widest dense mma.sync of a type that an arch has, into f32, s32 or f64."""
+    if asked.type in SCALED:
+        return Gemm(device.name, asked.type, asked.tile).instruction
     into = {"f64": "f64"}.get(asked.type, "f32" if dtype(asked.type).is_float else "s32")
     del layers
     able = [

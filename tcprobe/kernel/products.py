@@ -8,18 +8,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from tcprobe.errors import EnvironmentUnfitError, ProbeError
 from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
-from tcprobe.layout.arrays import Array, Bits, Ints
+from tcprobe.kernel.staged import SCALED, Scaled
+from tcprobe.layout.arrays import Array, Bits, Bytes, Floats, Ints
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
+from tcprobe.references.tensor_memory import ATOM_BYTES, BLOCKS, LINES, scale_offset
 from tcprobe.run import driver
 from tcprobe.run.gpu import Gpu
-from tcprobe.run.multiplicands import matrix, patterns
 from tcprobe.values import Json
 
 if TYPE_CHECKING:
@@ -31,6 +32,10 @@ TIMED: ProductSize = (4096, 4096, 4096)
 NUMBERS = range(-3, 4)  # what matrices consist of
 ROUNDS, CALLS = 6, 4
 UNWRITTEN = 0x55
+SCALE_VALUES = {  # bits of scales, and what they are
+    "ue8m0": ((126, 127, 128), (0.5, 1.0, 2.0)),
+    "ue4m3": ((0x30, 0x38, 0x3C, 0x40), (0.5, 1.0, 1.5, 2.0)),
+}
 # cudaDataType and cublasComputeType_t (library_types.h, cublas_api.h) of what cublasGemmEx multiplies, by (type, out)
 FLOAT, WHOLE = (68, np.float32), (72, np.int32)
 PEERS = {
@@ -119,7 +124,8 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
     device = gpu.devices()[0]
     _check(kernel, device.name, device.arch)
     gpu.open(0)
-    target = "sm_90a" if kernel.maps else device.arch
+    native = kernel.gemm.compiled_for.endswith("a")  # for one arch alone
+    target = kernel.gemm.compiled_for if native else device.arch
     function = gpu.compile(kernel.source, kernel.name, target, kernel.shared_bytes)
     with gpu.faults():
         wrong, outside = _compare(gpu, kernel, function, COMPARED)
@@ -131,23 +137,57 @@ def product(kernel: GemmKernel, timed: ProductSize | None = None) -> ProductRun:
 def _check(kernel: GemmKernel, name: str, gpu_arch: str) -> None:
     """EnvironmentUnfitError if a GPU cannot run the kernel."""
     needed, present = kernel.gemm.arch, arch(gpu_arch)
-    if kernel.maps and present.name != needed.name:
+    if kernel.gemm.compiled_for.endswith("a") and present.name != needed.name:
+        by = f"a {kernel.gemm.instruction.family} kernel for {kernel.gemm.compiled_for}"
         raise EnvironmentUnfitError(
-            f"{name} is {present.name}; a wgmma kernel runs on {needed.name} only: use `arch` {present.name}."
+            f"{name} is {present.name}; {by} runs on {needed.name} only: use `arch` {present.name}."
         )
     if present.number < needed.number:
         raise EnvironmentUnfitError(f"{name} is {present.name}, older than {needed.name}: use `arch` {present.name}.")
 
 
-def random_matrices(kernel: GemmKernel, mnk: ProductSize) -> tuple[list[Array], list[Array]]:
-    """A and B as numbers, and their lines in memory as bits."""
-    (m, n, k), options, rng = mnk, kernel.gemm, np.random.default_rng(21)
-    operand = matrix(options.instruction, "a")
-    bits = patterns(np.array(NUMBERS, np.int64), operand).astype(f"u{dtype(options.type).bits // 8}")
+class Drawn(NamedTuple):
+    """A and B as numbers, times their scales; their lines in memory as bits; scales as the kernel takes them."""
+
+    numbers: list[Array]
+    images: list[Array]
+    scales: list[Bytes]
+
+
+def random_matrices(kernel: GemmKernel, mnk: ProductSize) -> Drawn:
+    """Whole numbers, and scales around one."""
+    (m, n, k), gemm, rng = mnk, kernel.gemm, np.random.default_rng(21)
+    kind = dtype(gemm.element)
+    bits = np.array([kind.pattern(number, kind.bits) for number in NUMBERS], f"u{max(1, kind.bits // 8)}")
     picks = [rng.integers(0, len(NUMBERS), shape, np.int8) for shape in ((m, k), (k, n))]
-    numbers = [pick + np.int64(NUMBERS[0]) for pick in picks]
-    along_rows = (options.a == "row", options.b == "row")
-    return numbers, [bits[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)]
+    numbers: list[Array] = [pick + np.int64(NUMBERS[0]) for pick in picks]
+    along_rows = (gemm.a == "row", gemm.b == "row")
+    images = [bits[pick if rows else pick.T] for pick, rows in zip(picks, along_rows, strict=True)]
+    if kind.bits == 4:
+        images = [_in_bytes(image) for image in images]
+    if gemm.type not in SCALED:
+        return Drawn(numbers, images, [])
+    scales, of_a = _scales(SCALED[gemm.type], m, k, rng)
+    more, of_b = _scales(SCALED[gemm.type], n, k, rng)
+    return Drawn([numbers[0] * of_a, numbers[1] * of_b.T], images, [scales, more])
+
+
+def _in_bytes(nibbles: Bytes) -> Bytes:
+    """Two elements of 4 bits a byte, the first below."""
+    even = np.pad(nibbles, ((0, 0), (0, nibbles.shape[1] % 2)))
+    return (even[:, 0::2] | even[:, 1::2] << 4).astype(np.uint8)
+
+
+def _scales(of: Scaled, lines: int, k: int, rng: np.random.Generator) -> tuple[Bytes, Floats]:
+    """Scales of all lines in memory, and the factor of every element; what fills an atom up is never a NaN."""
+    blocks = -(-k // of.block)
+    patterns, values = SCALE_VALUES[of.scale]
+    picks = rng.integers(0, len(values), (lines, blocks))
+    memory = np.full(-(-lines // LINES) * -(-blocks // BLOCKS) * ATOM_BYTES, UNWRITTEN, np.uint8)
+    line: Any = np.arange(lines)[:, None]
+    block: Any = np.arange(blocks)
+    memory[scale_offset(line, block, blocks)] = np.array(patterns, np.uint8)[picks]
+    return memory, np.repeat(np.array(values)[picks], of.block, axis=1)[:, :k]
 
 
 def result_bits(kernel: GemmKernel, mnk: ProductSize) -> Array:
@@ -157,14 +197,15 @@ def result_bits(kernel: GemmKernel, mnk: ProductSize) -> Array:
 
 def _compare(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[int, int]:
     """(number of elements that differ from NumPy's, bytes written outside D)."""
-    (a, b), images = random_matrices(kernel, mnk)
+    (a, b), images, scales = random_matrices(kernel, mnk)
     matrices = [Lines(gpu.cupy, bits) for bits in (*images, ~result_bits(kernel, mnk))]
-    launcher(kernel, launched, matrices, mnk)()
+    placed = [gpu.cupy.asarray(each) for each in scales]
+    launcher(kernel, launched, matrices, mnk, [int(each.data.ptr) for each in placed])()
     d, outside = matrices[2].read()
     return int((d != rounded_bits(a @ b, kernel.gemm.out)).sum()), outside
 
 
-def rounded_bits(products: Ints, out: str) -> Array:
+def rounded_bits(products: Ints | Floats, out: str) -> Array:
     """The bits of whole products in the type that D is stored as, rounded to the nearest, ties to even.
 
     >>> [hex(bits) for bits in rounded_bits(np.array([257, 259, -1]), "bf16")]
@@ -179,9 +220,10 @@ def rounded_bits(products: Ints, out: str) -> Array:
 
 def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) -> tuple[float, float | None, int | None]:
     """(TFLOP/s, cuBLAS's TFLOP/s, number of elements that differ); both run alternately on the same matrices."""
-    _, images = random_matrices(kernel, mnk)
+    _, images, scales = random_matrices(kernel, mnk)
+    placed = [gpu.cupy.asarray(each) for each in scales]
     matrices = [Lines(gpu.cupy, bits, 0) for bits in (*images, result_bits(kernel, mnk), result_bits(kernel, mnk))]
-    ours = launcher(kernel, launched, matrices[:3], mnk)
+    ours = launcher(kernel, launched, matrices[:3], mnk, [int(each.data.ptr) for each in placed])
     theirs = _cublas(gpu, kernel, [*matrices[:2], matrices[3]], mnk)
     best = _least(gpu.cupy, [ours, theirs] if theirs else [ours])
     rates = [round(2 * mnk[0] * mnk[1] * mnk[2] / ms / 1e9, 1) for ms in best]
@@ -190,19 +232,17 @@ def _time_both(gpu: Gpu, kernel: GemmKernel, launched: Any, mnk: ProductSize) ->
     return rates[0], rates[1], int((matrices[2].read()[0] != matrices[3].read()[0]).sum())
 
 
-def launcher(kernel: GemmKernel, launched: Any, abd: Sequence[Placed], mnk: ProductSize) -> Callable[[], None]:
-    """A function that launches the kernel over A, B and D."""
-    a, b, d = abd
-    sizes = [ctypes.c_int(side) for side in mnk]
-    if kernel.maps:
-        maps = [_map(box, matrix) for box, matrix in zip(kernel.maps.values(), abd, strict=False)]
-        arguments = [*maps, ctypes.c_void_p(d.address), ctypes.c_longlong(d.ld), *sizes]
-    else:
-        arguments = [
-            *(ctypes.c_void_p(matrix.address) for matrix in (a, b, d)),
-            *sizes,
-            *(ctypes.c_longlong(matrix.ld) for matrix in (a, b, d)),
-        ]
+def launcher(
+    kernel: GemmKernel, launched: Any, abd: Sequence[Placed], mnk: ProductSize, scales: Sequence[int] = ()
+) -> Callable[[], None]:
+    """A function that launches the kernel over A, B and D, and the addresses of scales of A and B."""
+    named: dict[str, Any] = {name: ctypes.c_int(side) for name, side in zip("mnk", mnk, strict=True)}
+    for name, matrix in zip("abd", abd, strict=True):
+        named |= {name: ctypes.c_void_p(matrix.address), f"ld{name}": ctypes.c_longlong(matrix.ld)}
+        if name in kernel.maps:
+            named[f"map_{name}"] = _map(kernel.maps[name], matrix)
+    named |= {name: ctypes.c_void_p(address) for name, address in zip(("sfa", "sfb"), scales, strict=False)}
+    arguments = [named[name] for name in kernel.parameters]
 
     def launch() -> None:
         code = driver.launch_kernel(launched.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)

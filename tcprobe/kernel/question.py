@@ -31,7 +31,13 @@ GROUP = group(
 def kernel(
     arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())],
     kind: Annotated[
-        TypeName, Option("--type", "Type of A and B: f16, bf16, tf32, e4m3, e5m2 or s8.", "TYPE", ElementType())
+        TypeName,
+        Option(
+            "--type",
+            "Type of A and B: f16, bf16, tf32, e4m3, e5m2, s8; with scales mxf8, mxf4, nvf4.",
+            "TYPE",
+            ElementType(),
+        ),
     ],
     *,
     tile: Annotated[
@@ -61,21 +67,29 @@ def kernel(
             shown=True,
         ),
     ] = 1,
+    cta_group: Annotated[
+        int | None,
+        Option("--cta-group", "Of tcgen05.mma: blocks that multiply together, 1 or 2. Default: 1.", "N", Number(1)),
+    ] = None,
+    multiply: Annotated[
+        Literal["mma"] | None, Option("--multiply", "mma: mma.sync where the arch has wgmma or tcgen05.")
+    ] = None,
     name: Annotated[str | None, Option("--name", "Name of the kernel and its namespace.", "NAME")] = None,
-    multiply: str | None = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
     **others: object,
 ) -> "GemmKernel":
     """D (m x n) = A (m x k) B (k x n), rows of D contiguous: one file of CUDA that needs no header.
 
-    sm_90 uses tensor maps, a producer warpgroup, wgmma and stmatrix; other archs cp.async or plain copies, swizzled
-    shared memory, ldmatrix and mma. m, n and k are any size, but lines must be multiples of 16 bytes apart. --json
-    prints the launch. --run multiplies small whole numbers and counts wrong results (exit code 1 if there are any).
+    sm_90 uses tensor maps, a producer warpgroup, wgmma and stmatrix; sm_100 to sm_110 tensor maps and tcgen05.mma;
+    other archs cp.async or plain copies, swizzled shared memory, ldmatrix and mma. m, n and k are any size, but lines
+    must be multiples of 16 bytes apart. --json prints the launch. --run multiplies small whole numbers and counts wrong
+    results (exit code 1 if there are any).
     \f
     What no option says fits the arch and the type. `tile` is a block's m, n and k, `warps` its warps along m and n,
     `stages` the tiles in shared memory. `a` and `b` say what is contiguous, `out` is D's type, `name` the kernel's.
-    `multiply` "mma" takes mma.sync where the arch has wgmma; `cluster`, 1 or 2 blocks, is for wgmma.
+    `multiply` "mma" takes mma.sync where the arch has wgmma or tcgen05; `cluster`, 1 or 2 blocks, is for wgmma,
+    `cta_group` for tcgen05. Scales of mxf8, mxf4 and nvf4 lie as `scales` says.
 
     >>> import tcprobe
     >>> made = tcprobe.kernel("sm_80", "f16", tile=(128, 128, 64))
@@ -90,7 +104,7 @@ def kernel(
     block: Any = None if tile is None else sizes("tile", tile, 3)
     grid: Any = None if warps is None else sizes("warps", warps, 2)
     device, stored = str(arch_name(arch)), None if out is None else str(out)
-    options = GemmOptions(device, str(kind), block, grid, stages, a, b, stored, name, multiply, cluster)
+    options = GemmOptions(device, str(kind), block, grid, stages, a, b, stored, name, multiply, cluster, cta_group)
     return gemm(options, layers(results, only))
 
 
@@ -99,14 +113,16 @@ def _budget(made: "GemmKernel") -> "Budget":
     from tcprobe.kernel.mma_sync import Gemm
     from tcprobe.kernel.plan import Request
     from tcprobe.kernel.plan import budget as of
+    from tcprobe.kernel.staged import SCALED
+    from tcprobe.kernel.tcgen05 import TensorGemm
 
     gemm = made.gemm
     by_warps = isinstance(gemm, Gemm)
-    warps = gemm.warps if isinstance(gemm, Gemm) else (4 * gemm.consumers, 1)
-    return of(
-        Request(gemm.arch.name, gemm.type, gemm.tile, gemm.stages, warps, multiply="mma" if by_warps else None),
-        gemm.layers,
-    )
+    asked = Request(gemm.arch.name, gemm.type, gemm.tile, gemm.stages, multiply="mma" if by_warps else None)
+    if isinstance(gemm, TensorGemm):
+        block = SCALED[gemm.type].block if gemm.type in SCALED else None
+        return of(asked._replace(type=gemm.element, warps=(4, 1), scale_block=block))
+    return of(asked._replace(warps=gemm.warps if isinstance(gemm, Gemm) else (4 * gemm.consumers, 1)), gemm.layers)
 
 
 class Explaining(click.Command):

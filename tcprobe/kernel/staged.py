@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from tcprobe.ask.convert.code import CASTS, OLDER, Cast
 from tcprobe.code.cuda import holder, of_holder, origin, register_and_letter
@@ -70,7 +71,32 @@ OUTS = {
     "e4m3": ("f16", "bf16", "f32"),
     "e5m2": ("f16", "bf16", "f32"),
     "s8": ("s32",),
+    "mxf8": ("bf16", "f16", "f32"),
+    "mxf4": ("bf16", "f16", "f32"),
+    "nvf4": ("bf16", "f16", "f32"),
 }
+
+
+class Scaled(NamedTuple):
+    """A type with scales: of its elements, of a scale, and how many elements along k share one."""
+
+    element: str
+    scale: str
+    block: int
+
+
+SCALED = {
+    "mxf8": Scaled("e4m3", "ue8m0", 32),
+    "mxf4": Scaled("e2m1", "ue8m0", 32),
+    "nvf4": Scaled("e2m1", "ue4m3", 16),
+}
+
+
+def element(kind: str) -> str:
+    """The type of an element of A and B, of a kernel's type."""
+    return SCALED[kind].element if kind in SCALED else kind
+
+
 FIRST = 70
 OTHERS = 24  # registers for addresses and the loop, as ptxas takes them
 MOST_STAGES = 16
@@ -97,6 +123,21 @@ class StagedGemm(ABC):
         if device.number < FIRST:
             raise UsageError(f"there is no kernel for {device.name}: use sm_{FIRST} or later.")
         return device
+
+    @property
+    def element(self) -> str:
+        """The type of an element of A and B."""
+        return element(self.type)
+
+    @property
+    def bits(self) -> int:
+        """Of an element of A and B."""
+        return dtype(self.element).bits
+
+    @property
+    def compiled_for(self) -> str:
+        """As nvcc's -arch has it: of what only one arch has, with an a."""
+        return f"{self.arch.name}a" if self.type in SCALED else self.arch.name
 
     @cached_property
     @abstractmethod

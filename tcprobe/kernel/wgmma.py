@@ -74,6 +74,11 @@ class WarpgroupGemm(StagedGemm):
         """Of a block: the producer's warpgroup too."""
         return WARPGROUP * (1 + self.consumers)
 
+    @property
+    def compiled_for(self) -> str:
+        """As nvcc's -arch has it."""
+        return "sm_90a"
+
     @cached_property
     def instruction(self) -> Instruction:
         return resolve(f"wgmma.mma_async.m64n{self.tile[1]}{FORMS[self.type]}").instruction
@@ -85,12 +90,16 @@ class WarpgroupGemm(StagedGemm):
         majors = {"a": "k" if self.a == "row" else "mn", "b": "k" if self.b == "col" else "mn"}
         tiles = {
             name: descriptor.tile(
-                (lines, k), self.type, majors[name], _width(self.type, k if majors[name] == "k" else lines), (block, 32)
+                (lines, k),
+                self.type,
+                majors[name],
+                widest_swizzle(self.type, k if majors[name] == "k" else lines),
+                (block, 32),
             )
             for name, lines, block in (("a", m, LINES), ("b", n, n))
         }
         if dtype(self.out).bits == 16:
-            tiles["d"] = descriptor.tile((LINES, n), self.out, "k", _width(self.out, n))
+            tiles["d"] = descriptor.tile((LINES, n), self.out, "k", widest_swizzle(self.out, n))
         return tiles
 
     @property
@@ -138,13 +147,15 @@ class WarpgroupGemm(StagedGemm):
         return {"accumulators": self.instruction.fragment("d").registers}
 
 
-def _width(kind: str, inner: int) -> int:
+def widest_swizzle(kind: str, inner: int) -> int:
     """The widest swizzle whose rows so many elements fill."""
     return next((width for width in (128, 64, 32) if inner * dtype(kind).bits // 8 % width == 0), 0)
 
 
 def check(gemm: WarpgroupGemm) -> WarpgroupGemm:
     """The GEMM itself; UsageError with the nearest possible one where there can be no such kernel."""
+    if gemm.type not in FORMS:
+        raise UsageError(f"{gemm.arch.name} has no multiply of {gemm.type}: it has those of {', '.join(FORMS)}.")
     _check_columns(gemm)
     m, count = gemm.tile[0], gemm.registers["accumulators"]
     heights = [LINES * consumers for consumers in REGISTERS]
@@ -201,8 +212,8 @@ def source(gemm: WarpgroupGemm, called: str) -> str:
         multiply=multiply_described(row, (gemm.a == "col", gemm.b == "row")),
         store=staged.store(d, gemm.out, gemm.arch),
         store_boxed=_store_function(d, tiles["d"]) if "d" in tiles else "",
-        loads=_loads(gemm),
-        starts={name: _starts(tiles[name], gemm.tile[2] // row.shape.k) for name in FACTORS},
+        loads=box_loads(gemm.boxes, {"a": "m0", "b": "n0"}, gemm.cluster),
+        starts={name: k_starts(tiles[name], gemm.tile[2] // row.shape.k) for name in FACTORS},
     )
 
 
@@ -214,11 +225,14 @@ def _store_function(d: Cell, shared_tile: SharedTile) -> str:
     return code
 
 
-def _loads(gemm: WarpgroupGemm) -> str:
-    """Boxes of A and B one after the other, as the descriptor's answer has them."""
+def box_loads(boxes: dict[str, Json], firsts: dict[str, str], cluster: int = 1) -> str:
+    """Boxes of A and B one after the other, as the descriptor's answer has them; a tile begins at line `firsts`.
+
+    The `cluster` blocks that share B bring a part of it each.
+    """
     lines = []
-    for name, first, start in (("a", "m0", "at"), ("b", "n0", "at + BYTES_A")):
-        box, count = gemm.boxes[name], gemm.cluster if name == "b" else 1
+    for name, start in (("a", "at"), ("b", "at + BYTES_A")):
+        box, first, count = boxes[name], firsts[name], cluster if name == "b" else 1
         inner, outer = box["box"]
         for number in range(box["boxes"]):
             to = f"{start} + {number * box['box_bytes']}, map_{name}, barrier"
@@ -232,7 +246,7 @@ def _loads(gemm: WarpgroupGemm) -> str:
     return "\n".join(lines)
 
 
-def _starts(shared_tile: SharedTile, count: int) -> list[int]:
+def k_starts(shared_tile: SharedTile, count: int) -> list[int]:
     """How far on each k step of a tile is, as the descriptor's answer says."""
     each = shared_tile.per_k if len(shared_tile.per_k) != 1 else shared_tile.per_k * (count - 1)
     return [sum(each[:step]) for step in range(count)]

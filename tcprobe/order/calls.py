@@ -262,7 +262,7 @@ def _kernel(a: str, b: str, d: str | None, asked: CallOptions) -> Call:
     )
     gpu = Gpu()
     gpu.open(0)
-    target = "sm_90a" if made.maps else gpu.devices()[0].arch
+    target = made.gemm.compiled_for if made.maps else gpu.devices()[0].arch
     launched = gpu.compile(made.source, made.name, target, made.shared_bytes)
     kept: dict[tuple[Placed, Placed], tuple[Any, Any]] = {}
 

@@ -159,12 +159,11 @@ def order(
     stages: Annotated[int | None, Option("--stages", "Of `kernel`.", "N", Number(1))] = None,
     cluster: Annotated[int | None, Option("--cluster", "Of `kernel`.", "N", Number(1))] = None,
 ) -> Any:
-    """In which order CALL sums, found by calling it on a GPU; or, without one, the bits of D that an order gives.
+    """Find the order in which CALL sums, by calling it on a GPU; without CALL, compute D by a saved order, to the bit.
 
     CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum,
-    torch.softmax or FILE.py:FUNCTION. It is your code: it runs here, with all that you may do. Its order is proven on
-    random operands, and saved with -o.
-    --file takes A and B through a saved order: D, to the bit, and with --d how many elements differ.
+    torch.softmax or FILE.py:FUNCTION, which runs here with your rights. The order is proven on random operands; -o
+    saves it. --file with --a and --b gives D, with --d also how many of its elements differ.
     \f
     Of a file the answer is an `OrderAnswer`, of a call a `RevealedAnswer`.
     """

@@ -180,7 +180,7 @@ def _click_parameter(
         )
     required = parameter.default is parameter.empty
     if isinstance(declared, PlainArgument):
-        joins = (lambda _ctx, _param, words: " ".join(words) or None) if declared.joined else None
+        joins = (lambda _ctx, _param, words: " ".join(naming.meant(words)) or None) if declared.joined else None
         return click.Argument(
             [parameter.name],
             nargs=-1 if declared.multiple or declared.joined else 1,

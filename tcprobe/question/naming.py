@@ -16,6 +16,56 @@ from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
 from tcprobe.notation import begins_layout, follows_layout, is_written
 from tcprobe.text import quoted
 
+# what people write beside a name: it says what they want to know, and changes no answer
+TOPICS = frozenset(
+    (
+        "accumulate",
+        "accumulation",
+        "accuracy",
+        "alignment",
+        "bandwidth",
+        "cycle",
+        "cycles",
+        "epilogue",
+        "exact",
+        "flop",
+        "flops",
+        "for",
+        "hide",
+        "hiding",
+        "how",
+        "in",
+        "interval",
+        "is",
+        "latency",
+        "layout",
+        "lbo",
+        "macs",
+        "mainloop",
+        "many",
+        "occupancy",
+        "of",
+        "peak",
+        "per",
+        "precision",
+        "prologue",
+        "register",
+        "registers",
+        "rounding",
+        "rounds",
+        "sbo",
+        "second",
+        "subnormal",
+        "subnormals",
+        "the",
+        "throughput",
+        "tiledcopy",
+        "tiledmma",
+        "tv",
+        "what",
+        "which",
+    )
+)
 Called = Callable[..., None]  # a command, whatever its options
 # multi-word names of GPUs begin so
 _BRANDS = r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b"
@@ -31,7 +81,8 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
     def with_names(command: Called) -> Called:
         @functools.wraps(command)
         def called(*context: click.Context, **params: Any) -> None:
-            words, gpus = _split_gpus(params[parameter]) if "arch" in params else (params[parameter], "")
+            tokens = meant(params[parameter]) or params[parameter]
+            words, gpus = _split_gpus(tokens) if "arch" in params else (tokens, "")
             ctx = click.get_current_context()
             argument = next(p for p in ctx.command.params if p.name == parameter)
             if not all(token.strip() for token in params[parameter]):
@@ -54,6 +105,15 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
         return called
 
     return with_names
+
+
+def meant(tokens: Sequence[str]) -> list[str]:
+    """The tokens without words that only say what one wants to know; a layout's text stays whole."""
+    kept = [
+        token if begins_layout(token) else " ".join(word for word in token.split() if word.lower() not in TOPICS)
+        for token in tokens
+    ]
+    return [token for token, whole in zip(kept, tokens, strict=True) if token or not whole.strip()]
 
 
 def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
@@ -179,6 +239,9 @@ class Suggesting(click.Group):
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             raise self._unknown_command(ctx, args)
         name, command, words = super().resolve_command(ctx, args)
+        if command is not None and not any(isinstance(p, click.Argument) for p in command.params):
+            while words and words[0].lower() in TOPICS:
+                words = words[1:]
         ctx.meta["args"], ctx.meta["command"] = list(words), command
         if command is not None and not ctx.resilient_parsing:
             _check_once(click.Context(command, parent=ctx, info_name=name), words)

@@ -45,7 +45,7 @@ def _for_the_system(name: str) -> bool:
 
 
 class NonEmptyText(click.ParamType[str]):
-    """A text that is not empty, as that of a shell variable that is not set would be: it would ask for anything."""
+    """A text that is not empty: an unset shell variable would otherwise match everything."""
 
     name = "text"
 

@@ -41,6 +41,9 @@ ResultsOption = Annotated[
 ]
 OnlyOption = Annotated[bool, Option("--only", "Read that folder alone, not the published tables.")]
 FullOption = Annotated[bool, Option("--full", "Everything: each number, each address table, each source.")]
+SvgOption = Annotated[
+    Path | None, Option("--svg", "Also draw it into this file.", "FILE", options.Output(path_type=Path, dir_okay=False))
+]
 JsonOption = Annotated[bool, Option("--json", "JSON for other programs.")]
 NameOption = Annotated[str | None, Option("--name", "Name of the struct or function in the code.", "NAME")]
 NamespaceOption = Annotated[str | None, Option("--namespace", "Namespace of the code: a name, or a::b.", "NS")]

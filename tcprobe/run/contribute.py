@@ -4,7 +4,7 @@ Each kind of GPU is measured once. First come tables, on which all else rests, a
 of the arch; last what other GPUs of the arch showed already, of which some kinds are measured at the same time, by a
 process each. A family whose kernels fail one after the other waits until everything else is done. Findings are saved
 one by one in a folder, so that a contribution which was stopped goes on. In the end multiplies are verified (`tcprobe
-verify`, in a process that can be lost), while the file is written and read back as a stranger's.
+verify`, in a process that can be lost), while the file is written and read back as an untrusted file.
 """
 
 from __future__ import annotations
@@ -369,7 +369,7 @@ def _published(findings: Sequence[AnySaved]) -> list[AnySaved]:
 
 
 def _compared(file: Path, devices: list[Device], outcomes: Counter[str]) -> Contribution:
-    """The contribution of a file, read back as a stranger's, beside what is published of its archs."""
+    """The contribution of a file, read back as an untrusted file, beside what is published of its archs."""
     findings = accept(file, None).findings
     before = _published(findings)
     conflicts = list(conflicts_with(before, findings))

@@ -6,9 +6,9 @@ machine that is lost costs only the run that it was at, which another makes. Wha
 compiler goes along with a run, which continues it as a single run does.
 
 Jobs are single runs, each of one kind of GPU (a name and an arch) or of one arch's machine code by one compiler; they
-follow from the offers. Only text travels back, and it is untrusted: sizes and shapes are checked, reports are taken as
-`merge` takes a stranger's and must have findings of their own job only. A machine whose report is refused gets no more
-jobs, and what came from it before is measured elsewhere.
+follow from the offers. Only text travels back, and it is untrusted: sizes and shapes are checked, reports as `merge`
+checks files, and their findings must be of their own job. A machine whose report is refused gets no more jobs, and what
+came from it before is measured elsewhere.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def known_findings(job: FleetJob, machine: str, saved_findings: Iterable[merge.A
 
 
 def findings_of(job: FleetJob, machine: str, text: str) -> list[merge.AnySaved]:
-    """The findings of a machine's report, checked like any stranger's; DataError also if one is not of this job."""
+    """The findings of a machine's report, checked like any untrusted file; DataError also if one is not of this job."""
     device = job.able[machine][1]
     with tempfile.TemporaryDirectory(prefix="tcprobe-") as folder:
         path = Path(folder, "report.json")

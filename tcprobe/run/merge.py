@@ -1,4 +1,4 @@
-"""Merges other people's findings: checked as a stranger's, kept in one folder per run, with their conflicts.
+"""Merges other people's findings: checked as untrusted files, kept in one folder per run, with their conflicts.
 
 A run is a device with its driver, CUDA version and compiler, and who contributed it. Nothing is written before
 everything is accepted, and known findings are accepted again. Findings of all kinds are merged.

@@ -112,6 +112,7 @@ def conclude(
         body = experiment.conclude(reading, context)
         finding = Finding(experiment.kind, experiment.id, context.device.name, method, "measured", provenance, body)
         try:
+            kinds.to_body(finding.kind, finding.plain)  # a number out of its bounds costs its own finding
             kinds.check(finding)
         except DataError as error:
             raise ProbeError(str(error)) from None

@@ -2,7 +2,7 @@
 the 32 lanes of a warp, on the memory images that a GPU would get.
 
     toolchain, cubin, decode, elf              from PTX to code, line by line
-    image, code_files, matrix_code             files of strangers, and matrix instructions in them
+    image, code_files, matrix_code             untrusted files, and matrix instructions in them
     machine, opcodes, emulation,
     tensor_product                             registers, memory, and a function for each opcode
     copies, moves                              layouts of what moves data

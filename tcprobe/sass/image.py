@@ -1,4 +1,4 @@
-"""Files of strangers: the cubins and PTX texts in a file of any kind, and what a cubin says of its functions.
+"""Untrusted files: the cubins and PTX texts in a file of any kind, and what a cubin says of its functions.
 
 A fatbin is a header followed by entries. It may be anywhere in an object, library or executable of any system, so the
 file is searched for its magic number. NVIDIA does not document the format: this reads what nvcc 12.9 and 13.0 write,
@@ -277,13 +277,13 @@ def cubin(raw: bytes) -> Cubin:
 def _cubin(raw: bytes) -> Cubin:
     if not is_cubin(raw) or raw[4:6] != b"\2\1":
         raise DataError("no cubin of 64 bits.")
-    sections = list(_sections(raw))
-    symbols = _symbols(sections)
+    found = list(sections(raw))
+    symbols = _symbols(found)
     attributes = {
-        (kind, number): value for s in sections if s.name == ".nv.info" for kind, number, value in _attributes(s.data)
+        (kind, number): value for s in found if s.name == ".nv.info" for kind, number, value in _attributes(s.data)
     }
-    functions = tuple(_functions(sections, symbols, attributes))
-    return Cubin(arch_of(raw), functions, any(s.name == ".debug_line" for s in sections))
+    functions = tuple(_functions(found, symbols, attributes))
+    return Cubin(arch_of(raw), functions, any(s.name == ".debug_line" for s in found))
 
 
 def arch_of(raw: bytes) -> str:
@@ -297,7 +297,7 @@ def arch_of(raw: bytes) -> str:
     return f"sm_{number}"
 
 
-def _sections(raw: bytes) -> Iterator[Section]:
+def sections(raw: bytes) -> Iterator[Section]:
     """All sections; DataError unless their table is inside the file."""
     (table,) = struct.unpack_from("<Q", raw, 40)
     size, count, names = struct.unpack_from("<HHH", raw, 58)

@@ -116,14 +116,27 @@ def probe(instruction: Instruction) -> Kernel:
 
     For a sparse multiply, the one with the first selector that stores D; for a warpgroup, the one with A in registers.
     """
-    from tcprobe.probes import experiments, sparse, tensor_memory, wgmma
     from tcprobe.probes.experiment import kernels
 
     if instruction.described:
+        from tcprobe.probes import wgmma
+
         return wgmma.kernel(instruction, "raw")
     if instruction.family == "tcgen05":
+        from tcprobe.probes import tensor_memory
+
         return tensor_memory.kernel(instruction)
-    return sparse.product_kernel(instruction, 0) if instruction.metadata else kernels(experiments()[instruction.id])[0]
+    if instruction.metadata:
+        from tcprobe.probes import sparse
+
+        return sparse.product_kernel(instruction, 0)
+    if instruction.multiplies and instruction.family in ("wmma", "mma"):
+        from tcprobe.probes.multiply import MultiplyExperiment
+
+        return kernels(MultiplyExperiment(instruction))[0]  # as `experiments` has it, without making all
+    from tcprobe.probes import experiments
+
+    return kernels(experiments()[instruction.id])[0]
 
 
 def count(instructions_read: Sequence[str], instruction: Instruction, routines: Sequence[str] = ()) -> Lowering:

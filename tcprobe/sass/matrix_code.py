@@ -1,11 +1,8 @@
-"""Finds the matrix instructions in large amounts of code without disassembling all of it, and their source lines.
+"""Finds the matrix instructions in large amounts of code without disassembling all of it.
 
 The low 12 bits and bits 72 to 104 of an instruction determine its opcode; operands and scheduling are elsewhere. So of
 each such pattern one instruction is disassembled, and then all those whose pattern is a matrix instruction. Strangers'
 code may have words that nvdisasm does not take; they are left out, and counted.
-
-Source lines are of cubins with line information; for inlined code, the line in the outermost file. nvdisasm reads the
-tables. If it refuses a cubin, or does not answer in time, there are no lines.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +20,6 @@ from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.sass.decode import LINE, opcode_of
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch
-from tcprobe.text import one_line
 
 WideWords = NDArray[np.uint64]
 LOCAL = ("LDL", "STL")  # loads and stores of local memory, to which registers are spilled
@@ -146,42 +141,3 @@ class _Disassembler:
             raise EnvironmentUnfitError(f"{self._tools.nvdisasm} ({self._tools.nvdisasm_version}) knows no {self._as}.")
         places = {int(place, 16) // 16 for place in _REFUSED.findall(completed.stderr)}
         return None, {place for place in places if place < len(code_words)}
-
-
-_FUNCTION = re.compile(r"\.text\.(.+):")
-_SOURCE = re.compile(r'\s*//## File "(.*)", line (\d{1,9})')
-LIMIT = 20.0  # seconds
-
-
-class SourceLine(NamedTuple):
-    """A line of a file."""
-
-    file: str
-    line: int
-
-
-def source_lines(tools: Toolchain, cubin: bytes) -> dict[str, dict[int, SourceLine]]:
-    """Source lines by function and address of the instruction."""
-    try:
-        with Scratch() as scratch:
-            image = scratch.folder / "code.cubin"
-            image.write_bytes(cubin)
-            completed = attempt(scratch, [tools.nvdisasm, "-c", "-gi", str(image)], min(LIMIT, tools.limit))
-    except EnvironmentUnfitError:
-        return {}
-    return _parse(completed.stdout) if completed.returncode == 0 else {}
-
-
-def _parse(text: str) -> dict[str, dict[int, SourceLine]]:
-    """Of several lines above an instruction, the last is that of the compiled file."""
-    by_function: dict[str, dict[int, SourceLine]] = {}
-    places: dict[int, SourceLine] = {}
-    line = None
-    for words in text.splitlines():
-        if match := _FUNCTION.fullmatch(words):
-            places, line = by_function.setdefault(match[1], {}), None
-        elif match := _SOURCE.match(words):
-            line = SourceLine(one_line(re.sub(r'" inlined at "|", line .*', "", match[1])), int(match[2]))
-        elif line and (match := LINE.match(words)):
-            places[int(match[1], 16)] = line
-    return by_function

@@ -141,7 +141,7 @@ def cell(fragment: Fragment, arch: str | None, results: Results | Layers) -> Cel
 
 def find(fragment: Fragment, arch: str | None, results: Results | Layers) -> Cell | None:
     """The table of a fragment on an arch; without one on that whose measurement counts most (`Layers.usual_archs`), or
-    the first that has it. None where the arch does not have the fragment, or nobody says anything of it.
+    the first that has it. None where the arch does not have the fragment, or no table of it is known.
 
     What is only documented is part of what is published, not of a folder alone.
     """
@@ -229,7 +229,7 @@ def selected(cells: Iterable[Cell], selector: int | None, every: bool = False) -
 
 
 def _is_selector_of(cell: Cell, choosy: int) -> bool:
-    """Whether a number is a selector of this cell: of one with a single selector not beside another with several."""
+    """Whether a number selects this cell; beside one with several selectors, not one with a single selector."""
     return len(cell.fragment.selectors) >= min(choosy, 2) > 0
 
 

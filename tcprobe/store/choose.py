@@ -235,6 +235,15 @@ class Layers:
             self._findings[kind, arch] = {subject: self._counting(found) for subject, found in by_subject.items()}
         return self._findings[kind, arch]
 
+    def has_findings(self, kind: str, arch: str) -> bool:
+        """Whether anything was measured of a kind on an arch, without reading all of it."""
+        from tcprobe.store.findings import every
+
+        def first(results: Results) -> bool:
+            return any(one.status == "measured" for one in every(results, kind, arch))
+
+        return bool(self._findings.get((kind, arch))) or any(True for _ in self.documents(arch, kind, first))
+
     def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
         """What was measured of one subject and counts (`_counting`); None if no layer has it."""
         from tcprobe.store.finding import Key

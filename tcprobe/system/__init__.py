@@ -3,5 +3,5 @@
 files, digest         files whole or not at all, checksums
 npy                   matrices in files of NumPy's format
 children, worker      processes, and pools of threads that are not waited for once they are gone
-interrupts            signals, standard streams, and want of memory
+interrupts            signals, standard streams, and running out of memory
 """

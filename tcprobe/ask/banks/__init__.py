@@ -28,6 +28,7 @@ from tcprobe.question.shared import (
     PermuteOption,
     ResultsOption,
     SharedOption,
+    SvgOption,
     SwizzleOption,
     WarpsOption,
     place_of,
@@ -217,12 +218,19 @@ def print_banks(
     found: "TileAnswer | PatternCost | list[PatternCost] | BankRules",
     *,
     explain: Annotated[bool, Option("--explain", "With --json: also which lanes collide.")] = False,
+    svg: SvgOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Words or JSON of each form."""
     from tcprobe.ask.banks.patterns import BankRules
     from tcprobe.ask.banks.tiles import TileAnswer
 
+    if svg:
+        if isinstance(found, BankRules | list):
+            raise UsageError("`svg` draws one tile or one access: give `tile` or `lane_addresses`.")
+        from tcprobe.system import files
+
+        files.write(svg, found.picture.encode())
     if isinstance(found, BankRules):
         if explain:
             raise UsageError("`explain` cannot be combined with `rule`.")

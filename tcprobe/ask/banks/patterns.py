@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe.ask.confidence import UNMEASURED, Confidence, in_rules
+from tcprobe.ask.figures import bank_map, bank_map_svg
 from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access, accesses
@@ -262,6 +263,11 @@ class PatternCost(Cost):
         yield f"rule: {self.rules.evidence}"
         yield f"confidence: {self.rules.confidence}"
 
+    @property
+    def picture(self) -> str:
+        """The banks in which lanes collide, as SVG."""
+        return bank_map_svg(phases(self.pattern, self.rules.rule(self.pattern.row)), f"{self.pattern.row.name}: {self}")
+
     def answer_json(self, explains: bool) -> Json:
         """As JSON; the rule is named where it is not that of the arch asked for."""
         plain = self.to_json()
@@ -331,12 +337,13 @@ class Phase:
 
 
 def collision_lines(phases: Sequence[Phase]) -> Iterator[str]:
-    """Each phase with its wavefronts, and the first of the banks in which its lanes meet."""
+    """Each phase with its wavefronts, the first of the banks in which its lanes meet, and a map of all banks."""
     for number, phase in enumerate(phases):
         yield f"  phase {number}, {numbers('lane', phase.lanes)}: {phase.passes} wavefronts"
         yield from (f"    {collision}" for collision in phase.collisions[:MOST_COLLISIONS])
         if len(phase.collisions) > MOST_COLLISIONS:
             yield f"    and in {len(phase.collisions) - MOST_COLLISIONS} more places"
+    yield from bank_map(phases)
 
 
 def phases(pattern: Pattern, rule: BankRule) -> list[Phase]:

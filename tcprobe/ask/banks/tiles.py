@@ -46,6 +46,7 @@ import numpy as np
 
 from tcprobe.ask.banks.accesses import BMS, NONE, TMA, Shared, Tile, Walk, addresses, name, swizzle_offset
 from tcprobe.ask.banks.patterns import BankRules, Phase, check_pattern, collision_lines, phases
+from tcprobe.ask.figures import bank_map_svg
 from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
@@ -307,6 +308,12 @@ class TileAnswer(Described):
             yield from proposal.in_words
         yield f"rule: {self.rules.evidence}"
         yield f"confidence: {self.rules.confidence}"
+
+    @property
+    def picture(self) -> str:
+        """Of the access with most wavefronts above the ideal a worst instruction: where lanes collide, as SVG."""
+        worst = max(self.costs, key=lambda cost: cost.wavefronts - cost.ideal)
+        return bank_map_svg(worst.phases, f"{worst.access}, instruction {worst.worst}: {worst.wavefronts} wavefronts")
 
     def to_json(self, explains: bool = False) -> Json:
         """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""

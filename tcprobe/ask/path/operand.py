@@ -11,7 +11,7 @@
 
 The tile lies in blocks as wide as a row of the swizzle's pattern, 16 bytes without one: the first of every line, then
 the second of every line (`ask.descriptor`, which says why). So a box of a tensor map fills a block, and one descriptor
-serves all multiplies, its start address moving on. A path is proven by going it: the bytes of every element, numbered
+serves all multiplies, its start address moving on. A path is proven by simulation: the bytes of every element, numbered
 in global memory, must be where the measured formula of descriptors (`layout.descriptor`) has the hardware look for
 them.
 """

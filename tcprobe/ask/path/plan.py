@@ -8,7 +8,7 @@
 >>> found.steps[1].issues()[1]["slots"]
 [[0, 16, 0], [0, 16, 2], [0, 24, 0], [0, 24, 2]]
 
-A path is a chain of steps. It is proven by going it: the units of every element, numbered in global memory, are moved
+A path is a chain of steps. It is proven by simulation: the units of every element, numbered in global memory, are moved
 by each step's issues, and must come to the slots where the fragment's table on the arch has them; what is not proven is
 no path. The same holds for the way back. Where there is no path, the error names the nearest ones: one option changed,
 or two.

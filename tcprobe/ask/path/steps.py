@@ -515,7 +515,7 @@ def _matrix_row(access: SharedAccess) -> str:
 
 
 def _check_way(request: PathRequest, slots: Slots) -> None:
-    """UsageError where the matrices lie the other way than the instruction takes them, or in none."""
+    """UsageError where the matrices lie transposed, or where registers hold no matrices."""
     tile, name = request.tile, request.access.row.name
     ways = matrix_ways(slots, tile, request.access.row.wider)
     suffix = ".trans" if name.endswith(".trans") else ""

@@ -82,14 +82,16 @@ class FragmentTile(NamedTuple):
 def require_elements(cell: Cell, by_column: bool) -> None:
     """UsageError for what holds no elements of a matrix (addresses, metadata, scales), and a table that cannot be.
 
-    With `by_column` for sparse A too: metadata say in which column of the matrix a stored element is.
+    With `by_column` for sparse A too: its metadata decide the column of a stored element.
     """
     fragment = cell.fragment
     if fragment.role not in WHOLE:
         raise UsageError(f"{fragment.id} holds no elements of a matrix: its role is {fragment.role.value}.")
     row = inventory.instructions().get(fragment.experiment)
     if by_column and row and row.metadata and fragment.operand == "a":
-        raise UsageError(f"{fragment.id} holds what is stored of a sparse matrix: metadata say in which column.")
+        raise UsageError(
+            f"{fragment.id} holds a compressed sparse matrix: the columns of its elements depend on the metadata."
+        )
     require_fit(fragment, cell.table)
 
 
@@ -200,7 +202,7 @@ def plan(table: Table, axis: int) -> Scheme:
     while any(covered != whole[row] for parts in state for row, covered in parts):
         round_ = _next(state)
         if round_ is None:
-            raise UsageError("no exchange that is the same for all lanes combines these rows.")
+            raise UsageError("these rows need a different exchange in different lanes, which no shuffle does.")
         state = combine(state, round_)
         rounds.append(round_)
     final_rows = tuple(tuple(row for row, _ in parts) for parts in state)

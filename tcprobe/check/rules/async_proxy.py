@@ -6,6 +6,9 @@ Where such copies do, what the reader reads decides; a bulk copy out of shared m
 
 Where one role of a kernel stores and another one multiplies, no way leads from the store to the multiply: then a store
 that reaches an arrival at a barrier unfenced counts for readers that come behind a wait without a fence.
+
+Of global memory, stores are held against bulk copies into shared memory where both addresses are sums of the same
+parameter, indices and numbers (`sums`).
 """
 
 from __future__ import annotations
@@ -14,12 +17,18 @@ from collections.abc import Iterator
 
 from tcprobe.check.flow import at_each, forward
 from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.requests import width
 from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.check.sums import Sum, sums
 
 NAME = "async-proxy"
 SEVERITY: Severity = "error"
-SAYS = "shared memory that ordinary stores filled is read by wgmma or a bulk copy without a proxy fence between"
+SAYS = (
+    "shared memory that ordinary stores filled is read by wgmma or a bulk copy without a proxy fence between, or "
+    "global memory by a bulk copy"
+)
 MEND = "fence.proxy.async.shared::cta behind the stores, before the barrier that the reader waits at"
+MEND_GLOBAL = "fence.proxy.async.global behind the stores, before the barrier that the copy waits at"
 EVIDENCE = (
     "PTX ISA, wgmma.fence: an async proxy fence must be used to establish an ordering between prior writes to shared "
     "memory matrices and subsequent accesses to the same matrices in wgmma.mma_async.",
@@ -37,6 +46,8 @@ FILLERS = ("UTMALDG", "UBLKCP.S")
 COPIES_OUT = ("UTMASTG", "UTMAREDG", "UBLKCP.G.S", "UBLKCP.S.S", "UBLKRED")
 ARRIVALS = ("BAR.", "SYNCS.ARRIVE", "UCGABAR_ARV", "ARRIVES")
 WAITS = ("BAR.SYNC", "BAR.RED", "SYNCS.PHASECHK", "UCGABAR_WAIT")
+COPIES_IN = ("UBLKCP.S.G",)
+LEAST_COPY = 16  # bytes
 START = -1  # in the place of a store: a wait, or the kernel's begin, with no fence since
 
 Unfenced = frozenset[int]  # numbers of stores; START
@@ -74,6 +85,58 @@ def joined(one: Unfenced, other: Unfenced) -> Unfenced:
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each reader."""
+    yield from _of_shared(kernel)
+    if {"STG", "UBLKCP"} <= kernel.stems:
+        yield from _of_global(kernel)
+
+
+def _of_global(kernel: Kernel) -> Iterator[Finding]:
+    """Bulk copies of global memory that a store wrote with no fence since, by what both addresses are sums of."""
+    start: Unfenced = frozenset()
+
+    def after(unfenced: Unfenced, instruction: Instruction) -> Unfenced:
+        if _fences_global(kernel, instruction) and not instruction.guard:
+            return frozenset()
+        return unfenced | {instruction.number} if instruction.stem == "STG" else unfenced
+
+    before = {
+        i.number: unfenced
+        for i, unfenced in at_each(kernel, forward(kernel, start, after, joined), after)
+        if i.opcode.startswith(COPIES_IN) and i.guard != "never" and unfenced
+    }
+    places = sums(kernel, [*before, *frozenset[int]().union(*before.values())]) if before else {}
+    for number, unfenced in before.items():
+        reader = kernel.instructions[number]
+        for store in (kernel.instructions[j] for j in sorted(unfenced)):
+            if _hits(places.get(store.number), width(store.form), places.get(number)):
+                text = (
+                    f"{reader.opcode} reads global memory that {store.opcode} wrote, with no proxy fence between; "
+                    f"{MEND_GLOBAL}"
+                )
+                yield Finding(NAME, SEVERITY, reader.address, text, {"writer": store.address})
+                break
+
+
+def _fences_global(kernel: Kernel, instruction: Instruction) -> bool:
+    """Whether it is a proxy fence for global memory: its own, or that of all, with a membar of the GPU before."""
+    if not instruction.opcode.startswith("FENCE.VIEW.ASYNC"):
+        return False
+    before = kernel.instructions[max(0, instruction.number - 4) : instruction.number]
+    return instruction.form.has("G") or any(i.opcode == "MEMBAR.ALL.GPU" for i in before)
+
+
+def _hits(store: Sum | None, size: int, copy: Sum | None) -> bool:
+    """Whether the stores of a warp's first lanes lie where a copy of at least LEAST_COPY bytes begins."""
+    if store is None or copy is None or not any(name.startswith("c[") for name in copy.terms):
+        return False
+    apart = store.less(copy)
+    return (
+        set(apart.terms) <= {"SR_TID.X"} and apart.terms.get("SR_TID.X", 0) >= 0 and -size < apart.number < LEAST_COPY
+    )
+
+
+def _of_shared(kernel: Kernel) -> Iterator[Finding]:
+    """One finding for each reader of shared memory."""
     readers = [i for i in kernel.instructions if reads_shared(i)]
     if not readers or kernel.stems.isdisjoint(WRITERS):
         return

@@ -8,12 +8,15 @@ known decides by itself, wherever the instruction is. Lanes that have ended take
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
 from tcprobe.check.addresses import WHOLE_WARP, Parting, Present, exits, partings, present
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bools
 
 NAME = "partial-warp"
@@ -32,44 +35,56 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each instruction that some lanes of a warp reach alone; one note for each branch in doubt."""
     if kernel.stems.isdisjoint(WHOLE_WARP) or not kernel.blocks:
         return
-    parted, doubted, guards, by_shape = partings(kernel), set[int](), set[str](), False
-    ends = [(known, behind(kernel, i)) for i, known in exits(kernel)]
+    ways = Ways(partings(kernel), tuple((known, behind(kernel, i)) for i, known in exits(kernel)))
+    said = set[str]()
     for number, lanes in sorted(present(kernel).items()):
         instruction, block = kernel.instructions[number], kernel.block_of[number]
-        around = [each for each in parted if block in each.region]
-        lacking = first_alone(lanes.active, lanes) if lanes.sure else by_known(kernel, around, block, lanes)
-        ended = [(known, blocks) for known, blocks in ends if block in blocks]
-        for known, _ in () if lacking else ended:
-            lacking = lacking or (first_alone(~known, lanes) if known is not None else [])
-        if not lacking and lanes.guarded is not None:
-            lacking = first_alone(lanes.guarded, lanes)
+        lacking = first_lacking(kernel, ways, block, lanes)
         alone = [lane for lane in lacking if lane is not None]
         if alone and len(alone) == len(lacking):
             text = f"{instruction.opcode} is executed by some lanes of a warp alone; {MEND}"
             yield Finding(NAME, SEVERITY, instruction.address, text, {"lane": alone[0]})
             continue
-        if alone:
-            if not by_shape:
-                by_shape = True
-                reason = f"whether a block is so wide that whole warps execute {instruction.opcode}"
-                yield undecided(NAME, instruction, reason)
-            continue
-        if lanes.guarded is None:
-            if instruction.guard not in guards:
-                guards.add(instruction.guard)
-                reason = f"whether lanes of a warp differ on the guard of {instruction.opcode}, on what they load"
-                yield undecided(NAME, instruction, reason)
-            continue
-        unknown = [each for each in around if each.known is None and each.branch.number not in doubted]
-        if unknown and not lanes.sure:
-            doubted.update(each.branch.number for each in unknown)
-            reason = f"whether lanes of a warp differ on the branch before {instruction.opcode}, on what they load"
+        what, reason = "shape", f"whether a block is so wide that whole warps execute {instruction.opcode}"
+        if not alone:
+            what, reason, ways = in_doubt(instruction, ways, block, lanes)
+        if reason and what not in said:
+            said |= {what} if what else set()
             yield undecided(NAME, instruction, reason)
-            continue
-        if any(known is None for known, _ in ended):
-            ends = [(known, blocks) for known, blocks in ends if block not in blocks]
-            reason = f"whether some lanes of a warp end at an EXIT before {instruction.opcode}, on what is not known"
-            yield undecided(NAME, instruction, reason)
+
+
+class Ways(NamedTuple):
+    """The branches on which lanes of a warp part, and the exits at which some may end: which do, and what is behind."""
+
+    partings: tuple[Parting, ...]
+    exits: tuple[tuple[Bools | None, frozenset[int]], ...]
+
+
+def first_lacking(kernel: Kernel, ways: Ways, block: int, lanes: Present) -> list[int | None]:
+    """As `first_alone`, of an instruction in a block: by all that is known, or by a branch, an exit, its guard."""
+    around = [each for each in ways.partings if block in each.region]
+    found = first_alone(lanes.active, lanes) if lanes.sure else by_known(kernel, around, block, lanes)
+    ended = [known for known, blocks in ways.exits if known is not None and block in blocks]
+    others = [~known for known in ended] + ([lanes.guarded] if lanes.guarded is not None else [])
+    return found or next((alone for each in others if (alone := first_alone(each, lanes))), [])
+
+
+def in_doubt(instruction: Instruction, ways: Ways, block: int, lanes: Present) -> tuple[str, str, Ways]:
+    """(what is said once, why it is not known whether a whole warp executes an instruction, "" if it is, what is left
+    to say)."""
+    if lanes.guarded is None:
+        reason = f"whether lanes of a warp differ on the guard of {instruction.opcode}, on what they load"
+        return instruction.guard, reason, ways
+    if lanes.sure:
+        return "", "", ways
+    unknown = [each for each in ways.partings if block in each.region and each.known is None]
+    if unknown:
+        reason = f"whether lanes of a warp differ on the branch before {instruction.opcode}, on what they load"
+        return "", reason, ways._replace(partings=tuple(each for each in ways.partings if each not in unknown))
+    ended = [blocks for known, blocks in ways.exits if known is None and block in blocks]
+    reason = f"whether some lanes of a warp end at an EXIT before {instruction.opcode}, on what is not known"
+    left = tuple((known, blocks) for known, blocks in ways.exits if known is not None or blocks not in ended)
+    return "", reason if ended else "", ways._replace(exits=left)
 
 
 def behind(kernel: Kernel, start: Instruction) -> frozenset[int]:
@@ -87,12 +102,18 @@ def behind(kernel: Kernel, start: Instruction) -> frozenset[int]:
 def first_alone(active: Bools, lanes: Present) -> list[int | None]:
     """By shape of the block the first lane that is missing from a warp of which others are there, None where all or
     none are; empty if it is None of every shape."""
-    found = dict[int, int | None].fromkeys(lanes.shapes)
     active, there = np.broadcast_arrays(active, lanes.there)
-    for row, of, shape in zip(active, there, lanes.shapes, strict=True):
+    return list(_first_alone(active.tobytes(), there.tobytes(), lanes.shapes))
+
+
+@lru_cache(maxsize=1 << 8)
+def _first_alone(active: bytes, there: bytes, shapes: tuple[int, ...]) -> tuple[int | None, ...]:
+    found = dict[int, int | None].fromkeys(shapes)
+    rows, threads = (np.frombuffer(lanes, np.bool_).reshape(-1, WARP) for lanes in (active, there))
+    for row, of, shape in zip(rows, threads, shapes, strict=True):
         if found[shape] is None and (row & of).any() and (of & ~row).any():
             found[shape] = int(np.flatnonzero(of & ~row)[0])
-    return [] if all(lane is None for lane in found.values()) else list(found.values())
+    return () if all(lane is None for lane in found.values()) else tuple(found.values())
 
 
 def by_known(kernel: Kernel, around: list[Parting], block: int, lanes: Present) -> list[int | None]:

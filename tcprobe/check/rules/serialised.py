@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from tcprobe.check.flow import at_each, forward
 from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.registers import decode
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.check.rules import wgmma_operands as groups
+from tcprobe.check.rules import wgmma_shared
 
 NAME = "serialised"
 SEVERITY: Severity = "warning"
@@ -45,7 +48,9 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             continue
         count = len(wait.ended)
         alone = count == 1
-        if (not alone and "release" in asked) or "result" in asked or not _goes_on(kernel, wait):
+        if "result" in asked or not _goes_on(kernel, wait):
+            continue
+        if not alone and "release" in asked and not _as_well_weaker(kernel, wait):
             continue
         opcode = kernel.instructions[wait.ended[0]].opcode
         what = (
@@ -89,6 +94,20 @@ def _asked(kernel: Kernel, wait: Wait, multiplies: Mapping[int, groups.Multiply]
                 found.add("release")
         pending += kernel.successors.get(number, ())
     return found
+
+
+def _as_well_weaker(kernel: Kernel, wait: Wait) -> bool:
+    """Whether the wait might leave one more group: neither registers nor shared memory are touched too early then.
+
+    Of what another role does behind a barrier that is not an mbarrier nothing is known.
+    """
+    if any(i.opcode.startswith(("BAR.ARV", "UCGABAR_ARV")) for i in kernel.instructions):
+        return False
+    instructions = list(kernel.instructions)
+    text = f"WARPGROUP.DEPBAR.LE gsb0, {wait.left + 1:#x}"
+    instructions[wait.instruction.number] = wait.instruction._replace(form=decode(text))
+    weaker = replace(kernel, instructions=instructions, unfollowed=[])
+    return not any(True for _ in groups.check(weaker)) and wgmma_shared.untouched(weaker)
 
 
 def _goes_on(kernel: Kernel, wait: Wait) -> bool:

@@ -10,8 +10,9 @@ from tcprobe.check import published
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.requests import loop_of
 from tcprobe.check.rule import Finding, Severity
-from tcprobe.isa import inventory
+from tcprobe.isa import bit_fields, inventory
 from tcprobe.isa.arch import arch as arch_row
+from tcprobe.isa.instruction import Instruction as Form
 
 NAME = "slow-path"
 SEVERITY: Severity = "warning"
@@ -54,8 +55,13 @@ def faster_family(arch: str) -> str | None:
 def _has_faster(arch: str, opcode: str, family: str) -> bool:
     """Whether a form of the faster family takes the types of A that become this opcode."""
     types = {form.type("a") for form in published.forms(arch, opcode)}
-    forms = inventory.instructions().values()
-    return any(form.family == family and form.type("a") in types for form in forms if form.multiplies)
+    forms = (form for form in inventory.instructions().values() if form.multiplies and form.family == family)
+    return any(not types.isdisjoint(_factors(form)) for form in forms)
+
+
+def _factors(form: Form) -> set[object]:
+    """The types that A of a form may have: of tcgen05 a descriptor says which of its kind's."""
+    return {form.type("a"), *bit_fields.PLAIN.get(form.kind or "", ((), ()))[1]}
 
 
 def _finding(kernel: Kernel, first: Instruction, count: int, faster: str) -> Finding:

@@ -16,8 +16,8 @@ A loop that commits and does not wait may commit any number of groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -25,6 +25,7 @@ import numpy as np
 from tcprobe.check.addresses import Reach, reaches
 from tcprobe.check.flow import at_each, forward
 from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.registers import Form
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Ints
@@ -82,13 +83,30 @@ def left_by(instruction: Instruction) -> int | None:
 
     A wait for an mbarrier may be the one at which copies arrive: it leaves none.
     """
-    if instruction.guard or instruction.stem != "DEPBAR":
-        return -1 if instruction.opcode.startswith("SYNCS.PHASECHK") and not instruction.guard else None
-    return next((operand.value for operand in instruction.operands if operand.kind == "number"), 0)
+    return _left_by(instruction.form)
+
+
+@lru_cache(maxsize=1 << 12)
+def _left_by(form: Form) -> int | None:
+    if form.guard or form.stem != "DEPBAR":
+        return -1 if form.opcode.startswith("SYNCS.PHASECHK") and not form.guard else None
+    return next((operand.value for operand in form.operands if operand.kind == "number"), 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def _counts(form: Form) -> bool:
+    """Whether `step` looks at an instruction."""
+    return (
+        form.stem in ("LDGSTS", "LDGDEPBAR", *OTHER_WRITERS)
+        or form.opcode.startswith(("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT"))
+        or _left_by(form) is not None
+    )
 
 
 def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> Copies:
     """What may be the case after an instruction; `filling` has the commits of loops that do not wait."""
+    if not _counts(instruction.form):
+        return copies
     stem = instruction.stem
     if stem == "LDGSTS" and instruction.guard != "never":
         return copies._replace(
@@ -222,9 +240,9 @@ def too_early(kernel: Kernel, places: Places, read: Instruction, copies: Copies)
     if copies.waiting is not None and not copies.other:
         name = kernel.instructions[copies.issued].opcode
         return f"on a way where no wait has ended a copy of {name}", copies.issued
-    for number in copies.since:
-        if places.meet(read.number, number):
-            return f"that {kernel.instructions[number].opcode} still fills", number
+    met = places.first_met(read.number, copies.since)
+    if met is not None:
+        return f"that {kernel.instructions[met].opcode} still fills", met
     for number in copies.alone:
         if places.shared or places.of_others(read.number, number):
             return f"that {kernel.instructions[number].opcode} of another warp filled, with no barrier since", number
@@ -235,7 +253,7 @@ def in_doubt(places: Places, read: Instruction, copies: Copies) -> str:
     """Why it is not known whether a read comes too early; empty if it is known."""
     if copies.alone and not places.own_only:
         return f"whether other warps copied what {read.opcode} reads behind a wait with no barrier since"
-    if any(places.meet(read.number, number, every=True) for number in copies.since):
+    if places.first_met(read.number, copies.since, every=True) is not None:
         return f"whether a block has so many threads that {read.opcode} reads what a copy still brings"
     return ""
 
@@ -331,10 +349,11 @@ class Places:
             return []
         return [np.unique(np.concatenate([words[warp] for words in found])) for warp in range(counts.pop())]
 
-    def meet(self, read: int, copy: int, every: bool = False) -> bool:
-        """Whether a read has words that a copy brings; `every`: by all warps that a block may have."""
+    def first_met(self, read: int, copies: Iterable[int], every: bool = False) -> int | None:
+        """The first of copies that brings words of a read; `every`: by all warps that a block may have."""
         warps = None if self._stated or every else 1
-        return not self._set(read, warps).isdisjoint(self._set(copy, warps))
+        own = self._set(read, warps)
+        return next((copy for copy in copies if not own.isdisjoint(self._set(copy, warps))), None) if own else None
 
     def _set(self, number: int, warps: int | None) -> frozenset[int]:
         """The words of the first warps, or all; none where they do not follow."""

@@ -248,6 +248,8 @@ def _issue(
     else:
         elements, chunks = np.zeros(0, np.int64), start + np.arange(0, count, CHUNK)
     memory = machine.shared
+    if not chunks.size:
+        return
     if chunks[-1] >= block + machine.shared_bytes or (memory.states(chunks, CHUNK) == OUTSIDE).any():
         machine.find("bounds", thread, f"{count} bytes from {to:#x} on reach beyond the block's shared memory")
         return

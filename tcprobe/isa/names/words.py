@@ -1,4 +1,4 @@
-"""A name as people type it, read: dotted parts, which keep their order, and words, which stand in any.
+"""A name as people type it, read: dotted parts, which keep their order, and words in any order.
 
 >>> from tcprobe.isa.names.words import dotted_name, read
 >>> read("accumulator wmma 16x16x16 float").words

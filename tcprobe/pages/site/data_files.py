@@ -79,7 +79,7 @@ def _in_registers(facts: Facts, fragment: Fragment) -> Json:
     """A fragment; the largest N of a fact for every N says also what depends on N, instead of data of its own."""
     fact = facts.by_fragment.get(fragment.id)
     if fact is None:
-        # A fragment of which nobody says anything
+        # A fragment without any table
         on = [name for name in facts.archs if is_allowed(fragment.target, name)]
         archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
         there = addresses.fact(fragment.id) if fragment in facts.without_source else None

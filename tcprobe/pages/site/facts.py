@@ -144,7 +144,7 @@ class Facts:
 
     @cached_property
     def bare(self) -> dict[str, Instruction]:
-        """Instructions without a table of each operand in registers: they have none there, or nobody says anything."""
+        """Instructions without a table of each operand in registers: they have none there, or none is known."""
         return {id_: row for id_, row in inventory.instructions().items() if id_ not in self.page_names}
 
     @cached_property

@@ -15,6 +15,7 @@ import msgspec
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.parameters import Arithmetic, Integers, forms_alike, types_of
 from tcprobe.errors import DataError
+from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.store.finding import Finding, how
 from tcprobe.store.kinds import Count
@@ -54,7 +55,8 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 def check(finding: Finding) -> None:
     """DataError unless it is an arithmetic that the subject's types and products can have."""
-    rows, body = forms_alike().get(finding.subject), finding.body
+    row, body = inventory.instructions().get(finding.subject), finding.body
+    rows = forms_alike(row.family).get(row.id) if row else None
     if rows is None or not rows[0].target.on(arch(finding.arch)):
         raise DataError(f"{finding.subject} is not a multiply of {finding.arch} whose arithmetic is measured.")
     if not set(body.forms) <= {row.id for row in rows} or finding.subject not in body.forms:

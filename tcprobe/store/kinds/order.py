@@ -138,7 +138,9 @@ def words(findings: Sequence[Finding]) -> str:
     """What the orders of an arch rest on."""
     if not findings:
         return "no order was found"
-    elements, different = (
-        sum(getattr(each, name) for f in findings for each in f.body.ranges) for name in ("elements", "different")
+    elements, different, elsewhere = (
+        sum(getattr(each, name) for f in findings for each in f.body.ranges)
+        for name in ("elements", "different", "elsewhere")
     )
-    return f"{makers(findings)}: {different} of {elements} elements do not follow their orders"
+    placed = f"; {elsewhere} follow another one because of their place in D" if elsewhere else ""
+    return f"{makers(findings)}: {different} of {elements} elements do not follow their orders{placed}"

@@ -1,4 +1,4 @@
-"""How many mutants of right kernels the rules of `tcprobe check` find: python benchmarks/mutants.py FOLDER... [--page]
+"""How many mutants of right kernels `tcprobe check` finds: python benchmarks/check_rules.py FOLDER... [--page]
 
 FOLDER has cubins of right kernels, for example what benchmarks/triton_kernels.py writes; those of `kernel gemm`, of the
 examples and the loops of wgmma are made here, by NVRTC and ptxas. Kinds are those of tests/check_mutants.py; of a kind
@@ -6,7 +6,8 @@ at most --most mutants of a kernel are tried, evenly spread. Two kinds are made 
 emulates it, though another one has it, and a GEMM of mma.sync for an arch with wgmma or tcgen05.mma.
 
 Writes docs/check_mutants.json: by kind how many were tried, found, left out as harmless by each reason, and which were
-missed; --page writes the table of docs/check.md from it.
+missed; undecided are those where the rule has a note, with its reason, of the right kernel too. --page writes the table
+of benchmarks/notes/check.md from it.
 """
 
 from __future__ import annotations
@@ -24,25 +25,27 @@ from typing import Any
 import check_kernels
 import wgmma_loops
 
-ROOT = Path(__file__).parent.parent
-sys.path += [str(ROOT / "tests"), str(ROOT / "examples")]
+sys.path.append(str(Path(__file__).parent.parent / "tests"))
 
 import nvrtc
-from check_mutants import KINDS, harmless
+from check_mutants import KINDS, Mutant, harmless
 
+from tcprobe.check.code_check import Checker
 from tcprobe.check.program import Kernel, programs
-from tcprobe.check.rule import rules
+from tcprobe.check.rule import Finding, rules
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
-from tcprobe.isa.instruction import TENSOR_OPCODES
 from tcprobe.kernel.gemm import GemmOptions, gemm
+from tcprobe.probes import ptx
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.image import cubin
 
-PAGE, SAVED = ROOT / "docs" / "check.md", ROOT / "docs" / "check_mutants.json"
-HEAD = "| kind | rule | found | break nothing |"
+ROOT = Path(__file__).parent.parent
+PAGE, SAVED = ROOT / "benchmarks" / "notes" / "check.md", ROOT / "docs" / "check_mutants.json"
+HEAD = "| kind | rule | found | undecided, as in the right kernel | break nothing |"
+UNDECIDED = "undecided"
 GEMMS = [(number, kind) for number in (75, 80, 86, 89, 90, 120) for kind in ("f16", "bf16", "tf32", "s8", "e4m3")]
 EMULATED = "a multiply for an arch that emulates it"
 SLOW = "a loop of mma.sync for an arch that has wgmma or tcgen05.mma"
@@ -94,86 +97,88 @@ def assembled(ptxas: str, text: str) -> bytes:
 
 
 def note(tally: Tally, kind: str, rule: str, outcome: str, what: str) -> None:
-    """Count a mutant: found, missed, or why it breaks nothing."""
-    of = tally.setdefault(kind, {"rule": rule, "tried": 0, "found": 0, "harmless": Counter(), "missed": []})
-    if outcome not in ("found", "missed"):
+    """Count a mutant: found, missed, undecided, or why it breaks nothing."""
+    of = tally.setdefault(
+        kind, {"rule": rule, "tried": 0, "found": 0, "undecided": 0, "harmless": Counter(), "missed": []}
+    )
+    if outcome == UNDECIDED:
+        of["undecided"] += 1
+    elif outcome not in ("found", "missed"):
         of["harmless"][outcome] += 1
-        return
-    of["tried"] += 1
-    of["found"] += outcome == "found"
-    if outcome == "missed":
-        of["missed"].append(what)
+    else:
+        of["tried"] += 1
+        of["found"] += outcome == "found"
+        of["missed"] += [what] if outcome == "missed" else []
 
 
 def try_mutants(tally: Tally, kernel: Kernel, most: int) -> None:
     """Mutants of a kernel by all kinds of changed instructions."""
     for kind, (about, make) in KINDS.items():
-        mutants = list(make(kernel))
-        step = max(1, -(-len(mutants) // most))
-        for mutant in mutants[::step]:
-            found = [f for rule in about for f in rules()[rule].check(mutant.kernel)]
-            hit = any(f.severity == rules()[f.rule].SEVERITY and f.address not in known(kernel, f.rule) for f in found)
-            why = "" if hit else harmless(kernel, kind, mutant)
-            noted = ", a note" if any(f.severity == "note" for f in found) else ""
-            what = f"{kernel.file}, {kernel.arch}, {16 * mutant.number:#x}: {mutant.was} -> {mutant.now}{noted}"
-            note(tally, kind, " or ".join(about), "found" if hit else why or "missed", what)
+        every = list(make(kernel))
+        for mutant in every[:: max(1, -(-len(every) // most))]:
+            what = f"{kernel.file}, {kernel.arch}, {16 * mutant.number:#x}: {mutant.was} -> {mutant.now}"
+            note(tally, kind, " or ".join(about), outcome(kernel, kind, mutant), what)
 
 
-KNOWN: dict[tuple[int, str], frozenset[int]] = {}
+def outcome(kernel: Kernel, kind: str, mutant: Mutant) -> str:
+    """Of a mutant: found, missed, undecided, or why it breaks nothing."""
+    about, _ = KINDS[kind]
+    found = [f for rule in about for f in rules()[rule].check(mutant.kernel)]
+    if any(f.severity == rules()[f.rule].SEVERITY and (f.address, f.text) not in known(kernel, f.rule) for f in found):
+        return "found"
+    if why := harmless(kernel, kind, mutant):
+        return why
+    here = {f.rule for f in found if f.undecided and f.address == 16 * mutant.number}
+    return UNDECIDED if any(16 * mutant.number in doubted(kernel, rule) for rule in here) else "missed"
 
 
-def known(kernel: Kernel, rule: str) -> frozenset[int]:
-    """Where a rule warns of the right kernel itself: a warning that was there does not count."""
-    key = id(kernel), rule
-    if key not in KNOWN:
-        found = rules()[rule].check(kernel)
-        KNOWN[key] = frozenset(f.address for f in found if f.severity == rules()[rule].SEVERITY)
-    return KNOWN[key]
+KNOWN: dict[tuple[Kernel, str], list[Finding]] = {}
+
+
+def of_right(kernel: Kernel, rule: str) -> list[Finding]:
+    """What a rule says of the right kernel itself."""
+    if (kernel, rule) not in KNOWN:
+        KNOWN[kernel, rule] = list(rules()[rule].check(kernel))
+    return KNOWN[kernel, rule]
+
+
+def known(kernel: Kernel, rule: str) -> frozenset[tuple[int, str]]:
+    """Where and how it warns of it: a warning that was there does not count."""
+    return frozenset((f.address, f.text) for f in of_right(kernel, rule) if f.severity == rules()[rule].SEVERITY)
+
+
+def doubted(kernel: Kernel, rule: str) -> frozenset[int]:
+    """Where it cannot decide."""
+    return frozenset(f.address for f in of_right(kernel, rule) if f.undecided)
 
 
 def try_emulated(tally: Tally) -> None:
-    """Forms whose opcodes on one arch are not those on another: whether the rule says so of the other."""
+    """Forms that one arch multiplies in their own type, and another one does not: whether the rule says so there."""
     tools = toolchain.find(None)
     rows = {i: row for i, row in inventory.instructions().items() if row.family in ("mma", "mma.sp")}
     probes = {i: lowering.probe(row) for i, row in rows.items()}
-    opcodes: dict[tuple[str, str], frozenset[str]] = {}
+    native: dict[tuple[str, str], bool] = {}
     for name in ("sm_80", "sm_89", "sm_90", "sm_120"):
         able = {i: probe for i, probe in probes.items() if rows[i].target.on(arch(name))}
         codes, _ = assemble(tools, list(able.values()), arch(name), apart=True)
         for i, probe in able.items():
             if probe.name in codes:
-                found = codes[probe.name].opcodes
-                opcodes[i, name] = frozenset(o for o in found if o.split(".")[0] in TENSOR_OPCODES)
-    for (i, name), own in opcodes.items():
-        others = {other: found for (j, other), found in opcodes.items() if j == i and other != name}
-        elsewhere = [found for found in others.values() if found and not found & own]
-        if elsewhere and name in ("sm_90", "sm_120"):  # native somewhere, and something else here
-            text = probes[i].text
-            hit = emulated_by_rule(text, name)
-            note(tally, EMULATED, "emulated", "found" if hit else "missed", f"{rows[i].name} on {name}: {sorted(own)}")
+                native[i, name] = lowering.count(codes[probe.name].opcodes, rows[i]).native(rows[i])
+    for (i, name), own in native.items():
+        if name in ("sm_90", "sm_120") and not own and any(there for (j, _), there in native.items() if i == j):
+            hit = emulated_by_rule(ptx.module([probes[i]], arch(name)), name)
+            note(tally, EMULATED, "emulated", "found" if hit else "missed", f"{rows[i].name} on {name}")
 
 
 def emulated_by_rule(text: str, name: str) -> bool:
-    """Whether the rule warns of a text, assembled for an arch."""
-    tools = toolchain.find(None)
-    image = assembled_for(tools.ptxas, text, name)
-    code = cubin(image)
-    for kernel in programs(tools, code.arch, code.functions):
-        assert isinstance(kernel, Kernel)
-        kernel.ptx = text
-        if any(f.severity == "warning" for f in rules()["emulated"].check(kernel)):
-            return True
-    return False
-
-
-def assembled_for(ptxas: str, text: str, name: str) -> bytes:
-    """The cubin of a PTX text whose target is another arch."""
+    """Whether the rule warns of a text that is assembled for an arch."""
     with tempfile.TemporaryDirectory() as folder:
-        source, made = Path(folder, "text.ptx"), Path(folder, "text.cubin")
-        lines = [f".target {name}" if line.startswith(".target") else line for line in text.splitlines()]
-        source.write_text("\n".join(lines) + "\n")
-        subprocess.run([ptxas, "-arch", name, str(source), "-o", str(made)], check=True, capture_output=True)
-        return made.read_bytes()
+        source = Path(folder, "text.ptx")
+        source.write_text(text)
+        checker = Checker(toolchain.find(None), [rules()["emulated"]], [name])
+        found = [each.finding.severity for kernel in checker.check([source]) for each in kernel.findings]
+        assert not checker.complaints, checker.complaints
+        return "warning" in found
 
 
 def try_slow(tally: Tally) -> None:
@@ -194,18 +199,17 @@ def try_slow(tally: Tally) -> None:
 
 def table(saved: dict[str, Any]) -> list[str]:
     """The page's table."""
-    lines = [HEAD, "| --- | --- | --- | --- |"]
+    lines = [HEAD, "| --- | --- | --- | --- | --- |"]
     for kind, of in saved["kinds"].items():
-        lines.append(
-            f"| {kind} | `{of['rule'].replace(' or ', '`, `')}` | {of['found']} of {of['tried']} | {sum(of['harmless'].values())} |"
-        )
-    sums = [sum(of[key] for of in saved["kinds"].values()) for key in ("found", "tried")]
+        rule, left_out = of["rule"].replace(" or ", "`, `"), sum(of["harmless"].values())
+        lines.append(f"| {kind} | `{rule}` | {of['found']} of {of['tried']} | {of['undecided']} | {left_out} |")
+    sums = [sum(of[key] for of in saved["kinds"].values()) for key in ("found", "tried", "undecided")]
     left_out = sum(sum(of["harmless"].values()) for of in saved["kinds"].values())
-    return [*lines, f"| all | | {sums[0]} of {sums[1]} | {left_out} |"]
+    return [*lines, f"| all | | {sums[0]} of {sums[1]} | {sums[2]} | {left_out} |"]
 
 
 def write_page(saved: dict[str, Any]) -> None:
-    """The table of docs/check.md anew."""
+    """The table of the notes anew."""
     before, _, rest = PAGE.read_text().partition(HEAD)
     behind = rest[rest.index("\n\n") :]
     PAGE.write_text(before + "\n".join(table(saved)) + behind)

@@ -1,0 +1,83 @@
+"""The question `find`: which command answers a question, by its words.
+
+>>> [one.name for one in find(["causal"])], find("LBO and SBO")[0].command
+(['reduce'], 'tcprobe descriptor --tile 128x64 --type bf16')
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Sequence
+from functools import cache
+from math import log
+from typing import Annotated, NamedTuple
+
+import click
+
+from tcprobe import facts
+from tcprobe.errors import UsageError
+from tcprobe.question import terminal
+from tcprobe.question.arguments import checked
+from tcprobe.question.declare import PlainArgument, command
+from tcprobe.question.options import NonEmptyText
+from tcprobe.question.shared import JsonOption
+from tcprobe.question.terminal import Styled
+from tcprobe.text import Whole, quoted
+
+MOST = 4  # answers
+NEAR = 0.6  # of the best answer's weight: what is shown beside it
+
+
+class Answer(NamedTuple):
+    """A line of find.csv: what people type or ask, a command to paste, what it answers."""
+
+    phrase: str
+    command: str
+    says: str
+
+    @property
+    def name(self) -> str:
+        """The command's."""
+        return self.command.split()[1]
+
+
+@cache
+def answers() -> tuple[Answer, ...]:
+    """All lines."""
+    return facts.read(__file__, "find.csv", Answer)
+
+
+@checked
+def find(
+    text: Annotated[str | Sequence[str], PlainArgument("WORDS...", NonEmptyText(), multiple=True)],
+) -> Sequence[Answer]:
+    """Find the commands that answer a question: causal, LBO, "hide latency", occupancy, fp8 accumulate.
+
+    The best match comes first, with a command to paste.
+    """
+    asked = set(_words(text if isinstance(text, str) else " ".join(text)))
+    known = {each: set(_words(f"{each.phrase} {each.says} {each.name}")) for each in answers()}
+    counts = Counter(word for words in known.values() for word in words)
+    weights = {each: sum(log(1 + len(known) / counts[word]) for word in asked & words) for each, words in known.items()}
+    best = max(weights.values())
+    if not best:
+        raise UsageError(
+            f"no command is known for {quoted(' '.join(sorted(asked)))}. `tcprobe --help` lists all commands."
+        )
+    near = [each for each in known if weights[each] >= NEAR * best]
+    return sorted(near, key=lambda each: -weights[each])[:MOST]
+
+
+def _words(text: str) -> list[str]:
+    """Words in lower case, singular; numbers and names with what joins them."""
+    return [word.removesuffix("s") if len(word) > 3 else word for word in re.findall(r"[a-z0-9_]+", text.lower())]
+
+
+@command(find, short="Which command answers a question, by its words.")
+def print_answers(found: Sequence[Answer], *, as_json: JsonOption = False) -> None:
+    """What each answers, and the command."""
+    for each in found:
+        if as_json:
+            click.echo(json.dumps({"name": each.name, "command": each.command, "says": each.says}))
+        else:
+            terminal.lines([Styled(f"{each.name}: {each.says}", each.name, bold=True), Whole(f"  {each.command}")])

@@ -1,0 +1,308 @@
+"""tcgen05 on the CPU: layouts against CUTLASS's, every kind of multiply against NumPy, and what is found."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensor_kernels
+from hypothesis import given
+from hypothesis import strategies as st
+from tensor_kernels import SCALES, A, B, run, text
+
+from tcprobe.emulate.matrix_words import InstructionWord, SharedWord, WrongWordError
+from tcprobe.emulate.tensor_layout import accumulator, copied, registers
+from tcprobe.emulate.tensor_products import multiply, numbers
+from tcprobe.isa import bit_fields
+from tcprobe.layout.descriptor import Descriptor, encode_tcgen05
+from tcprobe.references import cute
+from tcprobe.references import tensor_memory as stated
+
+SHAPES = ("32x32b", "16x64b", "16x32bx2", "16x128b", "16x256b")
+START = 2048  # of the dynamic part of shared memory
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("number", [1, 2, 4, 8])
+def test_loads_move_what_cutlass_states(shape, number):
+    table = cute.tensor_memory_table(shape, number)
+    lane, column = registers(shape, number, number)
+    assert list(zip(lane.ravel().tolist(), column.ravel().tolist(), strict=True)) == [tuple(c) for c in table.cells]
+
+
+@pytest.mark.parametrize(("shape", "multicast"), [*stated.COPY_RUNS, ("4x256b", "")])
+def test_copies_go_to_the_lanes_that_are_stated(shape, multicast):
+    row, word, lane = copied(shape, multicast)
+    for number, lanes in enumerate(stated.copy_lanes(shape, multicast)):
+        assert sorted(set(lane[row == number].tolist())) == sorted(lanes)
+    assert sorted(set(word.tolist())) == list(range(int(shape.partition("x")[2][:-1]) // 32))
+
+
+@pytest.mark.parametrize(
+    ("m", "pair", "ws"), [(128, 0, 0), (64, 0, 0), (256, 1, 0), (128, 1, 0), (32, 0, 1), (64, 0, 1)]
+)
+def test_d_is_where_cutlass_has_it(m, pair, ws):
+    form = f"tcgen05.mma{'.ws' * ws}.cta_group::{1 + pair}.kind::f16"
+    letter, found = stated.accumulator_layout(form, m), accumulator(m, 64, bool(pair), bool(ws))
+    for row in range(m):
+        for col in range(0, 64, 5):
+            places = tuple(int(part[row, col]) for part in found)
+            assert places == tuple(stated.place_accumulator(letter, (m, 64), row, col))
+
+
+@given(st.sampled_from([0, 32, 64, 128]), st.booleans(), st.integers(1, 64), st.integers(1, 64), st.integers(0, 7))
+def test_a_word_leads_to_the_bytes_of_the_canonical_layouts(swizzle, k_major, lbo, sbo, start):
+    """As wgmma's descriptors, whose bytes were measured; CUTLASS has the same canonical layouts for both.
+
+    With a swizzle and k contiguous, a multiply's 32 bytes of k stay inside a row of the pattern.
+    """
+    described = Descriptor(16 * lbo, 16 * sbo, swizzle, 0, 1024 * start)
+    word = SharedWord.read(encode_tcgen05(described))
+    line, byte = np.indices((32, 32 if swizzle and k_major else 64))
+    stated_offsets = described.offset("k", line, byte) if k_major else described.offset("mn", byte, line)
+    assert (word.addresses(k_major, line, byte) == described.start + stated_offsets).all()
+
+
+@pytest.mark.parametrize("kind", bit_fields.KINDS)
+def test_an_instruction_word_is_read_as_it_is_written(kind):
+    types = [
+        name for name in (*bit_fields.PLAIN.get(kind, ((), ()))[1], *bit_fields.SCALED.get(kind, ((), ()))[1]) if name
+    ]
+    for a in types:
+        for b in types:
+            said = {"m": 128, "n": 96, "a_type": a, "b_type": b}
+            said |= {"scale_type": "ue8m0"} if kind.startswith("mx") else {"d_type": "s32" if kind == "i8" else "f32"}
+            said |= {"b_major": "mn"} if b in ("f16", "e4m3") and kind != "mxf4" else {}
+            found = InstructionWord.read(kind, bit_fields.encode_instruction(kind, said))
+            assert (found.m, found.n, found.a, found.b, found.k_major_a) == (128, 96, a, b, True)
+            assert found.k_major_b == ("b_major" not in said)
+
+
+@pytest.mark.parametrize("word", [0, 1 << 46 | 3 << 61, 1 << 46 | 1 << 53, 1 << 46 | 1 << 52])
+def test_words_without_a_meaning_are_refused(word):
+    with pytest.raises(WrongWordError):
+        SharedWord.read(word)
+
+
+def packed(patterns, width):
+    """Lines of patterns as 8 lines x 16 bytes side by side along the lines, then along k: no swizzle."""
+    if width == 4:
+        raw = (patterns[:, 0::2] | patterns[:, 1::2] << 4).astype(np.uint8)
+    elif width in (6, -4):  # 16 to 16 bytes, with a gap
+        bits = (patterns[..., None] >> np.arange(abs(width)) & 1).astype(np.uint8)
+        chunks = np.packbits(bits.reshape(len(patterns), -1, 16 * abs(width)), axis=-1, bitorder="little")
+        raw = np.pad(chunks, ((0, 0), (0, 0), (0, 16 - chunks.shape[2]))).reshape(len(patterns), -1)
+    else:
+        raw = np.ascontiguousarray(patterns.astype(f"u{width // 8}")).view(np.uint8).reshape(len(patterns), -1)
+    return raw.reshape(len(raw) // 8, 8, -1, 16).transpose(2, 0, 1, 3)
+
+
+def word_of(start, lines):
+    return encode_tcgen05(Descriptor(16 * lines, 128, 0, 0, START + start))
+
+
+WIDTHS = {"f16": 16, "bf16": 16, "tf32": 32, "e3m2": 6, "e2m3": 6, "e2m1": -4}
+# kind, types of A and B, M, N, of a pair, .ws
+CASES = [
+    ("f16", "bf16", "bf16", 128, 48, False, False),
+    ("f16", "f16", "f16", 64, 24, False, False),
+    ("tf32", "tf32", "tf32", 128, 16, False, False),
+    ("f8f6f4", "e4m3", "e5m2", 128, 32, False, False),
+    ("f8f6f4", "e2m1", "e3m2", 64, 16, False, False),
+    ("f8f6f4", "e2m3", "e2m1", 128, 16, True, False),
+    ("i8", "s8", "u8", 128, 32, False, False),
+    ("f16", "f16", "f16", 256, 32, True, False),
+    ("f16", "bf16", "bf16", 128, 64, True, False),
+    ("f16", "f16", "f16", 32, 64, False, True),
+    ("f16", "f16", "f16", 64, 64, False, True),
+    ("mxf8f6f4", "e4m3", "e4m3", 128, 32, False, False),
+    ("mxf8f6f4", "e5m2", "e2m1", 256, 32, True, False),
+    ("mxf4", "e2m1", "e2m1", 128, 32, False, False),
+    ("mxf4nvf4", "e2m1", "e2m1", 128, 48, False, False),
+    ("mxf4nvf4", "e2m1", "e2m1", 256, 64, True, False),
+]
+
+
+def draw(kind, count, k, rng):
+    """Patterns of small numbers of a type, and the numbers."""
+    every = np.arange(
+        1 << 16
+        if kind in ("f16", "bf16")
+        else 256
+        if WIDTHS.get(kind, 8) == 8
+        else 1 << abs(WIDTHS[kind])
+        if kind != "tf32"
+        else 1
+    )
+    if kind in ("f16", "bf16", "tf32"):
+        values = rng.integers(-4, 5, (count, k)).astype(np.float64)
+        made = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "tf32": np.float32}[kind]
+        return values.astype(made).view("u4" if kind == "tf32" else "u2"), values
+    values = numbers(kind, every.astype(np.uint8))
+    good = every[np.isin(values, [-3, -2, -1, 0, 1, 2, 3])]
+    patterns = rng.choice(good, (count, k)).astype(np.uint8)
+    return patterns, numbers(kind, patterns)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(map(str, case)))
+def test_a_multiply_is_numpys(case):
+    kind, a_type, b_type, m, n, pair, ws = case
+    rng = np.random.default_rng(len(str(case)))
+    k, scaled, blocks = (
+        {"f16": 16, "tf32": 8}.get(kind, 64 if kind in ("mxf4", "mxf4nvf4") else 32),
+        kind.startswith("mx"),
+        1 + pair,
+    )
+    (pa, a), (pb, b) = draw(a_type, m, k, rng), draw(b_type, n, k, rng)
+    widths = [4 if kind in ("mxf4", "mxf4nvf4") else WIDTHS.get(name, 8) for name in (a_type, b_type)]
+    rows, cols = m // blocks, n // blocks
+    images = [
+        [(A, packed(pa[rows * i :][:rows], widths[0])), (B, packed(pb[cols * i :][:cols], widths[1]))]
+        for i in range(blocks)
+    ]
+    said = {"m": m, "n": n, "a_type": a_type, "b_type": b_type}
+    copies, form = [], f"tcgen05.mma{'.ws' * ws}.cta_group::{blocks}.kind::{kind}"
+    if scaled:
+        size = 16 if kind == "mxf4nvf4" else 32
+        said["scale_type"] = "ue4m3" if size == 16 else "ue8m0"
+        form += f".block_scale.block{size}"
+        for lines, factor, apart in ((m, "a", 0), (n, "b", 2048)):
+            own = lines // blocks if factor == "a" else lines
+            patterns = rng.choice([0x30, 0x38, 0x40] if size == 16 else [126, 127, 128], (lines, k // size)).astype(
+                np.uint8
+            )
+            scale = np.repeat(numbers(said["scale_type"], patterns), size, axis=1)
+            a, b = (a * scale, b) if factor == "a" else (a, b * scale)
+            for i in range(blocks):
+                image = np.full((128, 4), 0x7F, np.uint8)
+                image[:own, : k // size] = patterns[own * i :][:own] if factor == "a" else patterns
+                images[i].append((SCALES + apart, image.reshape(4, 32, 4).transpose(1, 0, 2)))
+            atom = encode_tcgen05(Descriptor(0, 128, 0, 0, START + SCALES + apart))
+            to = 256 if factor == "a" else 300
+            copies += [
+                f"add.u32 %r30, %r12, {to}; mov.u64 %d10, {atom};",
+                f"tcgen05.cp.cta_group::{blocks}.32x128b.warpx4 [%r30], %d10;",
+            ]
+    else:
+        said["d_type"] = "s32" if kind == "i8" else "f32"
+    words = (word_of(A, rows), word_of(B, cols), bit_fields.encode_instruction(kind, said))
+    columns = n // (128 // m if ws else 2 if pair and m == 128 else 1)
+    cells, report = run(text(form, columns, pair, scaled, copies), images, words, columns)
+    assert report.finished
+    halved = m == 64 and not ws  # D is in half of the lanes, all of which are read
+    assert {finding.rule for finding in report.findings} <= ({"uninitialised"} if halved else set())
+    places = accumulator(m, n, pair, ws)
+    found = cells[places.cta, places.lane, places.column].view(np.int32 if kind == "i8" else np.float32)
+    assert (found == a @ b.T).all()
+
+
+def one(**changes):
+    """A right kernel of f16, with texts exchanged."""
+    rng = np.random.default_rng(3)
+    (pa, a), (pb, b) = draw("f16", 128, 16, rng), draw("f16", 16, 16, rng)
+    ptx = text("tcgen05.mma.cta_group::1.kind::f16", 16)
+    for old, new in changes.get("edits", ()):
+        assert old in ptx, old
+        ptx = ptx.replace(old, new)
+    instruction = bit_fields.encode_instruction(
+        "f16", {"m": 128, "n": 16, "a_type": "f16", "b_type": "f16", "d_type": "f32"}
+    )
+    words = changes.get("words", (word_of(A, 128), word_of(B, 16), instruction))
+    cells, report = run(ptx, [[(A, packed(pa, 16)), (B, packed(pb, 16))]], words, 16, *changes.get("schedule", ()))
+    return report, (cells[0].view(np.float32) == a @ b.T).all()
+
+
+MEET = """tcgen05.fence::before_thread_sync;
+barrier.cluster.arrive.release; barrier.cluster.wait.acquire;
+tcgen05.fence::after_thread_sync;"""
+LD = "tcgen05.wait::ld.sync.aligned;\nst.global.b32 [%d8+0], %r21;"
+MMA = "[%r12], %d2, %d3, %r1, %p7;"
+FOUND = {
+    "race": [
+        [("bar.warp.sync 0xffffffff;\ntcgen05.fence::after_thread_sync;", "bar.warp.sync 0xffffffff;")],
+        [
+            (
+                f"{MEET}\nsetp.ne.u32 %p6",
+                "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\nsetp.ne.u32 %p6",
+            )
+        ],
+    ],
+    "in-flight": [[(LD, "st.global.b32 [%d8+0], %r21;\ntcgen05.wait::ld.sync.aligned;")]],
+    "proxy": [[("fence.proxy.async;", "")]],
+    "leak": [[("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %r12, 512;", "")]],
+    "bounds": [
+        [("dealloc.cta_group::1.sync.aligned.b32 %r12, 512;", "dealloc.cta_group::1.sync.aligned.b32 %r12, 256;")],
+        [("shared::cta.b32 [%r5], 512;", "shared::cta.b32 [%r5], 48;")],
+        [("shl.b32 %r13, %r7, 21;", "shl.b32 %r13, %r7, 20;")],
+        [("mul.lo.u32 %r20, %r6, 128;", "add.u32 %r13, %r13, 512; mul.lo.u32 %r20, %r6, 128;")],
+    ],
+    "uninitialised": [[("setp.ne.u32 %p7, 0, 0;", "setp.eq.u32 %p7, 0, 0;")]],
+    "deadlock": [[("tcgen05.commit.cta_group::1.mbarrier::arrive::one.shared::cluster.b64 [%r4];", "")]],
+}
+
+
+@pytest.mark.parametrize("schedule", [("late",), ("random", 4)])
+def test_a_right_kernel_has_no_finding(schedule):
+    report, right = one(schedule=schedule)
+    assert report.findings == []
+    assert right
+    assert report.finished
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(
+    ("rule", "edits"), [(rule, edits) for rule, every in FOUND.items() for edits in every], ids=str
+)
+def test_what_is_wrong_is_found(rule, edits):
+    report, _ = one(edits=edits)
+    assert rule in {finding.rule for finding in report.findings}
+
+
+def test_bits_without_a_meaning_are_found():
+    report, _ = one(words=(word_of(A, 128) ^ 1 << 46, word_of(B, 16), 0x08040010))
+    assert [finding.rule for finding in report.findings][:1] == ["bounds"]
+    assert "bits 46 to 48" in report.findings[0].text
+
+
+def test_a_is_taken_from_tensor_memory_as_threads_stored_it():
+    """Two elements of 16 bits a column, a lane a row."""
+    store = "\n".join(
+        [
+            "add.u32 %r40, %r13, 128;",
+            *(
+                f"shl.b32 %r41, %r2, 5; add.u32 %r41, %r41, %r3; ld.shared.b32 %r{50 + j}, [%r41+{4 * j}];"
+                for j in range(8)
+            ),
+            "tcgen05.st.sync.aligned.32x32b.x8.b32 [%r40], {" + ", ".join(f"%r{50 + j}" for j in range(8)) + "};",
+            "tcgen05.wait::st.sync.aligned;",
+            MEET,
+        ]
+    )
+    rng = np.random.default_rng(5)
+    (pa, a), (pb, b) = draw("f16", 128, 16, rng), draw("f16", 16, 16, rng)
+    ptx = text("tcgen05.mma.cta_group::1.kind::f16", 16).replace(MMA, "[%r12], [%r40], %d3, %r1, %p7;")
+    ptx = ptx.replace(
+        "ld.shared.b32 %r12, [%r5];",
+        f"ld.shared.b32 %r12, [%r5];\nshl.b32 %r13, %r7, 21; add.u32 %r13, %r13, %r12;\n{store}",
+    )
+    instruction = bit_fields.encode_instruction(
+        "f16", {"m": 128, "n": 16, "a_type": "f16", "b_type": "f16", "d_type": "f32"}
+    )
+    image = [(A, np.ascontiguousarray(pa).view(np.uint8)), (B, packed(pb, 16))]
+    cells, report = run(ptx, [image], (0, word_of(B, 16), instruction), 16)
+    assert report.findings == []
+    assert (cells[0].view(np.float32) == a @ b.T).all()
+    late, _ = (
+        run(ptx.replace("tcgen05.wait::st.sync.aligned;", ""), [image], (0, word_of(B, 16), instruction), 16),
+        None,
+    )
+    assert "in-flight" in {finding.rule for finding in late[1].findings}
+
+
+def test_sums_that_no_order_changes_are_exact():
+    a, b = np.array([[1.0, 2.0]]), np.array([[3.0], [4.0]])
+    assert multiply(a, b, np.array([[0.5]])) == (np.array([[11.5]]), True)
+    assert not multiply(a * 2.0**30, b, np.array([[0.5]]))[1]
+
+
+def test_the_kernel_of_these_tests_has_room():
+    assert tensor_kernels.SHARED > SCALES + 4096 > B > A
