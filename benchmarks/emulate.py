@@ -1,4 +1,4 @@
-"""How fast the emulator is: a block of 128 x 128 x 256 of an sm_80 and an sm_90 kernel, one core: python benchmarks/emulate.py"""
+"""How fast the emulator is, on one core: python benchmarks/emulate.py. A block of 128 x 128 x 256, sm_80 and sm_90."""
 
 from __future__ import annotations
 

@@ -284,7 +284,7 @@ def run_on_gpu(cupy: Any, driver: Any, case: Case) -> bytes:
     return result
 
 
-def compare(measured: Path, only: str, options: Options, table: Path | None) -> int:
+def compare(measured: Path, only: str, options: Options, table: Path | None) -> int:  # noqa: C901
     """Emulate what was measured; how many differ."""
     known = json.loads(measured.read_text())
     lines, bad = [], 0
