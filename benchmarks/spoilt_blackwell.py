@@ -133,7 +133,12 @@ EDITS = [
         r're:if \(warp == 2\)\n    asm volatile\("tcgen05.dealloc.*?\);\n',
         "",
     ),
-    ("address", "half of the columns", ': "r"(tmem), "n"(COLUMNS)', ': "r"(tmem), "n"(COLUMNS / 2)'),
+    (
+        "address",
+        "half of the columns",
+        ': "r"(tmem), "n"(COLUMNS)',
+        ': "r"(tmem), "n"(COLUMNS > 32 ? COLUMNS / 2 : 64)',
+    ),
     (
         "address",
         "too few columns",
@@ -192,7 +197,6 @@ EDITS_MMA = [
     ("address", "scales of A in lanes", "((lane & 1) << 3)", "((lane & 2) << 2)"),
     ("address", "scales of an atom", "line % 32 * 16", "line % 32 * 4"),
     ("address", "the byte of the scales", "step % PER_WORD * ", "0 * "),
-    ("address", "D's rows in shared memory", "constexpr int LINE", "constexpr int GAPS = 0, LINE"),
     ("address", "how much there is of a line", "(n - n0) * ", "(n - n0 + 1) * "),
     ("address", "rows of D", "if (m0 + line >= m) break;", ""),
     ("address", "k that there is", "k - k0", "k - k0 + 16"),
@@ -200,7 +204,9 @@ EDITS_MMA = [
 
 
 HARMLESS = {
-    "after a stage is full": "the thread that has waited multiplies itself; CUTLASS's loops have no fence there",
+    "after a stage is full": "the thread that has waited multiplies itself; CUTLASS's loop has no fence there",
+    "the stage that is multiplied": "where tiles are even in number, two change places; the sum is the same",
+    "k that there is": "what is read of A beyond k meets the zeros of B",
 }
 
 
@@ -212,7 +218,9 @@ def spoilt(made: GemmKernel) -> Iterator[tuple[str, str, str]]:
             changed = re.sub(text[3:], instead, made.source, count=1, flags=re.DOTALL)
         else:
             changed = made.source.replace(text, instead.replace("@GROUP@", group), 1)
-        if changed != made.source:
+        narrow, nvf4 = made.gemm.tile[1] < 64, made.gemm.type == "nvf4"  # where these two edits say the same
+        same = (what == "too few columns" and narrow) or (what == "the byte of the scales" and nvf4)
+        if changed != made.source and not same:
             yield kind, what, changed
     for name in "ab" if made.maps else "":
         found = re.search(rf"unsigned long long {name} = (0x[0-9a-f]+)ull", made.source)
@@ -282,6 +290,8 @@ def main() -> None:
                 writer.writerow(row)
                 file.flush()
                 done.append(row)
+    there = {(name, kind, what) for name, options in KERNELS.items() for kind, what, _ in spoilt(gemm(options))}
+    done = [row for row in done if tuple(row[:3]) in there or row[1] == "none"]
     explained = [row for row in done if not row[3] and row[2] in HARMLESS]
     done = [row for row in done if row not in explained]
     count, found = Counter(row[1] for row in done), Counter(row[1] for row in done if row[3])

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import emulated_bench
 import fatbins
 import numpy as np
 
@@ -22,7 +23,7 @@ TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global",
 STORE = str(ROOT / "examples" / "emulate" / "store.ptx")
 COSTS = ("--results", str(ROOT / "tests" / "data" / "costs"), "--only")
 # command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map,
-# {code} PTX, {tables} a folder with a table of A, {order} and {other} orders of sums, {left}, {right} and {result}
+# {code} and {loop} PTX, {tables} a folder with a table of A, {order} and {other} orders of sums, {left}, {right} and {result}
 # matrices
 CALLS = {
     "list": [("list",), ("list", "--family", "tcgen05")],
@@ -135,6 +136,7 @@ CALLS = {
     "check": [("check", "{code}"), ("check", "{code}", "--min", "error")],
     "check --rules": [("check", "--rules")],
     "emulate": [("emulate", STORE, "--launch", STORE.replace("ptx", "json"), "--trace", "18,5")],
+    "predict": [("predict", "{loop}"), ("predict", "{loop}", "--warps", "2"), ("predict", "{code}")],
     "audit": [("audit", "{tables}")],
     "cost": [
         ("cost", MULTIPLY, *COSTS, "--with", "ldmatrix.x4"),
@@ -191,6 +193,7 @@ def filled(call, folder):
         "row,col,offset\n" + "".join(f"{r},{c},{(r * 64 + c) ^ (r % 8) * 8}\n" for r in range(8) for c in range(64))
     )
     (folder / "k.ptx").write_text(fatbins.ptx())
+    (folder / "loop.ptx").write_text(emulated_bench.PTX)
     (folder / "a.csv").write_text((ROOT / "docs" / "found.csv").read_text())
     (folder / "tables").mkdir(exist_ok=True)
     (folder / "tables" / f"{A}.csv").write_text((ROOT / "docs" / "found.csv").read_text())
@@ -209,6 +212,7 @@ def filled(call, folder):
         "patterns": folder / "patterns.jsonl",
         "offsets": folder / "offsets.csv",
         "code": folder / "k.ptx",
+        "loop": folder / "loop.ptx",
         "tables": folder / "tables",
     }
     return [part.format(**made) if part[:1] == "{" and part[-1:] == "}" and '"' not in part else part for part in call]

@@ -153,7 +153,7 @@ def test_an_arch_and_its_gpu_are_a_line_each(grown):
     assert by_arch == by_gpu
     assert "on sm_130, documented only" in answers[f"show {KNOWN}.a --arch sm_130"][1]
     assert "sm_130 (Feynman) does not run" in answers["why-not wgmma.m64n64k16.f32.bf16.bf16 --arch sm_130"][1]
-    assert "on sm_130 and later" in answers["kernel gemm --type bf16 --arch F100"][1]
+    assert "for sm_130a" in answers["kernel gemm --type bf16 --arch F100"][1]
 
 
 def test_laws_of_archs_hold_over_it(grown):

@@ -143,3 +143,24 @@ def every_command(group, path=()):
             yield from every_command(command, (*path, name))
         else:
             yield " ".join((*path, name)), command
+
+
+def test_what_recipes_give_to_other_tools_fits_check(tmp_path):
+    """VS Code's pattern takes a line of `check` with a source line apart; the hook is a command that there is."""
+    text = (ROOT / "docs" / "recipes.md").read_text("utf-8")
+    matcher = json.loads(next(block for page, block in blocks("json") if page == "recipes.md"))["pattern"]
+    line = "warning: bank-conflicts: gemm (sm_80, gemm.cubin) at 0x0df0, /src/gemm.cu:120: LDS takes 8 wavefronts"
+    found = re.match(matcher["regexp"], line)
+    parts = {name: found[matcher[name]] for name in ("severity", "code", "file", "line", "message")}
+    assert parts == {
+        "severity": "warning",
+        "code": "bank-conflicts",
+        "file": "/src/gemm.cu",
+        "line": "120",
+        "message": "LDS takes 8 wavefronts",
+    }
+    hook = (ROOT / ".pre-commit-hooks.yaml").read_text("utf-8")
+    words = re.search(r"entry: tcprobe (.*)", hook)[1].split()
+    (tmp_path / "k.ptx").write_text("not PTX")
+    assert CliRunner().invoke(main, [*words, str(tmp_path / "k.ptx")]).exit_code in (3, 4)
+    assert f"id: {re.search(r'- id: (.*)', hook)[1]}" in text

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import click
+import emulated_bench
 import fatbins
 import fleet_gpu
 import machine_code
@@ -25,7 +26,7 @@ from tcprobe.isa import inventory
 from tcprobe.question import naming
 
 ROOT = Path(__file__).parent.parent
-FAILED = 10  # of the tries, at most
+FAILED = 7  # of the tries, at most; 3 of the 30 that were kept aside failed when they were first run
 # a task, what a person types first, what the answer says; the public question it is from; whether it was kept aside,
 # and first run when the commands were done
 TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
@@ -61,7 +62,7 @@ def test_tasks_are_answered_at_the_first_try(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert len(TRIES) >= 150
     failed = {}
-    for one in (one for one in TRIES if not one["held_out"]):
+    for one in TRIES:
         done = said(one["command"])
         allowed = (0, 1) if one["command"].startswith("agree ") else (0,)  # 1: they differ
         if done.exit_code not in allowed or flat(one["answer"]) not in flat(done.output):
@@ -77,6 +78,7 @@ def made(folder):
     for name, shape in (("a", (2, 4096)), ("b", (4096, 3))):
         np.save(folder / f"{name}.npy", np.ones(shape, np.float32))
     (folder / "kernel.ptx").write_text(fatbins.ptx())
+    emulated_bench.written(folder)
     filled(folder / "theirs")
 
 
@@ -93,7 +95,7 @@ EXAMPLES = [
     for name, both in examples.EXAMPLES.items()
     for words in both
 ]
-NEED_TOOLS = ("lower", "read", "check", "run", "compilers", "numerics")
+NEED_TOOLS = ("ablate", "lower", "read", "check", "predict", "run", "compilers", "numerics")
 
 
 @pytest.mark.parametrize(
@@ -119,14 +121,15 @@ def test_a_first_try_that_fails_says_what_to_type(command, words):
 def test_find_knows_every_command_and_names_options_that_exist():
     """Each line of find.csv is a command that can be typed; each command has one; what nobody knows is refused."""
     known = dict(leaves(main))
-    for each in find.answers():
+    written = [each for each in find.answers() if not each.command.endswith(" --help")]
+    for each in written:
         words = shlex.split(each.command)[1:]
         path = next(name for size in (2, 1) if (name := tuple(words[:size])) in known)
         own = {option for p in known[path].params for option in p.opts}
         assert {word for word in words if word.startswith("--")} <= own, each
     assert {each.name for each in find.answers()} == set(main.list_commands(click.Context(main)))
     assert said("find zygomorphic").exit_code == 2
-    assert all(find.find(each.phrase)[0] == each for each in find.answers())
+    assert all(find.find(each.phrase)[0] == each for each in written)
 
 
 def test_words_of_a_topic_name_nothing():
@@ -230,6 +233,8 @@ def test_examples_of_help_run(name, words, tmp_path, monkeypatch):
     if name in NEED_TOOLS and not machine_code.TOOLS:
         pytest.skip("no ptxas and nvdisasm here")
     made(tmp_path)
+    if name == "ablate":
+        emulated_bench.shows(monkeypatch)
     if name == "contribute":
         fleet_gpu.shows(monkeypatch, "sm_75", fleet_gpu.FORMS[:1])
     if "cuda-12.9" in words:

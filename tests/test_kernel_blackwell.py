@@ -101,7 +101,7 @@ REFUSED = {
     ("sm_100", "nvf4", None, None, None, "col"): "k contiguous only",
     ("sm_100", "tf32", None, None, None, "col"): "use `major` k",
     ("sm_100", "bf16", None, (2, 2)): "4x1",
-    ("sm_103", "s8"): "`multiply` mma",
+    ("sm_103", "s8", None, None, None, "row", "col", None, None, None, 1, 2): "only kernels of tcgen05.mma",
     ("sm_90", "nvf4"): "sm_90 has no multiply of nvf4",
     ("sm_89", "mxf8"): "sm_120 is the first",
     ("sm_100", "nvf4", None, None, None, "row", "col", None, None, "mma"): "sm_120 is the first",
@@ -164,7 +164,7 @@ EMULATED = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
 @pytest.mark.parametrize("schedule", ["late", "random"])
 @pytest.mark.parametrize(("options", "size"), EMULATED, ids=str)

@@ -34,6 +34,7 @@ TILE = ["banks", "--tile", "8x8", "--type", "f16", "--with", "cp.async.16"]
 # what each command is asked beside the option in question
 ASKED = {
     "run": CODES,
+    "ablate": ["ablate", "no.ptx", "--launch", "no.py"],
     "reduce": ["reduce", f"{MULTIPLY}.d", "--fill", "0"],
     "fit": ["fit"],
     "compare": ["compare", A],
@@ -58,6 +59,7 @@ ASKED = {
     "read": ["read", "no.ptx"],
     "check": ["check", "no.ptx"],
     "emulate": ["emulate", STORE[0], "--launch", STORE[1]],
+    "predict": ["predict", "no.ptx"],
     "audit": ["audit", "wmma.m8n8k4.c.f64.csv"],
     "compilers": ["compilers", "wmma.m8n8k4.*", "--arch", "sm_80"],
     "doctor": ["doctor"],

@@ -301,7 +301,7 @@ KIND = "cost"
 
 def archs(layers: "Layers") -> list[str]:
     """Archs with costs, ascending."""
-    return [row.name for row in arch.ARCHS if layers.findings(KIND, row.name)]
+    return [row.name for row in arch.ARCHS if layers.has_findings(KIND, row.name)]
 
 
 def subjects(pattern: str, place: str, costs: "dict[str, Sourced]", layers: "Layers") -> list[str]:

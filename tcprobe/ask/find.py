@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple
 
 import click
 
-from tcprobe import facts
+from tcprobe import facts, question
 from tcprobe.errors import UsageError
 from tcprobe.question import terminal
 from tcprobe.question.arguments import checked
@@ -43,8 +43,11 @@ class Answer(NamedTuple):
 
 @cache
 def answers() -> tuple[Answer, ...]:
-    """All lines."""
-    return facts.read(__file__, "find.csv", Answer)
+    """All lines; of a question without one its line in the list of commands."""
+    written = facts.read(__file__, "find.csv", Answer)
+    named = {each.name for each in written}
+    others = (Answer(short, f"tcprobe {name} --help", short) for name, short in question.names().items())
+    return (*written, *(each for each in others if each.name not in named))
 
 
 @checked

@@ -93,31 +93,32 @@ class Present(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _walked(kernel: Kernel) -> _Walk:
-    walk = _Walk(kernel)
+def walked(kernel: Kernel) -> Walk:
+    """A kernel, followed to a fixed point."""
+    walk = Walk(kernel)
     walk.settle()
     return walk
 
 
 def partings(kernel: Kernel) -> tuple[Parting, ...]:
     """The branches on which lanes of a warp part, or may part, in order of addresses."""
-    return _walked(kernel).seen.partings if kernel.blocks else ()
+    return walked(kernel).seen.partings if kernel.blocks else ()
 
 
 def exits(kernel: Kernel) -> tuple[tuple[Instruction, Bools | None], ...]:
     """The exits at which some lanes of a warp may end and others not, with those that do, (warps, 32): None where that
     is not known."""
-    return _walked(kernel).seen.exits
+    return walked(kernel).seen.exits
 
 
 def present(kernel: Kernel) -> dict[int, Present]:
     """By number of an instruction that a whole warp executes, the lanes that do."""
-    return _walked(kernel).seen.present
+    return walked(kernel).seen.present
 
 
 def descriptors(kernel: Kernel) -> dict[int, dict[str, tuple[Lanes, ...]]]:
     """By number of a multiply, what its descriptors hold, in order of registers: by gdesc[UR8], idesc[UR4]."""
-    return _walked(kernel).seen.descriptors
+    return walked(kernel).seen.descriptors
 
 
 def reaches(kernel: Kernel) -> tuple[Reach, ...]:
@@ -127,7 +128,7 @@ def reaches(kernel: Kernel) -> tuple[Reach, ...]:
     """
     if not ACCESSES & kernel.stems or not kernel.blocks:
         return ()
-    return _walked(kernel).seen.reaches
+    return walked(kernel).seen.reaches
 
 
 class Seen(NamedTuple):
@@ -161,7 +162,7 @@ class Step(NamedTuple):
     root: bool
 
 
-class _Walk:
+class Walk:
     """One kernel, followed to a fixed point."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -200,7 +201,7 @@ class _Walk:
                 entry = _grown(number, old, entry, visits[number])
             self.entries[number] = entry
             parted = len(self.parted)
-            for after, leaving in self._leave(number, self._run(number, entry)):
+            for after, leaving in self._leave(number, self.run(number, entry)):
                 known = self.edges.get((number, after))
                 if known is None or not _same_state(known, leaving):
                     self.edges[number, after] = leaving
@@ -235,10 +236,10 @@ class _Walk:
                     }
 
         for number, entry in self.entries.items():
-            state = self._run(number, entry, note)
+            state = self.run(number, entry, note)
             if number in self.parted:
                 branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
-                taken = self._taken(branch, state)
+                taken = self.taken(branch, state)
                 partings.append(Parting(branch, self.parted[number], taken.known != 0 if taken.exact else None))
         found.sort(key=lambda reach: reach.instruction.number)
         partings.sort(key=lambda parting: parting.branch.number)
@@ -258,7 +259,7 @@ class _Walk:
             guarded = np.broadcast_to(condition.known != 0 if condition.exact else True, active.shape)
         return Present(active, threads.there, sure, guarded, threads.shapes)
 
-    def _run(self, number: int, entry: State, note: Visit | None = None) -> State:
+    def run(self, number: int, entry: State, note: Visit | None = None) -> State:
         """What holds at the end of a block."""
         held, active, sure = dict(entry.held), entry.active, entry.sure
         self.reader.begin()
@@ -336,7 +337,7 @@ class _Walk:
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
-        taken = self._taken(branch, state)
+        taken = self.taken(branch, state)
         through, to = self.kernel.blocks[number].after
         if "ANY" in branch.opcode and not taken.uniform:  # all lanes go where one of them does
             return [(through, state), (to, state)]
@@ -351,7 +352,7 @@ class _Walk:
             state = state._replace(sure=False)
         return [(through, state), (to, state)]
 
-    def _taken(self, branch: Instruction, state: State) -> Lanes:
+    def taken(self, branch: Instruction, state: State) -> Lanes:
         """The condition of a branch."""
         taken = self.reader.condition(branch.guard, state.held)
         for operand in branch.operands[:-1]:

@@ -13,6 +13,7 @@ TASKS = {
 }
 
 EXAMPLES = {
+    "ablate": ("ablate loop.ptx --launch launch.py", "ablate loop.ptx --launch launch.py --kernel 'loop*' --json"),
     "agree": (
         "agree tma:bf16,64x64,128B 'ldmatrix:mma m16n8k16 bf16 a,64x64,plain'",
         "agree scales:sfatom,128x8 scales:linear,128x8 --json",
@@ -62,6 +63,7 @@ EXAMPLES = {
         "order --file order.json --a a.npy --b b.npy -o d.npy",
         "order --file order.json --bound --picture order.svg",
     ),
+    "predict": ("predict loop.ptx", "predict loop.ptx --warps 4 --svg round.svg"),
     "pages": ("pages --results theirs", "pages --results theirs --check"),
     "path": (
         "path m16n8k16 f16 f32 a --tile 64x64 --shared 128B",

@@ -55,8 +55,8 @@ HEADINGS = {
         "swizzle",
         "kernel",
     ),
-    "Measure commands:": ("run", "fit", "doctor"),
-    "Check commands:": ("verify", "lower", "read", "check", "emulate", "compilers", "audit"),
+    "Measure commands:": ("run", "fit", "ablate", "doctor"),
+    "Check commands:": ("verify", "lower", "read", "check", "emulate", "predict", "compilers", "audit"),
     "Publish commands:": ("contribute", "merge", "pages", "site"),
 }
 

@@ -336,7 +336,7 @@ class Issuer:
         if any(np.isin(cells, at).any() for work in multiplies for _, at in work.reads[1:]):
             machine.report.note(
                 f"line {self.statement.line}: a copy overwrites what a multiply in flight reads; PTX does not list the "
-                "two as pipelined; they are taken in order"
+                "two as pipelined (ISA 9.1, section 9.7.16.6.2); they are taken in order"
             )
 
     def issue(self, act: Callable[[], None], shared: Ints, reads: list[Ints], writes: Ints) -> None:

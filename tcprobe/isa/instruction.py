@@ -120,7 +120,7 @@ class Instruction:
 
     def of_role(self, *roles: Role) -> tuple[Fragment, ...]:
         """The fragments with one of some roles, by name."""
-        if not any(operand.role in roles for operand in self.operands):
+        if "fragments" not in self.__dict__ and not any(operand.role in roles for operand in self.operands):
             return ()  # without making the others
         return tuple(fragment for fragment in self.fragments if fragment.role in roles)
 

@@ -24,7 +24,6 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.kernel import mma_sync, tcgen05, wgmma
 from tcprobe.kernel.mma_sync import MULTIPLIES, Gemm
-from tcprobe.kernel.plan import limits
 from tcprobe.kernel.staged import OUTS, SCALED, element
 from tcprobe.kernel.tcgen05 import TensorGemm
 from tcprobe.kernel.wgmma import WarpgroupGemm, check
@@ -37,6 +36,22 @@ from tcprobe.values import Json
 MOST_SIDE = 2**31 - 1  # what m, n and k, an int, can be
 MOST_DOWN = 65535  # blocks of a grid along y
 DEPTH = 128  # bytes of k in a tile that is not asked for
+
+
+LOOPED = 64  # tiles along k of a launch that is not asked for
+LAUNCH = '''"""How {name} is launched, as `tcprobe ablate` asks."""
+
+from tcprobe.kernel import products
+from tcprobe.kernel.gemm import GemmOptions, gemm
+
+MADE = gemm({options})
+SIZE = {size}  # m, n and k
+
+
+def launch(kernel):
+    """Grid, block, bytes of shared memory, and arguments."""
+    return products.launch(MADE, SIZE)
+'''
 
 
 class GemmOptions(NamedTuple):
@@ -97,6 +112,26 @@ class GemmKernel(Described):
     def shared_bytes(self) -> int:
         """Of dynamic shared memory."""
         return self.gemm.shared_bytes
+
+    def launch_file(self, mnk: tuple[int, int, int] | None = None) -> str:
+        """Python that says how `tcprobe ablate` launches it, for a product of a size; by default one tile of D."""
+        (rows, cols, depth), gemm = self.gemm.tile, self.gemm
+        size = mnk or (rows * self.cluster, cols, LOOPED * depth)
+        options = GemmOptions(
+            gemm.arch.name,
+            gemm.type,
+            gemm.tile,
+            gemm.warps if isinstance(gemm, Gemm) else None,
+            gemm.stages,
+            gemm.a,
+            gemm.b,
+            gemm.out,
+            self.name,
+            "mma" if isinstance(gemm, Gemm) else None,
+            self.cluster if isinstance(gemm, WarpgroupGemm) else 1,
+            gemm.cluster if isinstance(gemm, TensorGemm) else None,
+        )
+        return LAUNCH.format(name=self.name, options=options, size=size)
 
     def grid(self, m: int, n: int, k: int = 1) -> tuple[int, int, int]:
         """Blocks for a D of m x n; UsageError for more than a launch can have, or a side that is no int."""
@@ -208,7 +243,7 @@ def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     _check_options(options)
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"
-    by_tensor_memory = limits(device.number).tmem_columns > 0 and options.multiply != "mma"
+    by_tensor_memory = options.multiply != "mma" and tcgen05.multiplies(options.type, device)
     tile = options.tile or _tile(device, options.type, by_warpgroups, by_tensor_memory)
     own = f"gemm_{device.name}_{options.type}_{'x'.join(map(str, tile))}"
     name = require_legal(options.name, FUNCTION) if options.name else own

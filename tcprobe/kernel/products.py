@@ -236,13 +236,7 @@ def launcher(
     kernel: GemmKernel, launched: Any, abd: Sequence[Placed], mnk: ProductSize, scales: Sequence[int] = ()
 ) -> Callable[[], None]:
     """A function that launches the kernel over A, B and D, and the addresses of scales of A and B."""
-    named: dict[str, Any] = {name: ctypes.c_int(side) for name, side in zip("mnk", mnk, strict=True)}
-    for name, matrix in zip("abd", abd, strict=True):
-        named |= {name: ctypes.c_void_p(matrix.address), f"ld{name}": ctypes.c_longlong(matrix.ld)}
-        if name in kernel.maps:
-            named[f"map_{name}"] = _map(kernel.maps[name], matrix)
-    named |= {name: ctypes.c_void_p(address) for name, address in zip(("sfa", "sfb"), scales, strict=False)}
-    arguments = [named[name] for name in kernel.parameters]
+    arguments = _arguments(kernel, abd, mnk, scales)
 
     def launch() -> None:
         code = driver.launch_kernel(launched.ptr, kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, arguments)
@@ -250,6 +244,33 @@ def launcher(
             raise ProbeError(f"{kernel.name} could not be launched: {driver.result_name(code)}.")
 
     return launch
+
+
+def _arguments(kernel: GemmKernel, abd: Sequence[Placed], mnk: ProductSize, scales: Sequence[int]) -> list[Any]:
+    """The kernel's arguments, as ctypes values."""
+    named: dict[str, Any] = {name: ctypes.c_int(side) for name, side in zip("mnk", mnk, strict=True)}
+    for name, matrix in zip("abd", abd, strict=True):
+        named |= {name: ctypes.c_void_p(matrix.address), f"ld{name}": ctypes.c_longlong(matrix.ld)}
+        if name in kernel.maps:
+            named[f"map_{name}"] = _map(kernel.maps[name], matrix)
+    named |= {name: ctypes.c_void_p(address) for name, address in zip(("sfa", "sfb"), scales, strict=False)}
+    return [named[name] for name in kernel.parameters]
+
+
+_KEPT: list[Any] = []  # the memory of launches that others make
+
+
+def launch(kernel: GemmKernel, mnk: ProductSize) -> tuple[tuple[int, int, int], tuple[int, int, int], int, list[bytes]]:
+    """What a launch file gives (`tcprobe ablate`): grid, block, bytes of shared memory, and arguments, over matrices of
+    random small numbers on the first GPU. EnvironmentUnfitError without CuPy.
+    """
+    cupy = Gpu().cupy
+    _, images, scales = random_matrices(kernel, mnk)
+    matrices = [Lines(cupy, bits, 0) for bits in (*images, result_bits(kernel, mnk))]
+    placed = [cupy.asarray(each) for each in scales]
+    _KEPT.extend([*matrices, *placed])
+    arguments = _arguments(kernel, matrices, mnk, [int(each.data.ptr) for each in placed])
+    return kernel.grid(*mnk[:2]), kernel.block, kernel.shared_bytes, [bytes(argument) for argument in arguments]
 
 
 def map_of(tma_box: Json, placed: Placed) -> TensorMap:

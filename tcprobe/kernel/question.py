@@ -1,6 +1,7 @@
 """The question `kernel gemm`: a whole kernel in one file, and what a launch needs to know."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
@@ -9,11 +10,12 @@ from tcprobe.errors import UsageError
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
-from tcprobe.question.options import ElementType, NonEmptyText, Number, Sides
+from tcprobe.question.options import ElementType, NonEmptyText, Number, Output, Sides
 from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption, print_answer
 from tcprobe.store.choose import layers
 from tcprobe.system import files
 from tcprobe.text import Whole, escaped
+from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
@@ -165,6 +167,15 @@ def print_kernel(  # noqa: C901
             "--budget", "What a tile takes of an SM, and who has which part of it; so --explain without numbers too."
         ),
     ] = False,
+    launch: Annotated[
+        Path | None,
+        Option(
+            "--launch",
+            "Also write how `tcprobe ablate` launches it, into this file of Python; --size: its product.",
+            "FILE.py",
+            Output(path_type=Path, dir_okay=False),
+        ),
+    ] = None,
     run: Annotated[
         bool, Option("--run", "Run it on a GPU: compare its products with NumPy's, and time it beside cuBLAS.")
     ] = False,
@@ -184,8 +195,8 @@ def print_kernel(  # noqa: C901
     note(made.warning and f"warning: {made.warning}")
     ways = made.explain(*explain) if explain else []
     taken = _budget(made) if budget else None
-    if output:
-        files.write(output, made.source.encode())
+    for path, text in [(p, t) for p, t in ((output, made.source), (launch, made.launch_file(mnk))) if p]:
+        files.write(path, text.encode())
     outcome = None
     if run:
         from tcprobe.kernel.products import product
@@ -206,10 +217,7 @@ def print_kernel(  # noqa: C901
             )
         )
     elif ways or outcome or taken:
-        if taken:
-            terminal.lines([*taken.in_words, Whole(f"who has what of D: {made.where_words} --row 0 --col 0")])
-        for line in (line for way in ways for line in (f"{way['element']}:", *(f"  {step}" for step in way["steps"]))):
-            click.echo(escaped(line))
+        _say_where(made, ways, taken)
         if outcome:
             _say_outcome(made, outcome)
     elif not output:
@@ -218,6 +226,14 @@ def print_kernel(  # noqa: C901
         terminal.lines(made.launch_words)
     if outcome and not outcome.right:
         raise SystemExit(1)
+
+
+def _say_where(made: "GemmKernel", ways: list[Json], taken: "Budget | None") -> None:
+    """What a tile takes, who has what of it, and the ways of elements through the kernel."""
+    if taken:
+        terminal.lines([*taken.in_words, Whole(f"who has what of D: {made.where_words} --row 0 --col 0")])
+    for line in (line for way in ways for line in (f"{way['element']}:", *(f"  {step}" for step in way["steps"]))):
+        click.echo(escaped(line))
 
 
 def _print_emulated(made: "GemmKernel", sides: tuple[int, ...], as_json: bool) -> None:

@@ -2,8 +2,8 @@
 
 A block has 128 rows; with `cluster` 2 two blocks below each other multiply as one, which shares the columns of B. Tiles
 lie in shared memory as `tcprobe descriptor --tcgen05` says of them, scales as `tcprobe scales` does: tcgen05.cp takes
-them into columns of tensor memory that each stage has for itself, since no document says that a copy waits for a
-multiply before it. All of it rests on documents and on emulation.
+them into columns of tensor memory that each stage has for itself, since PTX does not list a multiply and a copy
+behind it as pipelined (ISA 9.1, section 9.7.16.6.2). All of it rests on documents and on emulation.
 
 >>> from tcprobe.kernel.tcgen05 import TensorGemm
 >>> gemm = TensorGemm("sm_100", "bf16", (128, 256, 64))
@@ -26,6 +26,7 @@ from tcprobe.code import templates
 from tcprobe.code.cuda import ACCUMULATORS
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
+from tcprobe.isa.arch import Arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
@@ -55,6 +56,11 @@ LEAST_COLUMNS, MOST_COLUMNS = 32, 512  # of an allocation
 MOST_N = 256
 
 
+def multiplies(kind: str, device: Arch) -> bool:
+    """Whether an arch has tcgen05.mma of a type; that of s8 is not of all that have tensor memory."""
+    return bool(resolve(f"tcgen05.mma.cta_group::1.kind::{KINDS[kind]}").instruction.target.on(device))
+
+
 @dataclass(frozen=True)
 class TensorGemm(StagedGemm):
     """`tile` is that of a block, of 128 rows; `cluster`, 1 or 2 blocks below each other, is the CTAs of a group."""
@@ -73,11 +79,7 @@ class TensorGemm(StagedGemm):
 
     @cached_property
     def instruction(self) -> Instruction:
-        """The multiply; UsageError where the arch lacks it."""
-        row = resolve(f"tcgen05.mma.cta_group::{self.cluster}.kind::{KINDS[self.type]}").instruction
-        if not row.target.on(self.arch):
-            raise UsageError(f"{self.arch.name} has no {row.called}: `multiply` mma takes mma.sync.")
-        return row
+        return resolve(f"tcgen05.mma.cta_group::{self.cluster}.kind::{KINDS[self.type]}").instruction
 
     @cached_property
     def tiles(self) -> dict[str, SharedTile]:

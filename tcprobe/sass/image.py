@@ -194,6 +194,7 @@ FRAME_SIZE, REGISTERS = 0x11, 0x2F
 # attributes of .nv.info.<function>: where parameters are in constant bank 0; place and size of each
 PARAM_CBANK, KPARAM_INFO = 0x0A, 0x17
 MOST_THREADS, THREADS = 0x05, 0x10  # .maxntid and .reqntid: three sizes
+CLUSTER = 0x3D  # .reqnctapercluster: three sizes
 BRANCH_TARGETS = 0x34  # address of an indirect branch, 4 bytes, number of targets, their addresses; and the next branch
 RELOCATIONS = {4: 24, 9: 16}  # types of their sections, with and without addends: bytes of each
 MOST_BLOCK = 1024  # threads of a block
@@ -208,7 +209,7 @@ _ROUTINE = re.compile(r"\$__internal_\d+_\$(\w{1,200})")
 
 
 class Section(NamedTuple):
-    """A section's name, type and bytes, the fields sh_link and sh_info, and the size that it states."""
+    """A section's name, type and bytes, the fields sh_link and sh_info, its size as stated, its place in the file."""
 
     name: str
     type: int
@@ -216,6 +217,7 @@ class Section(NamedTuple):
     link: int
     info: int
     size: int
+    place: int
 
 
 class Symbol(NamedTuple):
@@ -241,7 +243,8 @@ class FunctionCode:
     `parameters` is None for device functions, and for kernels without any. `branches`: the targets of each indirect
     branch whose targets the file lists, by address; `relocated`: the addresses that a linker still fills. `threads`:
     the shape of its block, and `most_threads`: their number at most, where the file states them. `shared`: bytes of
-    shared memory that it declares itself.
+    shared memory that it declares itself. `cluster`: the blocks of a cluster, where the file states them. `place`: the
+    code's in the file.
     """
 
     name: str
@@ -255,6 +258,8 @@ class FunctionCode:
     threads: tuple[int, int, int] | None = None
     most_threads: int | None = None
     shared: int = 0
+    cluster: tuple[int, int, int] | None = None
+    place: int = field(default=0, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -308,7 +313,7 @@ def sections(raw: bytes) -> Iterator[Section]:
     for head in heads:
         name = _text(texts, head[0])
         needed = head[1] < VENDOR_TYPES or name.startswith((".text.", ".nv.info"))
-        yield Section(name, head[1], _data(raw, head, needed), head[6], head[7], head[5])
+        yield Section(name, head[1], _data(raw, head, needed), head[6], head[7], head[5], head[4])
 
 
 def _data(raw: bytes, head: tuple[int, ...], needed: bool = True) -> bytes:
@@ -369,6 +374,8 @@ def _functions(
                 _threads(infos.get(name, b""), THREADS),
                 prod(most) if (most := _threads(infos.get(name, b""), MOST_THREADS)) else None,
                 shared.get(name, 0),
+                _threads(infos.get(name, b""), CLUSTER),
+                section.place,
             )
 
 

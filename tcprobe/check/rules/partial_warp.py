@@ -39,7 +39,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     said = set[str]()
     for number, lanes in sorted(present(kernel).items()):
         instruction, block = kernel.instructions[number], kernel.block_of[number]
-        lacking = first_lacking(kernel, ways, block, lanes)
+        lacking = first_lacking(kernel, ways, instruction, lanes)
         alone = [lane for lane in lacking if lane is not None]
         if alone and len(alone) == len(lacking):
             text = f"{instruction.opcode} is executed by some lanes of a warp alone; {MEND}"
@@ -60,11 +60,12 @@ class Ways(NamedTuple):
     exits: tuple[tuple[Bools | None, frozenset[int]], ...]
 
 
-def first_lacking(kernel: Kernel, ways: Ways, block: int, lanes: Present) -> list[int | None]:
-    """As `first_alone`, of an instruction in a block: by all that is known, or by a branch, an exit, its guard."""
+def first_lacking(kernel: Kernel, ways: Ways, instruction: Instruction, lanes: Present) -> list[int | None]:
+    """As `first_alone`, of an instruction: by all that is known, or by a branch, an exit, its guard."""
+    block = kernel.block_of[instruction.number]
     around = [each for each in ways.partings if block in each.region]
     found = first_alone(lanes.active, lanes) if lanes.sure else by_known(kernel, around, block, lanes)
-    ended = [known for known, blocks in ways.exits if known is not None and block in blocks]
+    ended = [known for known, after in ways.exits if known is not None and instruction.number in after]
     others = [~known for known in ended] + ([lanes.guarded] if lanes.guarded is not None else [])
     return found or next((alone for each in others if (alone := first_alone(each, lanes))), [])
 
@@ -81,22 +82,26 @@ def in_doubt(instruction: Instruction, ways: Ways, block: int, lanes: Present) -
     if unknown:
         reason = f"whether lanes of a warp differ on the branch before {instruction.opcode}, on what they load"
         return "", reason, ways._replace(partings=tuple(each for each in ways.partings if each not in unknown))
-    ended = [blocks for known, blocks in ways.exits if known is None and block in blocks]
+    ended = [after for known, after in ways.exits if known is None and instruction.number in after]
     reason = f"whether some lanes of a warp end at an EXIT before {instruction.opcode}, on what is not known"
-    left = tuple((known, blocks) for known, blocks in ways.exits if known is not None or blocks not in ended)
+    left = tuple((known, after) for known, after in ways.exits if known is not None or after not in ended)
     return "", reason if ended else "", ways._replace(exits=left)
 
 
 def behind(kernel: Kernel, start: Instruction) -> frozenset[int]:
-    """The blocks that are reached from an instruction, its own among them where that goes on."""
-    pending = [kernel.block_of[number] for number in kernel.successors[start.number]]
-    seen = set(pending)
+    """The instructions that are reached from one."""
+    own = kernel.block_of[start.number]
+    pending, blocks = [*kernel.blocks[own].after], set[int]()
     while pending:
-        for after in kernel.blocks[pending.pop()].after:
-            if after not in seen:
-                seen.add(after)
-                pending.append(after)
-    return frozenset(seen)
+        number = pending.pop()
+        if number not in blocks:
+            blocks.add(number)
+            pending += kernel.blocks[number].after
+    return frozenset(
+        number
+        for number, block in kernel.block_of.items()
+        if block in blocks or (block == own and number > start.number)
+    )
 
 
 def first_alone(active: Bools, lanes: Present) -> list[int | None]:

@@ -1,0 +1,256 @@
+"""The process that launches a kernel and its patched copies on a GPU: it may hang or be lost, and who asks goes on.
+
+It reads one request, a line of JSON, from standard input: the launch file, the kernel, and cubins by name, the first
+one whole. It writes lines of JSON:
+
+    {"launch": {grid, block, parameters, rounds}, "device": NAME}     what the file gave
+    {"at": NAME}                                                      a cubin is about to run
+    {"timed": NAME, "cycles": [...], "whole": [...]}                  launches in turns with the whole kernel
+    {"failed": NAME, "words": TEXT}                                   it faults, hangs, or is refused
+    {"end": true}: of all that was asked, or of the context; or {"error": CLASS, "words": TEXT}
+
+Cycles are of the SMs' own counters, read by a kernel of a thread an SM right before and right after a launch; the
+first of them waits, so that the three are in the queue when it ends. Of several such processes one launches at a time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tcprobe.errors import EnvironmentUnfitError, StarvedError, UsageError, debugging, understood
+from tcprobe.isa import arch as archs
+from tcprobe.loops.launch import Launch, LaunchError, launch_of
+from tcprobe.values import Json
+
+TIMES = 24  # launches of each kernel
+WARMED = 3  # launches before those that count
+MOST_SECONDS = 5.0  # of a launch
+MOST_SMS = 1024
+WAIT = 200_000  # cycles of the kernel that waits until what follows is in the queue
+TICK = """.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry tick(.param .u64 out, .param .u64 cycles) {
+.reg .b64 %o, %w, %b, %n, %d, %a; .reg .b32 %s; .reg .pred %p;
+ld.param.u64 %o, [out];
+ld.param.u64 %w, [cycles];
+cvta.to.global.u64 %o, %o;
+mov.u64 %b, %clock64;
+AGAIN:
+mov.u64 %n, %clock64;
+sub.u64 %d, %n, %b;
+setp.lt.u64 %p, %d, %w;
+@%p bra AGAIN;
+mov.u32 %s, %smid;
+mad.wide.u32 %a, %s, 8, %o;
+mov.u64 %n, %clock64;
+st.global.u64 [%a], %n;
+ret;
+}
+"""
+
+
+class LostError(Exception):
+    """A kernel that faults or does not end: nothing further can run in this process."""
+
+
+class Bench(Protocol):
+    """What launches kernels."""
+
+    device: str
+
+    def prepare(self, launch: Launch) -> list[bytes]:
+        """Put the arrays where kernels reach them; the bytes of each parameter."""
+
+    def load(self, cubin: bytes, kernel: str) -> Any:
+        """A kernel of a cubin; LaunchError where the driver refuses it."""
+
+    def cycles(self, function: Any) -> float:
+        """Of one launch; LostError, or LaunchError where it is refused."""
+
+
+class Gpu:
+    """The first GPU, by CuPy."""
+
+    def __init__(self, arch: str) -> None:
+        from tcprobe.run.gpu import Gpu as Opened
+
+        self._gpu = Opened()
+        device = self._gpu.devices()[0]
+        present, needed = archs.arch(device.arch), archs.arch(arch)
+        if present.number // 10 != needed.number // 10 or present.number < needed.number:
+            raise EnvironmentUnfitError(f"the kernel is for {needed.name}; {device.name} is {present.name}.")
+        self._gpu.open(0)
+        self.device = device.name
+        self._cuda = self._gpu.cupy.cuda
+        self._sms = int(self._cuda.runtime.getDeviceProperties(0)["multiProcessorCount"])
+        self._counts = [self._gpu.cupy.zeros(MOST_SMS, np.uint64) for _ in "ab"]
+        self._tick = self._function(TICK.encode() + b"\0", "tick")
+        self.arrays: list[Any] = []
+        self._launch: Launch | None = None
+
+    def _function(self, code: bytes, name: str) -> Any:
+        module = self._cuda.function.Module()
+        module.load(code)
+        return module.get_function(name)
+
+    def prepare(self, launch: Launch) -> list[bytes]:
+        """As Bench's."""
+        cupy, values = self._gpu.cupy, []
+        for argument in launch.arguments:
+            if isinstance(argument, bytes):
+                values.append(argument)
+                continue
+            plain = isinstance(argument, np.ndarray)
+            array = cupy.asarray(np.ascontiguousarray(argument).reshape(-1).view(np.uint8)) if plain else argument
+            self.arrays.append(array)
+            values.append(int(array.__cuda_array_interface__["data"][0]).to_bytes(8, "little"))
+        self._cuda.runtime.deviceSynchronize()
+        self._launch = launch
+        self._passed = [ctypes.create_string_buffer(value, len(value)) for value in values]
+        return values
+
+    def load(self, cubin: bytes, kernel: str) -> Any:
+        """As Bench's."""
+        from tcprobe.run.gpu import MAX_DYNAMIC_SHARED
+
+        assert self._launch is not None
+        try:
+            function = self._function(cubin, kernel)
+            self._cuda.driver.funcSetAttribute(function.ptr, MAX_DYNAMIC_SHARED, self._launch.shared)
+        except self._cuda.driver.CUDADriverError as error:
+            raise LaunchError(f"the driver refuses {kernel}: {error}.") from None
+        return function
+
+    def cycles(self, function: Any) -> float:
+        """As Bench's: the median over the SMs of what their counters say."""
+        from tcprobe.run import driver
+
+        launch = self._launch
+        assert launch is not None
+        before, after = self._counts
+        before.fill(0)
+        after.fill(0)
+        self._ticks(before, WAIT)
+        code = driver.launch_kernel(function.ptr, launch.grid, launch.block, launch.shared, self._passed)
+        if code:
+            raise LaunchError(f"the launch is refused: {driver.result_name(code)}.")
+        self._ticks(after, 0)
+        try:
+            self._wait(driver)
+            counts = [array.get().astype(np.int64) for array in self._counts]
+        except (self._cuda.runtime.CUDARuntimeError, self._cuda.driver.CUDADriverError) as error:
+            raise LostError(f"faults: {str(error).partition(':')[0]}") from None
+        there = (counts[0] > 0) & (counts[1] > 0)
+        return float(np.median((counts[1] - counts[0])[there]))
+
+    def _ticks(self, out: Any, cycles: int) -> None:
+        self._tick((self._sms, 1, 1), (1, 1, 1), (out, np.uint64(cycles)))
+
+    def _wait(self, driver: Any) -> None:
+        begun = time.monotonic()
+        while driver.at_work():
+            if time.monotonic() - begun > MOST_SECONDS:
+                raise LostError(f"hangs: it did not end within {MOST_SECONDS:g} s")
+            time.sleep(1e-5)
+        self._cuda.runtime.deviceSynchronize()
+
+
+def answer(request: Json, make: Callable[[str], Bench], say: Callable[[Json], None]) -> None:
+    """What was asked, said as it comes."""
+    kernel = request["kernel"]
+    launch = launch_of(Path(request["launch"]), kernel, request["sizes"])
+    if request["grid"]:
+        launch = launch._replace(grid=tuple(request["grid"]))
+    bench = make(request["arch"])
+    values = bench.prepare(launch)
+    say(
+        {
+            "launch": {"grid": launch.grid, "block": launch.block, "rounds": launch.rounds, "shared": launch.shared},
+            "values": [value.hex() for value in values],
+            "device": bench.device,
+        }
+    )
+    whole = None
+    for name, path in request["cubins"]:
+        say({"at": name})
+        try:
+            function = bench.load(Path(path).read_bytes(), kernel)
+            whole = whole or function
+            with _alone():
+                taken = _in_turns(bench, function, whole)
+            say({"timed": name, **taken})
+        except (LostError, LaunchError) as error:
+            if whole is None and isinstance(error, LaunchError):
+                raise
+            say({"failed": name, "words": str(error)})
+            if isinstance(error, LostError):
+                break
+    say({"end": True})
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """A context that one process of a user is in at a time, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    with Path(tempfile.gettempdir(), f"tcprobe-bench-{os.getuid()}").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _in_turns(bench: Bench, function: Any, whole: Any) -> Json:
+    """Cycles of launches, of a kernel and of the whole one in turns."""
+    taken: list[list[float]] = [[], []]
+    for number in range(WARMED + TIMES):
+        for place, each in enumerate((function, whole)):
+            cycles = bench.cycles(each)
+            if number >= WARMED:
+                taken[place].append(cycles)
+    return {"cycles": taken[0], "whole": taken[1]}
+
+
+def main(make: Callable[[str], Bench] = Gpu) -> None:
+    """Answer one request."""
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the launch file prints
+    request = json.loads(sys.stdin.buffer.readline())
+    threading.Thread(target=_end_with_reader, daemon=True).start()
+
+    def say(message: Json) -> None:
+        sink.write(json.dumps(message).encode() + b"\n")
+        sink.flush()
+
+    try:
+        answer(request, make, say)
+    except Exception as error:
+        known = understood(error)
+        if debugging() and not isinstance(known, LaunchError | UsageError):
+            raise
+        say({"error": type(known).__name__, "words": "" if isinstance(known, StarvedError) else str(known)})
+    sink.flush()
+    os._exit(0)  # what runs on the GPU is no reason to wait
+
+
+def _end_with_reader() -> None:
+    sys.stdin.buffer.read()
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

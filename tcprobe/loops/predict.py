@@ -1,0 +1,267 @@
+"""What a round of a loop takes, from machine code alone: cycles, pipes, opcodes, and a time line.
+
+The answer holds for one block on an SM, with its data in L2.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+from tcprobe.check.integers import ASSUMED_WARPS
+from tcprobe.check.program import Kernel
+from tcprobe.errors import DataError
+from tcprobe.isa.arch import WARP
+from tcprobe.loops.costs import PIPES, Prices, prices
+from tcprobe.loops.loop import Loop, LoopError, is_multiply
+from tcprobe.loops.simulate import Issue, busy, cycles, trace
+from tcprobe.loops.work import Work, work
+from tcprobe.store.choose import Layers, default
+from tcprobe.text import Described, escaped
+from tcprobe.values import Json
+
+WIDEST = 0.1  # of a range, by its middle
+MOST_WARPS = 32
+COPIES = ("UTMALDG", "UBLKCP", "LDGSTS", "LDG")  # what brings data from global memory
+SHOWN_OPCODES = 12
+COLUMNS = 64  # of a time line in a terminal
+
+
+class Range(NamedTuple):
+    """Cycles over orders of issue and initial skews."""
+
+    least: float
+    most: float
+
+
+class Part(NamedTuple):
+    """An opcode of a round: how many a warp executes, and for how long they need their pipe of a scheduler."""
+
+    opcode: str
+    executed: int
+    pipe: str
+    cycles: float
+
+
+@dataclass(frozen=True, repr=False)
+class Prediction(Described):
+    """A round of a loop: `cycles` over orders of issue, None where `refused` says why.
+
+    `busy` has the cycles that each pipe of the busiest scheduler works in a round, "shared" and "l2" those of the SM;
+    `tensor` is that of its tensor core. `assumed`: what code leaves open. `warps`: of a block.
+    """
+
+    kernel: str
+    arch: str
+    first: int
+    last: int
+    instructions: int
+    warps: int
+    cycles: Range | None
+    tensor: float
+    busy: dict[str, float]
+    refused: str | None = None
+    assumed: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
+    works: tuple[tuple[Work, ...], ...] = field(default=(), compare=False)
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """What it takes, what each pipe is busy, opcodes by what they take, a time line."""
+        place = f"{self.kernel} on {self.arch}, {self.first:#06x} to {self.last:#06x}"
+        if self.cycles is None:
+            yield f"{place}: refused: {self.refused}"
+            return
+        least, most = self.cycles
+        taken = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        yield f"{place}: {taken} cycles a round of one block of {_many(self.warps, 'warp')}, data in L2"
+        if self.tensor:
+            share = 2 * self.tensor / (least + most)
+            yield f"  its tensor cores work {self.tensor:g} of them: {share:.0%}"
+        pipes = sorted(self.busy.items(), key=lambda pair: -pair[1])
+        yield f"  busy, of a scheduler: {', '.join(f'{pipe} {used:g}' for pipe, used in pipes)}"
+        yield f"  {_many(self.instructions, 'instruction')} a warp, by what they take of a scheduler's pipe:"
+        for part in self.parts[:SHOWN_OPCODES]:
+            yield f"    {part.executed:5} {part.opcode}: {part.pipe} {part.cycles:g}"
+        if len(self.parts) > SHOWN_OPCODES:
+            yield f"    and {len(self.parts) - SHOWN_OPCODES} opcodes that take less"
+        for words in self.assumed:
+            yield f"  assumed: {words}"
+        yield from (f"  {line}" for line in self.time_line.lines())
+
+    @property
+    def time_line(self) -> TimeLine:
+        """One round of the simulated block."""
+        return TimeLine(self.works, tuple(trace(self.works)))
+
+    def to_json(self) -> Json:
+        """Plain data."""
+        return {
+            "kernel": self.kernel,
+            "arch": self.arch,
+            "first": self.first,
+            "last": self.last,
+            "instructions": self.instructions,
+            "warps": self.warps,
+            "cycles": self.cycles._asdict() if self.cycles else None,
+            "tensor": self.tensor,
+            "busy": self.busy,
+            "refused": self.refused,
+            "assumed": list(self.assumed),
+            "opcodes": [part._asdict() for part in self.parts],
+            "measured": None,
+        }
+
+
+class TimeLine(NamedTuple):
+    """The issues of one round of a block."""
+
+    works: tuple[tuple[Work, ...], ...]
+    issues: tuple[Issue, ...]
+
+    def lines(self) -> Iterator[str]:
+        """At most 20 lines of a terminal: how much of each stretch of cycles each pipe of the first scheduler works."""
+        begin = min(issue.cycle for issue in self.issues)
+        length = max(issue.cycle for issue in self.issues) + 1 - begin
+        used: dict[int, list[float]] = {}
+        for warp, step, cycle in self.issues:
+            if warp % 4 == 0:
+                done = self.works[warp][step]
+                for pipe, taken in ((done.pipe, max(done.cycles, done.service)), (0, 1.0)):
+                    _spread(used.setdefault(pipe, [0.0] * COLUMNS), (cycle - begin) / length, taken / length)
+        yield f"{length:g} cycles, {length / COLUMNS:.1f} a column; darker is busier:"
+        for pipe, shares in sorted(used.items()):
+            yield f"{PIPES[pipe]:>8} |{''.join(_shade(share) for share in shares)}|"
+
+    def svg(self) -> str:
+        """A picture: a row a warp, a bar an instruction as long as it needs its pipe, its opcode as a title."""
+        begin = min(issue.cycle for issue in self.issues)
+        length = max(issue.cycle for issue in self.issues) + 1 - begin
+        scale, warps = 1200 / length, len(self.works)
+        rows = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="1300" height="{24 * warps + 60}" font-family="monospace" '
+            'font-size="11">',
+            '<rect width="100%" height="100%" fill="white"/>',
+        ]
+        for warp in range(warps):
+            rows.append(f'<text x="4" y="{24 * warp + 40}">warp {warp}</text>')
+        for warp, step, cycle in self.issues:
+            done = self.works[warp][step]
+            left, width = 80 + (cycle - begin) * scale, max(max(done.cycles, done.service) * scale - 0.2, 0.4)
+            rows.append(
+                f'<rect x="{left:.1f}" y="{24 * warp + 28}" width="{width:.1f}" height="16" '
+                f'fill="{COLORS[PIPES[done.pipe]]}"><title>{done.opcode}, cycle {cycle - begin:g}</title></rect>'
+            )
+        for number, (pipe, color) in enumerate(COLORS.items()):
+            rows.append(f'<rect x="{80 + 100 * number}" y="6" width="10" height="10" fill="{color}"/>')
+            rows.append(f'<text x="{94 + 100 * number}" y="15">{pipe}</text>')
+        return "\n".join([*rows, "</svg>\n"])
+
+
+COLORS = {
+    "issue": "#999999",
+    "fma": "#4477aa",
+    "fmaheavy": "#66ccee",
+    "alu": "#228833",
+    "xu": "#ccbb44",
+    "uniform": "#bbbbbb",
+    "adu": "#aa3377",
+    "cbu": "#000000",
+    "lsu": "#ee8866",
+    "tensor": "#cc3311",
+}
+
+
+def _spread(shares: list[float], at: float, width: float) -> None:
+    """Add what lies between two places of a line to its columns, in parts of a column."""
+    begin, end = at * COLUMNS, min((at + width) * COLUMNS, COLUMNS)
+    column = int(begin)
+    while column < end and column < COLUMNS:
+        shares[column] += min(end, column + 1) - max(begin, column)
+        column += 1
+
+
+def _shade(share: float) -> str:
+    shades = " .:-=+*#%@"
+    return shades[min(len(shades) - 1, round(share * (len(shades) - 1)))]
+
+
+def predict(loop: Loop, warps: int | None = None, layers: Layers | None = None) -> Prediction:
+    """What a round of a loop takes in a block of so many warps, by default as many as its file states."""
+    assumed: list[str] = []
+    if warps is None:
+        warps = warps_of(loop.kernel)
+        if warps is None:
+            warps = ASSUMED_WARPS
+            assumed.append(f"blocks of {warps} warps: the file does not say how many")
+    last = max(instruction.address for instruction in loop.instructions)
+    name = escaped(loop.kernel.name)
+    found = Prediction(name, loop.kernel.arch, loop.first, last, 0, warps, None, 0, {}, assumed=tuple(assumed))
+    try:
+        found = replace(found, last=loop.last, instructions=len(loop.path()))
+        _whole(loop)
+        known = _prices(loop.kernel.arch, layers or default())
+        ways = [work(loop, known, warp) for warp in range(warps if loop.differs else 1)]
+        works = tuple(ways[warp if loop.differs else 0].works for warp in range(warps))
+        done = cycles(works)
+    except DataError as error:
+        return replace(found, refused=str(error))
+    used = busy(works)
+    return replace(
+        found,
+        cycles=_range(done),
+        tensor=used.get("tensor", 0),
+        busy=used,
+        assumed=(*assumed, *ways[0].assumed),
+        parts=_parts(works[0]),
+        works=works,
+    )
+
+
+def warps_of(kernel: Kernel) -> int | None:
+    """The warps of a block as a file states them."""
+    threads = prod(kernel.code.threads) if kernel.code.threads else kernel.code.most_threads
+    return min(-(-threads // WARP), MOST_WARPS) if threads else None
+
+
+@lru_cache(maxsize=4)
+def _prices(arch: str, layers: Layers) -> Prices:
+    return prices(arch, layers)
+
+
+def _whole(loop: Loop) -> None:
+    """LoopError where other loops decide what a round takes: its waits are for copies that others start."""
+    stems = Counter(step.instruction.stem for step in loop.path())
+    waits = any("TRYWAIT" in step.instruction.opcode for step in loop.path())
+    if waits and not any(stems[copy] for copy in COPIES):
+        raise LoopError("its warps wait for copies that other warps start in another loop")
+    if not any(map(is_multiply, loop.instructions)) and any(stems[copy] for copy in COPIES[:2]):
+        raise LoopError("it copies for a loop of other warps")
+
+
+def _range(found: Sequence[float]) -> Range:
+    """From the least to the most, at most WIDEST wide around the median."""
+    middle = statistics.median(found)
+    least, most = max(min(found), middle * (1 - WIDEST / 2)), min(max(found), middle * (1 + WIDEST / 2))
+    return Range(round(least, 1), round(most, 1))
+
+
+def _parts(works: Sequence[Work]) -> tuple[Part, ...]:
+    """Opcodes by the cycles of their pipe, those that take most first."""
+    counts: Counter[tuple[str, int]] = Counter()
+    used: dict[tuple[str, int], float] = {}
+    for done in works:
+        key = done.opcode, done.pipe
+        counts[key] += 1
+        used[key] = used.get(key, 0) + max(done.cycles, done.service)
+    found = [Part(key[0], counts[key], PIPES[key[1]], used[key]) for key in counts]
+    return tuple(sorted(found, key=lambda part: (-part.cycles, part.opcode)))
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")

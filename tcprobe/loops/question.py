@@ -1,0 +1,192 @@
+"""The questions about a kernel's main loop: `predict` from machine code, `ablate` by experiment."""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tcprobe.errors import DataError, UsageError
+from tcprobe.question.declare import Option, PlainArgument, command, note
+from tcprobe.question.options import Named, NonEmptyText, Number, Output
+from tcprobe.question.shared import CudaOption, JsonOption, OnlyOption, ResultsOption, print_answer
+from tcprobe.system import files
+from tcprobe.text import escaped
+
+if TYPE_CHECKING:
+    from tcprobe.check.program import Kernel
+    from tcprobe.loops.ablate import Ablation
+    from tcprobe.loops.loop import Loop
+    from tcprobe.loops.predict import Prediction
+
+FILE = Named(path_type=Path, exists=True, dir_okay=False)
+KernelOption = Annotated[
+    str | None,
+    Option("--kernel", "The function, a pattern with * and ?, of a file with several.", "NAME", NonEmptyText()),
+]
+LoopOption = Annotated[
+    str | None,
+    Option("--loop", "The loop around this address. Default: the main loop.", "ADDRESS", NonEmptyText()),
+]
+
+
+def ablate(
+    cubin: Annotated[Path, PlainArgument("CUBIN", FILE)],
+    *,
+    launch: Annotated[
+        Path,
+        Option("--launch", "How the kernel is launched: Python that defines launch(kernel).", "FILE.py", Named()),
+    ],
+    kernel: KernelOption = None,
+    loop: LoopOption = None,
+    cuda: CudaOption = None,
+) -> "Ablation":
+    """Measure on a GPU what each class of a main loop's instructions is worth: one class at a time is patched away
+    (what is left of it is an issue slot each), and one block runs with its data in L2, so that what bounds the loop is
+    an experiment.
+
+    FILE.py is your code: it runs here, with all that you may do. Its launch(kernel) gives (grid, block, shared bytes,
+    arguments): arrays of NumPy or CuPy, scalars with types, bytes. What addresses, branches or waits depend on stays. A
+    patched kernel that faults or hangs costs its own line.
+    \f
+    The answer is an `Ablation`. `loop` is an address, such as "0x680".
+    """
+    from tcprobe.loops.ablate import ablate as measured
+
+    code, found = _loop(cubin, kernel, loop, cuda)
+    return measured(code, found, launch)
+
+
+def _loop(path: Path, named: str | None, address: str | None, cuda: Path | None) -> "tuple[bytes, Loop]":
+    """A loop of a file's function, and the cubin that has it."""
+    from tcprobe.loops.loop import loop_at, main_loop
+
+    place = _address("loop", address)
+    held = _kernels(path, named, cuda)
+    if len(held) > 1:
+        names = ", ".join(_names([made.name for _, made in held if not isinstance(made, DataError)]))
+        raise UsageError(f"{path} has {len(held)} functions; name one by `kernel`: {names}.")
+    raw, made = held[0]
+    if isinstance(made, DataError):
+        raise made
+    chosen = loop_at(made, place) if place is not None else main_loop(made)
+    if chosen is None:
+        raise DataError(f"{escaped(made.name)} has no loop.")
+    return raw, chosen
+
+
+def _address(name: str, text: str | None) -> int | None:
+    if text is not None and not re.fullmatch(r"0x[0-9a-fA-F]{1,8}|[0-9]{1,9}", text):
+        raise UsageError(f"`{name}` {text[:40]!r}: an address such as 0x680 is needed.")
+    return None if text is None else int(text, 0)
+
+
+def _kernels(path: Path, named: str | None, cuda: Path | None) -> "list[tuple[bytes, Kernel | DataError]]":
+    """The functions of a file, each with the cubin that has it; an error where its code is not printed."""
+    from tcprobe.check.program import programs
+    from tcprobe.sass import toolchain
+    from tcprobe.sass.code_files import CodeFiles
+
+    tools = toolchain.find(cuda)
+    code = CodeFiles(tools, (), not cuda)
+    found: list[tuple[bytes, Kernel | DataError]] = []
+    for compiled in code.read(path):
+        functions = [each for each in compiled.cubin.functions if not named or fnmatchcase(escaped(each.name), named)]
+        made = programs(tools, compiled.cubin.arch, functions, str(path))
+        found += [(compiled.raw, each) for each in made]
+    note(*code.notes, *code.complaints)
+    if not found:
+        raise UsageError(f"no function is named {named}." if named else f"{path} has no functions.")
+    return found
+
+
+def _names(names: Sequence[str]) -> list[str]:
+    shown = [escaped(name[:80]) for name in dict.fromkeys(names)]
+    return [*shown[:5], *(["..."] if len(shown) > 5 else [])]
+
+
+@command(ablate, short="What each class of a main loop's instructions is worth, measured.")
+def print_ablation(found: "Ablation", *, as_json: JsonOption = False) -> None:
+    """Words or JSON."""
+    print_answer(found, as_json)
+
+
+def predictions(
+    cubin: Annotated[Path, PlainArgument("CUBIN", FILE)],
+    *,
+    kernel: KernelOption = None,
+    loop: LoopOption = None,
+    taken: Annotated[
+        Sequence[str],
+        Option(
+            "--taken",
+            "The branch at this address is taken, where code leaves that open; can be given several times.",
+            "ADDRESS",
+            NonEmptyText(),
+            True,
+        ),
+    ] = (),
+    warps: Annotated[
+        int | None,
+        Option("--warps", "Warps of a block. Default: as the file states them, else 8.", "N", Number(1, 32)),
+    ] = None,
+    cuda: CudaOption = None,
+    results: ResultsOption = None,
+    only: OnlyOption = False,
+) -> "list[Prediction]":
+    """Predict from machine code what a round of a kernel's main loop takes: cycles of one block on an SM, with its data
+    in L2, and how long each pipe works.
+
+    A model of an SM follows stall counts and barriers of the code, prices of opcodes, ports of registers, the queue to
+    shared memory and wavefronts by the addresses that the code computes. The answer is a range over orders of issue.
+    A main loop is an innermost loop that multiplies on tensor cores, else the longest innermost one. A round's way is
+    what code decides; the rest is assumed, and said. Refused by name: an opcode without a price, a loop that is not
+    followed, warps that wait for those of another loop, archs without prices.
+    \f
+    The answer is a list of `Prediction`, one a loop. `loop` and `taken` are addresses, such as "0x680".
+    """
+    from tcprobe.loops.loop import loop_at, main_loops
+    from tcprobe.loops.predict import predict
+    from tcprobe.store.choose import layers
+
+    place, branches = _address("loop", loop), [_address("taken", each) or 0 for each in taken]
+    known = layers(results, only)
+    found: list[Prediction] = []
+    refused: DataError | None = None
+    for _, made in _kernels(cubin, kernel, cuda):
+        if isinstance(made, DataError):
+            refused = made
+            continue
+        loops = main_loops(made, branches) if place is None else (loop_at(made, place, branches),)
+        if not loops:
+            note(f"{escaped(made.name)} has no loop.")
+        found += [predict(each, warps, known) for each in loops]
+    if refused and not found:
+        raise refused
+    note(str(refused) if refused else None)
+    return found
+
+
+@command(predictions, short="Cycles of a kernel's main loop, from its machine code.", name="predict")
+def print_predictions(
+    found: "list[Prediction]",
+    *,
+    svg: Annotated[
+        Path | None,
+        Option(
+            "--svg",
+            "Write the time line of a round as SVG, of one loop.",
+            "FILE",
+            Output(path_type=Path, dir_okay=False),
+        ),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Words or JSON, a loop after the other."""
+    if svg:
+        drawn = [each for each in found if each.cycles]
+        if len(drawn) != 1:
+            raise UsageError(f"`svg` shows one loop; {len(drawn)} are predicted: name one by `loop`.")
+        files.write(svg, drawn[0].time_line.svg().encode())
+    for each in found:
+        print_answer(each, as_json)

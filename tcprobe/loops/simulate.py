@@ -1,0 +1,320 @@
+"""A model of one SM: four schedulers that issue what control bits, barriers, pipes, ports and queues let them.
+
+It follows stall counts and barriers, not registers: the compiler has put the latency of every instruction there. Time
+is kept as numbers, not by counting cycles: each resource knows when it is free, each warp when its next instruction may
+be issued. Which of several warps goes first, and how far apart they begin, is not documented: `runs` tries several.
+
+What the constants are from: 167 micro-loops on an H200, and the loops of `benchmarks/loops.py` with training seeds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tcprobe.loops.costs import PARTITIONS, PIPES
+from tcprobe.loops.loop import LoopError
+from tcprobe.loops.work import BARRIER, COMMIT, COPY, GROUP, GROUP_WAIT, MEMORY, PLAIN, WAIT, Work
+
+TAKEN = 9  # cycles from a taken branch to what follows
+MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
+DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
+SPACING = 2  # cycles between wavefronts of one request
+SWITCH = 4  # cycles between multiplies of floats and of integers
+IN_ORDER = False
+QUEUE = 4  # requests of shared memory that a scheduler keeps before it stalls
+SLACK = 2  # cycles that a bank of registers may be behind
+BYTES_A_CYCLE = 90.0  # from L2 to one SM
+BACKLOG = 16  # cycles that the pipe of special functions may be behind
+CACHED, UNCACHED, MISS = 2048, 3072, 2.23  # instructions; cycles of each that is not cached
+WARM = 2  # rounds before those that count
+FEWEST, MOST = 3, 16  # rounds that count
+ISSUES = 8_000  # of a run, all warps together
+KEPT = 8  # groups and copies of a warp whose ends are known
+NEVER = float("inf")
+GATED = {PIPES.index("xu"), PIPES.index("adu")}
+ISSUE, FMA, HEAVY, XU, LSU, TENSOR = (PIPES.index(name) for name in ("issue", "fma", "fmaheavy", "xu", "lsu", "tensor"))
+
+
+class Issue(NamedTuple):
+    """A step of a warp and the cycle it was issued in."""
+
+    warp: int
+    step: int
+    cycle: float
+
+
+class Order(NamedTuple):
+    """Whether a scheduler prefers its youngest warp, and how far apart warps begin: `skew` cycles at most."""
+
+    youngest: bool
+    skew: int
+    seed: int
+
+
+ORDERS = (
+    Order(False, 0, 0),
+    Order(True, 0, 0),
+    Order(False, 16, 1),
+    Order(True, 16, 2),
+    Order(False, 64, 3),
+    Order(True, 64, 4),
+)
+
+
+def cycles(rounds: Sequence[Sequence[Work]], orders: Sequence[Order] = ORDERS) -> list[float]:
+    """What a round takes in each order; `rounds` has the work of each warp of a block."""
+    return [_Sm(rounds, order).run(None) for order in orders]
+
+
+def busy(rounds: Sequence[Sequence[Work]]) -> dict[str, float]:
+    """How long each pipe of the busiest scheduler works in a round; "shared" and "l2": memory of the SM, and behind it."""
+    found = dict.fromkeys(PIPES, 0.0)
+    for quarter in (rounds[j::PARTITIONS] for j in range(PARTITIONS)):
+        own = dict.fromkeys(PIPES, 0.0)
+        for work in (work for works in quarter for work in works):
+            own["issue"] += 1
+            if work.pipe != ISSUE:
+                own[PIPES[work.pipe]] += max(work.cycles, work.service)
+        found = {pipe: max(cycles, own[pipe]) for pipe, cycles in found.items()}
+    found["shared"] = sum(work.wavefronts for works in rounds for work in works)
+    found["l2"] = sum(work.bytes for works in rounds for work in works) / BYTES_A_CYCLE
+    return {pipe: round(cycles, 1) for pipe, cycles in found.items() if cycles}
+
+
+def trace(rounds: Sequence[Sequence[Work]], order: Order = ORDERS[0]) -> list[Issue]:
+    """What is issued in a round, in order of cycles."""
+    issues: list[Issue] = []
+    _Sm(rounds, order).run(issues)
+    return issues
+
+
+class _Warp:
+    """Where a warp stands: its next step, when it may be issued, and when each of its barriers opens."""
+
+    __slots__ = ("commits", "copied", "gate", "groups", "number", "opens", "ready", "round", "step", "work", "works")
+
+    def __init__(self, number: int, works: Sequence[Work], start: float) -> None:
+        self.number, self.works = number, works
+        self.step, self.round, self.ready, self.work = 0, 0, start, works[0]
+        self.opens = [0.0] * 6
+        self.commits: list[list[float]] = [[], [], [], [], [], []]
+        self.copied = self.gate = 0.0
+        self.groups: list[float] = []
+
+    def advance(self) -> None:
+        """Go to the next step."""
+        self.step += 1
+        if self.step == len(self.works):
+            self.step, self.round = 0, self.round + 1
+            self.groups = self.groups[-KEPT:]
+            self.commits = [ends[-KEPT:] for ends in self.commits]
+        self.work = self.works[self.step]
+
+    def earliest(self, own: _Scheduler) -> float:
+        """The first cycle in which its next instruction may be issued."""
+        cycle, work = self.ready, self.work
+        for barrier in work.waits:
+            cycle = max(cycle, self.opens[barrier])
+        kind, pipe = work.kind, work.pipe
+        even, odd = work.ports
+        if even and own.even - SLACK > cycle:
+            cycle = own.even - SLACK
+        if odd and own.odd - SLACK > cycle:
+            cycle = own.odd - SLACK
+        if kind == PLAIN:
+            if pipe in GATED or work.taken:
+                cycle = max(cycle, self.gate)
+            if pipe == FMA:
+                return max(cycle, min(own.free[FMA], own.free[HEAVY]))
+            return max(cycle, own.free[pipe] - (BACKLOG if pipe == XU else 0))
+        if kind in (MEMORY, COPY):
+            cycle = max(cycle, self.gate)
+            return max(cycle, own.queue[-QUEUE]) if len(own.queue) >= QUEUE else cycle
+        if kind == BARRIER:
+            return max(cycle, self.gate)
+        if kind == WAIT:
+            done = self.commits[work.barrier]
+            return max(cycle, done[-1 - work.limit]) if len(done) > work.limit else cycle
+        if kind == GROUP_WAIT:
+            return max(cycle, self.groups[-1 - work.limit]) if len(self.groups) > work.limit else cycle
+        return max(cycle, own.free[TENSOR] - work.cycles) if kind == GROUP else cycle
+
+
+class _Scheduler:
+    """A quarter of an SM: when its pipes, register banks and queue are free. The first pipe, "fma", is half of it."""
+
+    __slots__ = ("back", "even", "free", "last", "multiplied", "odd", "queue", "served", "slot", "turn", "warps")
+
+    def __init__(self, warps: Sequence[_Warp], youngest: bool) -> None:
+        self.slot, self.last, self.multiplied = 0.0, -1, ""
+        self.free = [0.0] * len(PIPES)
+        self.even = self.odd = self.back = self.served = self.turn = 0.0
+        self.queue: list[float] = []
+        self.warps = list(reversed(warps)) if youngest else list(warps)
+
+    def next(self) -> tuple[float, _Warp]:
+        """The cycle in which it issues next, and of which warp: the one of the last cycle if it can."""
+        if len(self.warps) == 1:
+            return max(self.warps[0].earliest(self), self.slot), self.warps[0]
+        found = [warp.earliest(self) for warp in self.warps]
+        cycle = max(min(found), self.slot)
+        able = [warp for when, warp in zip(found, self.warps, strict=True) if when <= cycle]
+        return cycle, next((warp for warp in able if warp.number == self.last), able[0])
+
+
+class _Server:
+    """What does one thing a cycle, for whoever comes first: cycles that are taken are 1."""
+
+    def __init__(self) -> None:
+        self.taken = bytearray(1 << 12)
+        self.rest = 0.0  # parts of cycles
+
+    def book(self, begin: float, cycles: float, spacing: int = 1) -> tuple[int, int]:
+        """Take so many cycles from one on; the first of them, and the one behind the last."""
+        self.rest += cycles
+        count, at = max(1, int(self.rest)), int(begin)
+        self.rest -= count
+        if at + 64 * count + 4096 > len(self.taken):
+            self.taken.extend(bytes(at + 64 * count + 8192 - len(self.taken)))
+        first = at = self.taken.index(0, at)
+        for number in range(count):
+            at = self.taken.index(0, at + (spacing if number else 0))
+            self.taken[at] = 1
+        return first, at + 1
+
+
+class _Sm:
+    def __init__(self, rounds: Sequence[Sequence[Work]], order: Order) -> None:
+        rng = random.Random(order.seed)
+        self.warps = [
+            _Warp(w, works, float(rng.randrange(order.skew)) if order.skew else 0.0) for w, works in enumerate(rounds)
+        ]
+        quarters = [self.warps[j::PARTITIONS] for j in range(min(PARTITIONS, len(rounds)))]
+        self.schedulers = [_Scheduler(warps, order.youngest) for warps in quarters]
+        self.shared, self.l2 = _Server(), _Server()
+        self.meeting = 0.0
+        self.met: dict[int, list[_Warp]] = {}
+        length = max(map(len, rounds))
+        self.counted = max(FEWEST, min(MOST, ISSUES // (length * len(rounds))))
+        self.miss = MISS * min(1.0, max(0, length - CACHED) / (UNCACHED - CACHED))
+
+    def run(self, issues: list[Issue] | None) -> float:
+        """Cycles of a round: go through WARM rounds, then through those that count; issues of one go to a list."""
+        places = range(len(self.schedulers))
+        coming = [scheduler.next() for scheduler in self.schedulers]
+        begun, done, traced = 0.0, 0.0, WARM * len(self.warps)
+        rounds, goal = 0, WARM * len(self.warps)
+        while True:
+            place = min(places, key=[cycle for cycle, _ in coming].__getitem__)
+            cycle, warp = coming[place]
+            if cycle == NEVER:
+                raise LoopError("its warps wait at a barrier to which others do not come")
+            if issues is not None and traced <= rounds < traced + len(self.warps):
+                issues.append(Issue(warp.number, warp.step, cycle))
+            scheduler = self.schedulers[place]
+            if self._issue(scheduler, warp, cycle):
+                coming = [each.next() for each in self.schedulers]
+            else:
+                coming[place] = scheduler.next()
+            if warp.step == 0:
+                rounds += 1
+                scheduler.queue = scheduler.queue[-QUEUE:]
+                if rounds == goal and not begun:
+                    begun, done, goal = cycle, self._progress(), rounds + self.counted * len(self.warps)
+                elif rounds >= goal:
+                    return (cycle - begun) * len(self.warps) / (self._progress() - done)
+
+    def _progress(self) -> float:
+        """Rounds of all warps, with parts of those that are not over."""
+        return sum(warp.round + warp.step / len(warp.works) for warp in self.warps)
+
+    def _issue(self, own: _Scheduler, warp: _Warp, cycle: float) -> bool:
+        """Issue a warp's next instruction; whether that lets warps of others go on."""
+        work, met = warp.work, False
+        own.slot, own.last = cycle + 1, warp.number
+        warp.ready = cycle + (max(work.stall, TAKEN) if work.taken else work.stall) + self.miss
+        even, odd = work.ports
+        if work.pipe == TENSOR:
+            own.even = own.odd = max(own.even, own.odd, cycle) + even
+            if own.multiplied not in ("", work.opcode[:4]):
+                own.free[TENSOR] = max(own.free[TENSOR], cycle) + SWITCH
+            own.multiplied = work.opcode[:4]
+        else:
+            if even:
+                own.even = max(own.even, cycle) + even
+            if odd:
+                own.odd = max(own.odd, cycle) + odd
+        kind = work.kind
+        if kind == PLAIN:
+            done = freed = _use(own, work, cycle)
+        elif kind in (MEMORY, COPY):
+            done, freed = self._request(own, warp, work, cycle)
+        else:
+            done = freed = max(warp.copied, cycle + 1) if kind == COMMIT else cycle + work.latency
+            if kind == BARRIER:
+                met = self._meet(own, warp, work, cycle)
+            elif kind == GROUP:
+                _multiply(own, warp, work, cycle)
+        if work.write >= 0:
+            warp.opens[work.write] = max(warp.opens[work.write], done)
+            warp.commits[work.write].append(done)
+        if work.read >= 0:
+            warp.opens[work.read] = max(warp.opens[work.read], freed)
+        warp.advance()
+        return met
+
+    def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
+        """Queue a request; when its data are there, and when its registers are read."""
+        start = max(cycle, own.free[LSU])
+        if not work.returned:
+            start = max(start, own.turn)
+        own.free[LSU] = start + work.service
+        if not work.wavefronts:
+            own.queue.append(start)
+            return max(start, own.turn) + work.latency, start + work.freed
+        begin = max(start, own.turn)
+        spacing = max(SPACING, sum(each.served > begin for each in self.schedulers if each is not own) + 1)
+        first, end = self.shared.book(begin, work.wavefronts, spacing)
+        own.served, own.turn = end, end - SPACING * (work.wavefronts - 1)
+        own.queue.append(first)
+        done = max(end - 1 - SPACING * (work.wavefronts - 1), begin) + work.latency
+        if work.returned:
+            own.back = done = max(done, own.back + work.returned)
+        if work.bytes:
+            done = max(done, self.l2.book(first, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
+        if work.kind == COPY:
+            warp.copied = max(warp.copied, done)
+        return done, start + work.freed
+
+    def _meet(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> bool:
+        """Arrive at a barrier of the block; whether all have."""
+        self.meeting = max(self.meeting, cycle, own.free[LSU] if IN_ORDER else 0) + ARRIVE
+        there = self.met.setdefault(work.barrier, [])
+        there.append(warp)
+        warp.gate = NEVER
+        if len(there) < (work.limit or len(self.warps)):
+            return False
+        for each in there:
+            each.gate = self.meeting + MEET
+        there.clear()
+        return True
+
+
+def _use(own: _Scheduler, work: Work, cycle: float) -> float:
+    """Take a pipe; when the result is there."""
+    pipe, cycles = work.pipe, work.cycles
+    if pipe == FMA:  # either half of the lanes, which takes twice as long
+        pipe, cycles = (FMA if own.free[FMA] <= own.free[HEAVY] else HEAVY), 2 * cycles
+    start = max(own.free[pipe], cycle)
+    own.free[pipe] = start + cycles
+    return start + work.latency
+
+
+def _multiply(own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> None:
+    """Queue a part of a warpgroup's multiply."""
+    start = max(own.free[TENSOR], cycle)
+    own.free[TENSOR] = start + work.cycles
+    if work.limit:
+        warp.groups.append(start + work.cycles + DRAIN)

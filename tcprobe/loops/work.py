@@ -1,0 +1,210 @@
+"""What the instructions of a round ask of an SM: pipes, ports of registers, wavefronts, barriers, as plain numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tcprobe.check.addresses import SHARED, Reach, reaches
+from tcprobe.check.program import Instruction
+from tcprobe.check.registers import UNIFORM, Operand
+from tcprobe.check.requests import UndecidedError, conflicts, sectors, width
+from tcprobe.isa.arch import WARP
+from tcprobe.loops.costs import PIPES, Prices
+from tcprobe.loops.loop import Loop, LoopError, Step
+
+# what an instruction is to the scheduler
+PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)
+_GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
+_STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
+SECTOR = 32  # bytes
+# cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
+FREED = 9
+
+
+class Work(NamedTuple):
+    """An instruction of a round as the scheduler sees it.
+
+    `ports`: cycles that it holds the even and the odd bank of registers. `service`: cycles of the queue to shared
+    memory, `freed`: those until it has read its registers, `wavefronts` of shared memory itself, `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding;
+    of BARRIER how many warps meet, 0 all. `barrier`: of BARRIER its number, of WAIT and COMMIT that of a counter.
+    """
+
+    opcode: str
+    stall: int
+    write: int
+    read: int
+    waits: tuple[int, ...]
+    taken: bool
+    kind: int = PLAIN
+    pipe: int = PIPES.index("issue")
+    cycles: float = 1
+    latency: float = 1
+    ports: tuple[int, int] = (0, 0)
+    service: float = 0
+    freed: float = 0
+    returned: float = 0
+    wavefronts: float = 0
+    bytes: int = 0
+    limit: int = 0
+    barrier: int = 0
+
+
+class Round(NamedTuple):
+    """The work of one round of a warp, and what was assumed of it, in words."""
+
+    works: tuple[Work, ...]
+    assumed: tuple[str, ...]
+
+
+def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
+    """The work of a round; UnpricedError, LoopError with the reason where it is not known."""
+    steps = loop.path(warp)
+    reached = {reach.instruction.number: reach for reach in reaches(loop.kernel)}
+    assumed: dict[str, None] = dict.fromkeys(loop.assumed.values())
+    cached: dict[int, int] = {}
+    works = []
+    for number, step in enumerate(steps):
+        after = steps[(number + 1) % len(steps)].instruction.number
+        made, words = _work(step, after, prices, reached.get(step.instruction.number), cached)
+        works.append(made)
+        if words:
+            assumed.setdefault(words)
+    return Round(tuple(works), tuple(assumed))
+
+
+def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: dict[int, int]) -> tuple[Work, str]:
+    instruction, control = step
+    waits = tuple(j for j in range(6) if control.waits >> j & 1)
+    made = Work(
+        instruction.opcode,
+        max(control.stall, 1),
+        -1 if control.write_barrier is None else control.write_barrier,
+        -1 if control.read_barrier is None else control.read_barrier,
+        waits,
+        taken=after != instruction.number + 1,
+    )
+    if instruction.guard == "never":
+        return made, ""
+    stem = instruction.stem
+    price = prices.of(instruction)
+    if stem.endswith("GMMA") and any(o.kind == "R" for o in instruction.operands[1:2]):
+        price = prices.measured.get(instruction.opcode + ".RA", price)
+    made = made._replace(pipe=PIPES.index(price.pipe), cycles=price.cycles, latency=price.latency)
+    if stem in ("BAR", "DEPBAR", "LDGDEPBAR", "WARPGROUP") or stem.endswith("GMMA"):
+        return _ordered(made, instruction), ""
+    if stem == "LDC":  # through the same queue, from a memory of its own
+        return made._replace(kind=MEMORY, service=4, freed=FREED), ""
+    if price.pipe == "lsu":
+        return _moved(made, instruction, reach)
+    return made._replace(ports=_ports(instruction, price.cycles, cached)), ""
+
+
+def _ordered(made: Work, instruction: Instruction) -> Work:
+    """What waits for others, or is waited for."""
+    stem = instruction.stem
+    limit = next((o.value for o in instruction.operands if o.kind == "number"), 0)
+    if stem == "BAR":
+        number, warps = _barrier(instruction)
+        return made._replace(kind=BARRIER, barrier=number, limit=warps)
+    if stem == "DEPBAR":
+        counter = re.fullmatch(r"SB([0-5])", instruction.operands[0].text)
+        return made._replace(kind=WAIT, barrier=int(counter[1]), limit=limit) if counter else made
+    if stem == "LDGDEPBAR":
+        return made._replace(kind=COMMIT)
+    if stem.endswith("GMMA"):
+        return made._replace(kind=GROUP, limit=int(any("gsb0" in o.text for o in instruction.operands)))
+    if instruction.form.has("DEPBAR"):
+        return made._replace(kind=GROUP_WAIT, limit=limit)
+    return made
+
+
+def _barrier(instruction: Instruction) -> tuple[int, int]:
+    """The number of a barrier, and how many warps meet there, 0 for all; LoopError where code does not say."""
+    if not instruction.opcode.startswith("BAR.SYNC"):
+        raise LoopError(f"warps wait for each other in other ways: {instruction} at {instruction.address:#x}")
+    values = [o.value for o in instruction.operands if o.kind == "number"]
+    if len(values) != len(instruction.operands) or not values:
+        raise LoopError(f"which warps meet at {instruction} at {instruction.address:#x} is not known")
+    return values[0], values[1] // WARP if len(values) > 1 else 0
+
+
+def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[Work, str]:
+    """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
+    stem, words = instruction.stem, ""
+    data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
+    made = made._replace(ports=_read_ports(instruction))
+    stores = stem in _STORES
+    service = max(made.cycles, 2 + 2 * data) if stores else made.cycles
+    made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
+    if stem == "LDGSTS":
+        size = width(instruction.form)
+        least = {4: 2.58, 8: 3.66, 16: 5.68 if instruction.form.has("BYPASS") else 5.08}[size]
+        passes, words = _wavefronts(instruction, reach, -(-size * WARP // 128))
+        extra = passes - -(-size * WARP // 128)
+        made = made._replace(kind=COPY, service=8, freed=25, wavefronts=least + max(extra, 0), bytes=size * WARP)
+        return made, words
+    if stem in _GLOBAL:
+        count, words = _sectors(instruction, reach)
+        return made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
+    least = {"LDSM": data, "STSM": data}.get(stem, max(1, width(instruction.form) // 4)) if stem in SHARED else 1
+    passes, words = _wavefronts(instruction, reach, least) if stem in SHARED else (1, "")
+    extra = max(passes - least, 0)
+    made = made._replace(kind=MEMORY, wavefronts=passes, latency=made.latency + extra)
+    if not stores and stem != "LDL":
+        made = made._replace(returned=2 * data)
+    return made, words
+
+
+def _wavefronts(instruction: Instruction, reach: Reach | None, least: int) -> tuple[int, str]:
+    """Wavefronts of a request of shared memory, and what was assumed for want of its addresses."""
+    try:
+        request = conflicts(reach) if reach else None
+    except UndecidedError as error:
+        return least, f"{instruction.opcode} at {instruction.address:#x} has no conflicts ({error})"
+    return (request.typical, "") if request else (least, "")
+
+
+def _sectors(instruction: Instruction, reach: Reach | None) -> tuple[int, str]:
+    """Sectors of a request of global memory, and what was assumed for want of its addresses."""
+    least = -(-width(instruction.form) * WARP // SECTOR)
+    try:
+        request = sectors(reach) if reach else None
+    except UndecidedError as error:
+        return least, f"{instruction.opcode} at {instruction.address:#x} reads whole sectors ({error})"
+    return (request.typical, "") if request else (least, "")
+
+
+def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> tuple[int, int]:
+    """Cycles that an instruction holds the even and the odd bank; `cached`: registers kept by slot of an operand."""
+    operands = instruction.operands[instruction.form.outputs :]
+    if instruction.stem.endswith("MMA"):
+        held = sum(o.width for o in operands if o.kind == "R" and o.first >= 0)
+        hold = int(min(cycles, -(-held // 2) + 1))
+        return hold, hold
+    banks = [0, 0]
+    for slot, operand in enumerate(_slots(operands)):
+        if operand.kind != "R" or operand.first < 0:
+            continue
+        if cached.get(slot) != operand.first:
+            for j in range(max(operand.width, 1)):
+                banks[(operand.first + j) % 2] += 1
+        if ".reuse" in operand.text:
+            cached[slot] = operand.first
+        else:
+            cached.pop(slot, None)
+    return banks[0], banks[1]
+
+
+def _read_ports(instruction: Instruction) -> tuple[int, int]:
+    """Cycles of the even and the odd bank for the registers that a request reads: a cycle more than there are."""
+    mask = instruction.reads & (1 << UNIFORM) - 1
+    even = sum(1 << j for j in range(0, UNIFORM, 2))
+    banks = (mask & even).bit_count(), (mask & ~even).bit_count()
+    return banks[0] + (banks[0] > 0), banks[1] + (banks[1] > 0)
+
+
+def _slots(operands: Sequence[Operand]) -> list[Operand]:
+    """Source operands by slot: predicates take none."""
+    return [operand for operand in operands if operand.kind not in ("P", "UP")]

@@ -1,0 +1,191 @@
+"""`predict`: the way through loops, what limits a round, ranges, refusals, and hostile files."""
+
+import json
+from pathlib import Path
+
+import emulated_bench
+import jsonschema
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tcprobe.check.program import programs
+from tcprobe.cli import main
+from tcprobe.loops import costs, simulate
+from tcprobe.loops.costs import PIPES
+from tcprobe.loops.loop import loop_at, main_loop, main_loops
+from tcprobe.loops.work import BARRIER, MEMORY, Work
+from tcprobe.sass import toolchain
+from tcprobe.sass.code_files import CodeFiles
+from tcprobe.store.choose import default
+
+SCHEMA = Path(__file__).parent.parent / "docs" / "schema.json"
+ONE = simulate.ORDERS[:1]
+
+
+def kernel(folder, text):
+    """The function of PTX, as machine code."""
+    path = folder / "k.ptx"
+    path.write_text(text)
+    tools = toolchain.find(None)
+    (compiled,) = CodeFiles(tools).read(path)
+    (made,) = programs(tools, compiled.cubin.arch, compiled.cubin.functions)
+    return made
+
+
+def looped(body, registers=".reg .f32 %f<40>;", threads=32):
+    """PTX of a loop of its own count around a body."""
+    stored = "\n".join(f"st.global.f32 [%out+{4 * j}], %f{j};" for j in range(40))
+    filled = "\n".join(f"cvt.rn.f32.u32 %f{j}, %n;\nadd.f32 %f{j}, %f{j}, 0f4{j:02x}00000;" for j in range(40))
+    return f"""
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry looped(.param .u64 out, .param .u32 count) .reqntid {threads} {{
+{registers} .reg .b64 %out; .reg .b32 %n; .reg .pred %p;
+ld.param.u64 %out, [out];
+ld.param.u32 %n, [count];
+{filled}
+LOOP:
+.pragma "nounroll";
+{body}
+sub.u32 %n, %n, 1;
+setp.ne.u32 %p, %n, 0;
+@%p bra LOOP;
+{stored}
+ret;
+}}
+"""
+
+
+def answers(folder, text, *words):
+    """The objects that `predict --json` prints."""
+    (folder / "k.ptx").write_text(text)
+    done = CliRunner().invoke(main, ["predict", str(folder / "k.ptx"), "--json", *words])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+CHAINS = "\n".join(f"fma.rn.f32 %f{j}, %f{j}, %f{(j + 7) % 40}, %f{(j + 3) % 40};" for j in range(32))
+
+
+def test_a_loop_of_one_pipe_takes_what_the_pipe_needs(tmp_path):
+    (found,) = answers(tmp_path, looped(CHAINS))
+    jsonschema.validate(found, json.loads(SCHEMA.read_text())["$defs"]["predict"])
+    assert found["busy"]["fma"] == 32
+    assert found["instructions"] == (found["last"] - found["first"]) // 16 + 1
+    assert 32 <= found["cycles"]["least"] <= found["cycles"]["most"] <= 80
+
+
+def test_warps_share_schedulers_by_four(tmp_path):
+    one, four, eight, sixteen = (
+        answers(tmp_path, looped(CHAINS), "--warps", n)[0]["cycles"]["least"] for n in ("1", "4", "8", "16")
+    )
+    assert one == four <= eight < sixteen
+
+
+def test_of_the_kernel_that_multiplies_the_tensor_cores_are_said(tmp_path):
+    (found,) = answers(tmp_path, emulated_bench.PTX)
+    assert found["tensor"] == found["busy"]["tensor"] == 6
+    assert found["warps"] == 2
+    assert {"HMMA.16816.F32", "LDSM.16.M88.4"} <= {part["opcode"] for part in found["opcodes"]}
+
+
+def test_an_opcode_without_a_price_is_refused_by_its_name(tmp_path, monkeypatch):
+    kept = tuple(row for row in costs.rows() if not any(name.startswith("MUFU") for name in row.opcodes))
+    monkeypatch.setattr(costs, "rows", lambda: kept)
+    (found,) = answers(tmp_path, looped("ex2.approx.ftz.f32 %f0, %f0;"))
+    assert found["cycles"] is None
+    assert "MUFU.EX2" in found["refused"]
+
+
+def test_an_arch_without_prices_is_refused(tmp_path):
+    (found,) = answers(tmp_path, looped(CHAINS).replace("sm_90", "sm_80"))
+    assert found["cycles"] is None
+    assert "sm_80" in found["refused"]
+
+
+def test_inner_loops_are_followed_as_often_as_they_count(tmp_path):
+    inner = """mov.u32 %i, 0;
+INNER:
+.pragma "nounroll";
+ex2.approx.ftz.f32 %f0, %f0;
+add.u32 %i, %i, 1;
+setp.lt.u32 %q, %i, 5;
+@%q bra INNER;"""
+    made = kernel(tmp_path, looped(inner, ".reg .f32 %f<40>; .reg .b32 %i; .reg .pred %q;"))
+    outer = max(main_loops(made)[0], loop_at(made, main_loops(made)[0].first), key=lambda each: len(each.blocks))
+    whole = next(blocks for blocks in made.loops if outer.blocks < blocks)
+    path = type(outer)(made, whole).path()
+    assert sum(step.instruction.opcode == "MUFU.EX2" for step in path) == 5
+
+
+@pytest.mark.parametrize("words", [["--loop", "here"], ["--taken", "x"], ["--warps", "0"], ["--warps", "33"]])
+def test_what_is_no_address_and_no_number_is_a_usage_error(tmp_path, words):
+    (tmp_path / "k.ptx").write_text(emulated_bench.PTX)
+    done = CliRunner().invoke(main, ["predict", str(tmp_path / "k.ptx"), *words])
+    assert (done.exit_code, done.stdout) == (2, "")
+
+
+@pytest.mark.parametrize("raw", [b"", b"\x7fELF" + bytes(60), b"no code at all"])
+def test_hostile_files_are_not_trusted(tmp_path, raw):
+    (tmp_path / "k.cubin").write_bytes(raw)
+    done = CliRunner().invoke(main, ["predict", str(tmp_path / "k.cubin")])
+    assert done.exit_code == 4
+    assert done.stderr.count("\n") <= 2
+    assert "Traceback" not in done.output
+
+
+def test_the_time_line_fits_a_terminal_and_is_drawn(tmp_path):
+    (tmp_path / "k.ptx").write_text(emulated_bench.PTX)
+    done = CliRunner().invoke(main, ["predict", str(tmp_path / "k.ptx"), "--svg", str(tmp_path / "round.svg")])
+    assert done.exit_code == 0, done.output
+    lines = done.stdout.splitlines()
+    drawn = [line for line in lines if line.rstrip().endswith("|")]
+    assert 0 < len(drawn) < 20
+    assert len({len(line) for line in drawn}) == 1
+    svg = (tmp_path / "round.svg").read_text()
+    assert svg.startswith("<svg") and svg.count("<title>HMMA.16816.F32,") == 2
+
+
+def plain(pipe="alu", cycles=2.0, stall=1, **more):
+    """An instruction of a pipe."""
+    return Work("X", stall, -1, -1, (), False, pipe=PIPES.index(pipe), cycles=cycles, latency=cycles, **more)
+
+
+BACK = Work("BRA", 5, -1, -1, (), True, pipe=PIPES.index("cbu"))
+
+
+@given(st.lists(st.sampled_from(["alu", "fma", "xu", "fmaheavy"]), min_size=1, max_size=20), st.integers(1, 8))
+def test_no_round_is_shorter_than_what_its_pipes_and_stalls_need(pipes, warps):
+    works = (*(plain(pipe, {"fma": 1.0, "xu": 8.0}.get(pipe, 2.0)) for pipe in pipes), BACK)
+    (taken,) = simulate.cycles([works] * warps, ONE)
+    used = simulate.busy([works] * warps)
+    assert taken >= max(used.values()) - 1
+    assert taken >= len(pipes) + simulate.TAKEN - 1
+
+
+@given(st.integers(1, 6), st.integers(1, 4))
+def test_requests_take_turns_at_shared_memory(requests, wavefronts):
+    load = Work("LDS", 1, 0, -1, (), False, kind=MEMORY, pipe=PIPES.index("lsu"), latency=23, service=4, freed=9)
+    works = (*[load._replace(wavefronts=wavefronts)] * requests, BACK._replace(waits=(0,)))
+    (taken,) = simulate.cycles([works] * 4, ONE)
+    assert taken >= 4 * requests * wavefronts - 1
+
+
+def test_warps_wait_for_the_last_one_at_a_barrier():
+    barrier = Work("BAR.SYNC", 1, -1, -1, (), False, kind=BARRIER, pipe=PIPES.index("adu"))
+    slow, fast = ((*[plain()] * n, barrier, BACK) for n in (40, 1))
+    (together,) = simulate.cycles([slow, fast], ONE)
+    (alone,) = simulate.cycles([slow], ONE)
+    assert together >= alone - 1
+    (apart,) = simulate.cycles([fast], ONE)
+    assert together > apart
+
+
+def test_the_loop_that_multiplies_is_the_main_one(tmp_path):
+    made = kernel(tmp_path, emulated_bench.PTX)
+    assert main_loop(made).multiplies == 1
+    known = costs.prices("sm_90", default())
+    assert all(known.of(step.instruction).cycles for step in main_loop(made).path())
