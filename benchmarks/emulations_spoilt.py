@@ -8,7 +8,7 @@ The kinds, fixed before any was run (a spoilt kernel is noticed by a finding, by
     wait dropped       a wait for copies, multiplies, a barrier or an mbarrier's phase is gone
     wait weakened      a wait lets one more group stay in flight
     fence dropped      fence.proxy.async or wgmma.fence is gone; both fences after mbarriers' initialisation
-    phase              an mbarrier is waited for with the other parity, expects 16 bytes more or less, or an arrival more
+    phase              an mbarrier is waited for with the other parity, expects 16 bytes more, or an arrival
     descriptor         a bit of the stride, the start or the swizzle in a wgmma descriptor
     swizzle            another swizzle in a tensor map, or another constant in the address of a piece
     address            16 bytes, or a line, added to the address of a load, store, copy or matrix
@@ -71,7 +71,7 @@ def lines_that_run(case: Case) -> set[int]:
     return seen
 
 
-def spoilt(case: Case) -> Iterator[Spoilt]:
+def spoilt(case: Case) -> Iterator[Spoilt]:  # noqa: C901, PLR0912  # a line an edit
     """Every edit of a kernel."""
     lines, running = case.ptx.splitlines(), lines_that_run(case)
     beside: set[int] = set()

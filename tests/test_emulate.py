@@ -101,7 +101,7 @@ LANE = np.arange(32, dtype=np.uint32)
 )
 def test_instructions_compute_as_ptx_says(body, wanted):
     if "elect" in body:  # only lanes of the mask may come
-        body = f"setp.eq.u32 %p2, %r0, 4; mov.u32 %r9, 0; and.b32 %r4, %r0, 28; setp.ne.u32 %p3, %r4, 4;@%p3 bra END; {body} END: bar.warp.sync -1;"
+        body = f"setp.eq.u32 %p2, %r0, 4; mov.u32 %r9, 0; and.b32 %r4, %r0, 28; setp.ne.u32 %p3, %r4, 4;@%p3 bra END; {body} END: bar.warp.sync -1;"  # noqa: E501
         assert computed(body.replace("0xf0", "0xf0"))[4:8].tolist() == [4, 4, 4, 4]
         return
     assert computed(body).tolist() == wanted.astype(np.uint32).tolist()
@@ -151,7 +151,8 @@ def test_functions_are_called():
     """
         + kernel(
             OUT
-            + """{ .param .b32 p; .param .b32 q; st.param.b32 [p], %r0; call.uni (q), twice, (p); ld.param.b32 %r9, [q]; }
+            + """{ .param .b32 p; .param .b32 q; st.param.b32 [p], %r0; call.uni (q), twice, (p);
+ld.param.b32 %r9, [q]; }
     st.global.u32 [%rd3], %r9;"""
         ).removeprefix(HEAD)
     )
@@ -162,12 +163,12 @@ def test_functions_are_called():
 EXCHANGE = (
     SHARED
     + OUT
-    + "st.shared.u32 [%r3], %r0; {between} xor.b32 %r4, %r2, 128; add.s32 %r5, %r1, %r4; ld.shared.u32 %r9, [%r5]; st.global.u32 [%rd3], %r9;"
+    + "st.shared.u32 [%r3], %r0; {between} xor.b32 %r4, %r2, 128; add.s32 %r5, %r1, %r4; ld.shared.u32 %r9, [%r5]; st.global.u32 [%rd3], %r9;"  # noqa: E501
 )
 COPY = (
     SHARED
     + OUT
-    + "cp.async.ca.shared.global [%r3], [%rd3], 4; cp.async.commit_group; {wait} ld.shared.u32 %r9, [%r3]; st.global.u32 [%rd3], %r9;"
+    + "cp.async.ca.shared.global [%r3], [%rd3], 4; cp.async.commit_group; {wait} ld.shared.u32 %r9, [%r3]; st.global.u32 [%rd3], %r9;"  # noqa: E501
 )
 BULK = (
     SHARED
@@ -228,10 +229,12 @@ def test_a_phase_of_the_wrong_parity_is_a_race_or_waits_for_ever():
     assert rules(run(arrived, np.zeros(128, np.uint32), block=64)) == []
 
 
-MMA = """ld.global.u32 %r10, [%rd3]; ld.global.u32 %r11, [%rd3+128]; ld.global.u32 %r12, [%rd3+256]; ld.global.u32 %r13, [%rd3+384];
-mov.f32 %f1, 0f00000000;
-mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f2, %f3, %f4, %f5}, {%r10, %r11, %r12, %r13}, {%r10, %r11}, {%f1, %f1, %f1, %f1};
-st.global.f32 [%rd3], %f2; st.global.f32 [%rd3+128], %f3; st.global.f32 [%rd3+256], %f4; st.global.f32 [%rd3+384], %f5;"""
+MMA = """ld.global.u32 %r10, [%rd3]; ld.global.u32 %r11, [%rd3+128]; ld.global.u32 %r12, [%rd3+256];
+ld.global.u32 %r13, [%rd3+384]; mov.f32 %f1, 0f00000000;
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+{%f2, %f3, %f4, %f5}, {%r10, %r11, %r12, %r13}, {%r10, %r11}, {%f1, %f1, %f1, %f1};
+st.global.f32 [%rd3], %f2; st.global.f32 [%rd3+128], %f3; st.global.f32 [%rd3+256], %f4;
+st.global.f32 [%rd3+384], %f5;"""
 
 
 def test_a_multiply_is_at_the_tables_places_and_has_the_models_bits():
@@ -367,7 +370,7 @@ def test_any_text_is_read_or_refused(text):
         try:
             parse(each)
         except TcprobeError as error:
-            assert isinstance(error, UsageError | DataError)
+            assert isinstance(error, UsageError | DataError)  # noqa: PT017
 
 
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")

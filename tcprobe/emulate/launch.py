@@ -170,7 +170,8 @@ def _argument(told: Any, number: int, folder: Path) -> Argument:
     if len(keys) == 1 and (kind := next(iter(keys))) in SCALARS:
         return scalar(kind, told[kind])
     raise DataError(
-        f"argument {number}: {', '.join(sorted(map(str, keys)))[:80]} is no argument; there are buffer, zeros, bytes, tensor_map, {', '.join(SCALARS)}."
+        f"argument {number}: {', '.join(sorted(map(str, keys)))[:80]} is no argument; there are buffer, zeros, bytes, "
+        f"tensor_map, {', '.join(SCALARS)}."
     )
 
 

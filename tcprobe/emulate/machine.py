@@ -161,7 +161,7 @@ class Machine:
         self.shared_used = at + self.shape.dynamic
         if self.shared_used - FIRST_SHARED > MOST_SHARED:
             raise UsageError(
-                f"the block has {self.shared_used - FIRST_SHARED} bytes of shared memory; there are {MOST_SHARED} at most."
+                f"the block has {self.shared_used - FIRST_SHARED} bytes of shared memory; at most {MOST_SHARED} exist."
             )
         return -(-self.shared_used // 1024) * 1024 + 1024
 
@@ -338,7 +338,7 @@ class Machine:
         return self.threads[where]
 
     def incomplete(self, where: Where, unit: int = WARP) -> Bools | None:
-        """Which of the threads belong to a warp, or group of `unit`, of which others live elsewhere; None if none do."""
+        """Which of the threads are of a warp, or group of `unit`, of which others live elsewhere; None if none are."""
         if (
             type(where) is slice
             and not (where.start or 0) % unit

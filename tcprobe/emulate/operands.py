@@ -1,4 +1,4 @@
-"""What compilers of instructions share: types of PTX as NumPy's, and steps of an operation with sources and a result."""
+"""What compilers of instructions share: types of PTX as NumPy's, steps with sources and a result."""
 
 from __future__ import annotations
 

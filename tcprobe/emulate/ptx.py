@@ -388,10 +388,10 @@ class _Parser:
             self._take("]")
         if not 0 <= size <= 1 << 40:
             raise DataError(f"line {self._next.line}: {quoted(name[:40])} has {size} bytes.")
-        initial, addresses = self._initial(WIDTHS[kind], kind) if self._accept("=") else (b"", [])
+        initial, addresses = self._initial(WIDTHS[kind]) if self._accept("=") else (b"", [])
         return Variable(name, space, size, align or min(each, 16), initial, tuple(addresses))
 
-    def _initial(self, width: int, kind: str) -> tuple[bytes, list[tuple[int, str, int]]]:
+    def _initial(self, width: int) -> tuple[bytes, list[tuple[int, str, int]]]:  # noqa: C901
         made, addresses, depth = bytearray(), [], 0
         while True:
             if self._accept("{"):
@@ -531,7 +531,7 @@ class _Parser:
                 self._take(",")
         return tuple(found)
 
-    def _operand(self, depth: int = 0) -> Operand:
+    def _operand(self, depth: int = 0) -> Operand:  # noqa: C901
         if depth > 4:
             self._fail("fewer brackets")
         token = self._next

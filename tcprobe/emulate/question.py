@@ -9,7 +9,7 @@ import click
 
 from tcprobe.errors import UsageError
 from tcprobe.question import terminal
-from tcprobe.question.arguments import ArchName, arch_name, checked
+from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import Option, PlainArgument, command, note
 from tcprobe.question.options import Named, NonEmptyText, Number, Output
 from tcprobe.question.shared import ArchOption, JsonOption
@@ -53,7 +53,7 @@ def emulate(
         str | None,
         Option(
             "--break",
-            "Stop where a thread, 0 without one, first comes to a line; print its registers, and which elements they hold.",
+            "Stop where a thread, 0 without one, comes to a line; print its registers, and which elements they hold.",
             "LINE[,THREAD]",
             NonEmptyText(),
         ),

@@ -142,7 +142,7 @@ class Scheduler:
             elif apart(fronts[0].where) is None:
                 fronts[0].wait = None
 
-    def _advance(self, front: Front) -> bool:
+    def _advance(self, front: Front) -> bool:  # noqa: C901
         """Run a front until it parts, waits, ends, or others have their turn; False if no instructions are left."""
         machine, steps, where, pc = self.machine, self.steps, front.where, front.pc
         machine.kept["front"] = front
@@ -152,7 +152,7 @@ class Scheduler:
         )
         number, outcome = 0, None
         watch = self.watch
-        for number in range(1, most + 1):
+        for number in range(1, most + 1):  # noqa: B007
             machine.pc = pc
             if watch is not None:
                 watch(pc, where)

@@ -1,4 +1,4 @@
-"""Which lines of B the stored columns of a sparse A meet, by the metadata in registers, where the tables say it lies."""
+"""Which lines of B the stored columns of a sparse A meet, by metadata in registers, where the tables say it lies."""
 
 from __future__ import annotations
 

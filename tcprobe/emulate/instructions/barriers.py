@@ -172,7 +172,7 @@ def _warp(statement: Statement, machine: Machine) -> Step:
     return with_mask(machine, mask, run)
 
 
-def _cluster(statement: Statement, machine: Machine) -> Step:
+def _cluster(statement: Statement, machine: Machine) -> Step:  # noqa: C901
     """barrier.cluster.arrive and .wait."""
     words = statement.modifiers
     table: dict[int, Barrier] = machine.kept.setdefault("cluster bars", {})
@@ -390,7 +390,7 @@ def _reach_barrier(machine: Machine, barrier: MBarrier, threads: Any, offset: in
     del barrier
 
 
-def _wait(statement: Statement, machine: Machine) -> Step:
+def _wait(statement: Statement, machine: Machine) -> Step:  # noqa: C901
     """test_wait polls; try_wait waits until the phase is over."""
     words = statement.modifiers
     target, place, state, *_ = statement.operands

@@ -287,7 +287,8 @@ def check_overwritten(machine: Machine, memory: Space, chunks: Any, threads: Any
             machine.find(
                 "proxy",
                 int(threads[0]),
-                f"the async proxy overwrites what {machine.whose(int(tags[late][0]))} wrote, without fence.proxy.async between",
+                f"the async proxy overwrites what {machine.whose(int(tags[late][0]))} wrote, "
+                "without fence.proxy.async between",
             )
 
 

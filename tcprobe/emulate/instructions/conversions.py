@@ -117,8 +117,8 @@ def _pair(statement: Statement, machine: Machine, to: str, of: str) -> Step:
         def join(upper: Any, lower: Any) -> Any:
             halves = []
             for x in (upper, lower):
-                x = np.where(np.isnan(x), x, np.maximum(x, 0.0)) if relu else x
-                halves.append(narrow(x, kind, way, saturate=satfinite).astype(word))
+                positive = np.where(np.isnan(x), x, np.maximum(x, 0.0)) if relu else x
+                halves.append(narrow(positive, kind, way, saturate=satfinite).astype(word))
             return (halves[0] << word.type(bits) | halves[1]).astype(word)
 
         if of == "f32":

@@ -26,7 +26,7 @@ def _open(machine: Machine) -> list[tuple[Flight, Any, Any]]:
     return found
 
 
-def _copy(statement: Statement, machine: Machine) -> Step | None:
+def _copy(statement: Statement, machine: Machine) -> Step | None:  # noqa: C901
     words = statement.modifiers
     if words[0] != "async" or "bulk" in words:
         return None

@@ -264,7 +264,7 @@ def learn(machine: Machine, threads: Any, found: tuple[Known, int]) -> None:
         machine.clocks.met.add((own, serial))
 
 
-def _fence(statement: Statement, machine: Machine) -> Step:
+def _fence(statement: Statement, machine: Machine) -> Step:  # noqa: C901
     """fence, membar: of memory, of the async proxy."""
     words = statement.modifiers
     if "proxy" in words:
