@@ -23,8 +23,8 @@ TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global",
 STORE = str(ROOT / "examples" / "emulate" / "store.ptx")
 COSTS = ("--results", str(ROOT / "tests" / "data" / "costs"), "--only")
 # command -> calls; {folder} is an empty folder, {csv} a table of A, {patterns} lines of addresses, {offsets} a map,
-# {code} and {loop} PTX, {tables} a folder with a table of A, {order} and {other} orders of sums, {left}, {right} and {result}
-# matrices
+# {code} and {loop} PTX, {tables} a folder with a table of A, {order} and {other} orders of sums, {left}, {right} and
+# {result} matrices
 CALLS = {
     "list": [("list",), ("list", "--family", "tcgen05")],
     "show": [

@@ -146,7 +146,8 @@ def test_the_time_line_fits_a_terminal_and_is_drawn(tmp_path):
     assert 0 < len(drawn) < 20
     assert len({len(line) for line in drawn}) == 1
     svg = (tmp_path / "round.svg").read_text()
-    assert svg.startswith("<svg") and svg.count("<title>HMMA.16816.F32,") == 2
+    assert svg.startswith("<svg")
+    assert svg.count("<title>HMMA.16816.F32,") == 2
 
 
 def plain(pipe="alu", cycles=2.0, stall=1, **more):

@@ -140,7 +140,7 @@ class Explaining(click.Command):
 
 
 @command(kernel, of=GROUP, name="gemm", short="D = A B for an arch and a type.", cls=Explaining)
-def print_kernel(  # noqa: C901
+def print_kernel(
     made: "GemmKernel",
     *,
     size: Annotated[

@@ -36,7 +36,7 @@ def read_matrix(path: str | Path) -> NDArray[Any]:
 
 
 def read_array(path: str | Path, what: str = "numbers (no objects)") -> NDArray[Any]:
-    """The array in a file, of up to 5 sides; DataError where it is no regular file of one, or not as long as it says."""
+    """The array in a file, of up to 5 sides; DataError where it is no regular file of one, or has another length."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
     except (OSError, ValueError) as error:

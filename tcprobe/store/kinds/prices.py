@@ -99,7 +99,7 @@ def essence(body: Body) -> object:
 def numbers(body: Body) -> dict[str, float]:
     """What is measured of an opcode, by name."""
     one_each = {f"latency {operand}": cycles for operand, cycles in body.latency.items()}
-    one_each |= {"interval": body.interval and body.interval.cycles, "one_warp": body.one_warp}
+    one_each |= {"interval": body.interval.cycles if body.interval else None, "one_warp": body.one_warp}
     one_each |= {f"reads {row.banks[0]:g} {row.banks[1]:g}": row.cycles for row in body.reads}
     one_each |= {f"beside {other}": pair.together for other, pair in body.beside.items()}
     one_each |= {f"{axis} {point.at}": point.cycles for axis, points in body.by.items() for point in points}
