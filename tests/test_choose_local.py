@@ -61,7 +61,7 @@ def test_stronger_evidence_counts_before_the_nearer_folder(local):
     Results(local).write(sass("sm_90"))
     shown = json.loads(tcprobe("show", FRAGMENT.id, "--arch", "sm_90", "--json").stdout)
     assert (shown["source"], shown["provenance"]["method"]) == ("published", "live")
-    notes = tcprobe("show", FRAGMENT.id, "--arch", "sm_90").stdout
+    notes = tcprobe("show", FRAGMENT.id, "--arch", "sm_90", "--full").stdout
     assert notes.count("method sass: the same table (sass, from machine code") == 2
     assert "nvdisasm 13.5.37, from results)" in notes
 

@@ -415,7 +415,7 @@ def test_the_budget_of_a_tile():
 
 
 def test_the_wider_count_of_the_benchmark_stands_in_the_docs():
-    page = (Path(__file__).parent.parent / "docs" / "layouts.md").read_text("utf-8")
+    page = (Path(__file__).parent.parent / "benchmarks" / "notes" / "layouts.md").read_text("utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith(("| CuTe", "| Triton"))]
     assert len(rows) >= 4
     assert all(row[-1] == "0" for row in rows), rows

@@ -108,8 +108,8 @@ def run(
     """Emulate a file of PTX, or its text; UsageError, DataError as the parts raise them."""
     if not isinstance(ptx, str | Path) or not isinstance(launch, str | Path | Mapping):
         raise UsageError("`ptx` is PTX or the path of a file of it, `launch` a path or an object as in LAUNCH.json.")
-    if not str(ptx) or "\0" in str(ptx) + str(launch):
-        raise UsageError("`ptx` and `launch` are not empty, and have no zero bytes.")
+    if not str(ptx) or "\0" in str(ptx) + str(launch) or not _is_unicode(str(ptx) + str(launch)):
+        raise UsageError("`ptx` and `launch` are not empty, and have no zero bytes and no halves of characters.")
     name, text = ("PTX", ptx) if isinstance(ptx, str) and "\n" in ptx else (str(ptx), _text(Path(ptx)))
     module = parse(text)
     if isinstance(launch, Mapping):
@@ -122,6 +122,13 @@ def run(
     chosen = Options(most, arch and arch_row(arch).name, schedule, seed)
     done: Emulation = emulate(module, made, chosen, watch.see if watch else None)
     return Emulated(name, made, done.report, done.buffers, watch.lines if watch else [])
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        return bool(text.encode()) or not text
+    except UnicodeEncodeError:
+        return False
 
 
 def _text(path: Path) -> str:

@@ -151,7 +151,7 @@ def _counts(cell: str) -> tuple[tuple[str, int], ...]:
     return tuple((patterns, ANY if count == "*" else int(count)) for patterns, _, count in parts)
 
 
-REGISTER = re.compile(r"\{([dabc])(?:\.(\d))?\}")
+REGISTER = re.compile(r"\{([dabc])(?:\.([0-9]))?\}")
 RINGS = {"r": "v", "l": "w", "p": "p"}  # names of rings by type
 STILL = {"R": "x", "L": "y", "P": "q", "S": "s", "G": "g"}  # names of registers that nothing writes
 MARK, MARKED = (0x226, 0xFFF), "dp4a.u32.u32 {d}, {a}, {b}, {c};"  # IDP.4A, whose operands are four registers
@@ -242,7 +242,7 @@ class Chains:
         """The name of a register that nothing writes: an address, or one that copies take in turn."""
         if own in "SG":
             return f"%{self.prefix}{STILL[own]}0"
-        vector = re.search(rf"\{{{operand}\.\d\}}", self.opcode.ptx)
+        vector = re.search(rf"\{{{operand}\.[0-9]\}}", self.opcode.ptx)
         place = int(part or 0) if vector else number + "abc".index(operand)
         return f"%{STILL[own]}{place % FIXED}"
 
