@@ -100,11 +100,13 @@ def requests() -> str:
 
 
 def rules() -> str:
-    """Every rule of `tcprobe check`, with its evidence and its examples."""
+    """Every rule of `tcprobe check`, with its evidence, and what its two examples differ in."""
+    from difflib import unified_diff
+
     from tcprobe.check.rule import rules as every
 
     lines = ["# Rules", "", MADE.replace("the commands' help", "the rules in tcprobe/check/rules"), ""]
-    lines += ["What [`tcprobe check`](check.md) looks for, as `tcprobe check --rules` prints it.", ""]
+    lines += ["What [`tcprobe check`](check.md) looks for. `tcprobe check --rules` prints the examples whole.", ""]
     for rule in every().values():
         lines += [
             f"## `{rule.NAME}`",
@@ -115,8 +117,9 @@ def rules() -> str:
             "",
         ]
         lines += [*(f"- {evidence}" for evidence in rule.EVIDENCE), ""]
-        for words, text in (("It finds something in", rule.FAILS), ("and nothing in", rule.PASSES)):
-            lines += [f"{words}", "", "```text", text.strip("\n"), "```", ""]
+        fails, passes = (text.strip("\n").splitlines() for text in (rule.FAILS, rule.PASSES))
+        changed = [line.rstrip() for line in [*unified_diff(fails, passes, n=2)][2:] if line[:2] != "@@"]
+        lines += ["What turns the example that fails into the one that passes:", "", "```diff", *changed, "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
