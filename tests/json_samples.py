@@ -136,7 +136,7 @@ CALLS = {
     "check": [("check", "{code}"), ("check", "{code}", "--min", "error")],
     "check --rules": [("check", "--rules")],
     "emulate": [("emulate", STORE, "--launch", STORE.replace("ptx", "json"), "--trace", "18,5")],
-    "predict": [("predict", "{loop}"), ("predict", "{loop}", "--warps", "2"), ("predict", "{code}")],
+    "predict": [("predict", "{loop}"), ("predict", "{loop}", "--warps", "2")],
     "audit": [("audit", "{tables}")],
     "cost": [
         ("cost", MULTIPLY, *COSTS, "--with", "ldmatrix.x4"),

@@ -17,6 +17,7 @@ GO_ON = {
     "ask/path/steps.py": "of several widths the last one's reason counts where none is there",
     "audit/package_audit.py": "what is wrong with a stated table is its ruling",
     "check/rules/descriptor.py": "bits that no descriptor has are the finding",
+    "emulate/instructions/wgmma.py": "bits that no descriptor has are the finding",
     "notation/cute.py": "the place in the text is added",
     "order/explain.py": "a form that does not fit a tree is no candidate; where none is left all reasons are said",
     "run/campaign.py": "why no GPU is taken is said, and machine code takes its place",

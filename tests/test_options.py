@@ -26,7 +26,7 @@ from tcprobe.question.options import (
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "orders"
 A, D = "wmma.m16n16k16.a.row.f16", f"{MMA}.d"
-STORE = [f"examples/emulate/store.{end}" for end in ("ptx", "json")]
+STORE = [str(EXAMPLES.parent / "emulate" / f"store.{end}") for end in ("ptx", "json")]
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 CODES = ["run", A, "--arch", "sm_80", "--method", "sass"]
 SLOT = ["--operand", "a", "--lane", "0", "--i", "0"]
@@ -192,7 +192,7 @@ def test_the_fewest_that_are_asked_of_each_are_no_mistake(tmp_path, monkeypatch,
         "lower": ["--arch", "sm_80"],
     }
     for name, words in sample(ASKED.items(), 4):
-        if name not in ("run", "verify"):
+        if name not in ("run", "verify", "ablate"):  # these need a GPU
             done = CliRunner().invoke(main, [*words, *needs.get(name, [])])
             assert done.exit_code in (0, 1), (name, done.output)
 

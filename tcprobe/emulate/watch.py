@@ -11,7 +11,7 @@ import numpy as np
 from tcprobe.emulate.machine import Machine, Where
 from tcprobe.emulate.ptx import Address, Function, Negated, Operand, Register, Statement, Vector
 from tcprobe.emulate.rounding import WORDS, widen
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 from tcprobe.store.cell import find
@@ -128,10 +128,8 @@ def describe(machine: Machine, statement: Statement, thread: int) -> Iterator[st
 def _multiply(statement: Statement) -> Instruction | None:
     if not statement.name.startswith(("mma.", "wgmma.mma_async")):
         return None
-    try:
-        return resolve(".".join(word for word in statement.name.split(".") if word != "satfinite")).instruction
-    except UsageError:
-        return None
+    name = ".".join(word for word in statement.name.split(".") if word != "satfinite")
+    return answer_or_none(lambda: resolve(name).instruction)
 
 
 def _fragment(machine: Machine, instruction: Instruction, name: str, operand: Operand, thread: int) -> Iterator[str]:
