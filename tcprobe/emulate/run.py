@@ -16,7 +16,7 @@ from tcprobe.emulate.memory import READ_ONLY, WRITTEN, GlobalMemory
 from tcprobe.emulate.ptx import Function, Module, Variable
 from tcprobe.emulate.report import Report
 from tcprobe.emulate.schedule import SCHEDULES, Scheduler
-from tcprobe.emulate.tensor_maps import encode_map
+from tcprobe.emulate.tensor_maps import MAP_BYTES, encode_map
 from tcprobe.emulate.watch import StoppedError
 from tcprobe.errors import UsageError, check_choice
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SIDE_BY_SIDE = 512  # threads of blocks that run as one vector
 MOST = 100_000_000  # instructions of warps
+POINTER = 8  # bytes
 
 
 @dataclass(frozen=True)
@@ -132,15 +133,20 @@ def _place(
         if v.space in ("global", "const")
     ]
     buffers = [a for a in launch.arguments if isinstance(a, BufferArgument)]
+    maps = _maps_behind_pointers(kernel, launch, given)
     sizes = [a.array.nbytes for a in buffers] + [v.size for v in variables] + [p.size for p in kernel.parameters]
     names = [f"the buffer of argument {n}" for n, a in enumerate(launch.arguments) if isinstance(a, BufferArgument)]
-    memory = GlobalMemory(sizes, [*names, *(v.name for v in variables), *(p.name for p in kernel.parameters)])
+    names += [*(v.name for v in variables), *(p.name for p in kernel.parameters)]
+    memory = GlobalMemory(sizes + [MAP_BYTES] * len(maps), names + [f"the map of argument {n}" for n in maps])
     of_argument: dict[int, int] = {}
     for number, argument in enumerate(launch.arguments):
         if isinstance(argument, BufferArgument):
             buffer = memory.buffers[len(of_argument)]
             of_argument[number] = buffer.address
             memory.fill(buffer, np.ascontiguousarray(argument.array).reshape(-1).view(np.uint8))
+    for (number, tensor), buffer in zip(maps.items(), memory.buffers[len(sizes) :], strict=True):
+        memory.fill(buffer, encode_map(tensor.map, of_argument[tensor.of]))
+        of_argument[number] = buffer.address
     places = {}
     held = memory.buffers[len(buffers) : len(buffers) + len(variables)]
     addresses = {v.name: b.address for v, b in zip(variables, held, strict=True)}
@@ -152,13 +158,22 @@ def _place(
         places[variable.name] = (variable.space, buffer.address)
     constants = {}
     for number, parameter, buffer in zip(
-        given, kernel.parameters, memory.buffers[len(buffers) + len(variables) :], strict=True
+        given, kernel.parameters, memory.buffers[len(buffers) + len(variables) : len(sizes)], strict=True
     ):
         raw = _bytes(launch.arguments[number], of_argument, parameter, number)
         constants[parameter.name] = raw
         memory.fill(buffer, raw, READ_ONLY)
         places[parameter.name] = ("param", buffer.address)
     return memory, places, constants
+
+
+def _maps_behind_pointers(kernel: Function, launch: Launch, given: list[int]) -> dict[int, MapArgument]:
+    """By the argument's number the maps that lie in global memory: the kernel takes their addresses."""
+    return {
+        number: argument
+        for number, parameter in zip(given, kernel.parameters, strict=True)
+        if isinstance(argument := launch.arguments[number], MapArgument) and parameter.size == POINTER
+    }
 
 
 def _parameters(kernel: Function, launch: Launch) -> list[int]:
@@ -176,8 +191,8 @@ def _parameters(kernel: Function, launch: Launch) -> list[int]:
 
 def _bytes(argument: object, addresses: dict[int, int], parameter: Variable, number: int) -> bytes:
     """A parameter's bytes; UsageError where the argument has another size."""
-    if isinstance(argument, BufferArgument):
-        raw = addresses[number].to_bytes(8, "little")
+    if number in addresses:
+        raw = addresses[number].to_bytes(POINTER, "little")
     elif isinstance(argument, MapArgument):
         raw = encode_map(argument.map, addresses[argument.of])
     else:
