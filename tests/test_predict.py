@@ -158,7 +158,10 @@ def plain(pipe="alu", cycles=2.0, stall=1, **more):
 BACK = Work("BRA", 5, -1, -1, (), True, pipe=PIPES.index("cbu"))
 
 
-@given(st.lists(st.sampled_from(["alu", "fma", "xu", "fmaheavy"]), min_size=1, max_size=20), st.sampled_from([1, 2, 3, 4, 8]))
+@given(
+    st.lists(st.sampled_from(["alu", "fma", "xu", "fmaheavy"]), min_size=1, max_size=20),
+    st.sampled_from([1, 2, 3, 4, 8]),
+)
 def test_no_round_is_shorter_than_what_its_pipes_and_stalls_need(pipes, warps):
     works = (*(plain(pipe, {"fma": 1.0, "xu": 8.0}.get(pipe, 2.0)) for pipe in pipes), BACK)
     (taken,) = simulate.cycles([works] * warps, ONE)
