@@ -25,7 +25,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import SINGLE_FIELD, Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell
+from tcprobe.store.cell import Cell, sources
 from tcprobe.text import comment
 
 WHAT = "C++17 header: constexpr row, col and their inverse for host and device, self-checking"
@@ -41,7 +41,7 @@ def emit(cells: Sequence[Cell]) -> str:
         by_fragment.setdefault(cell_identifier(cell), []).append(cell)
     layouts = {_map(cell): cell for cell in cells}
     newest = max(map(_number, cells))
-    lines = [f"// made by tcprobe {__version__}; {counting(cells)}"]
+    lines = [f"// made by tcprobe {__version__}; tables: {comment(sources(cells))}; {counting(cells)}"]
     by_instruction = common.archs_by_instruction(cells)
     lines.append("#pragma once")
     if by_instruction:
