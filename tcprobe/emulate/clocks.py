@@ -60,6 +60,7 @@ class Clocks:
         self.fenced = np.zeros_like(self.known)
         self.met: set[tuple[int, int]] = set()  # (of a cluster, of another whose releases it acquired)
         self._time = np.zeros(cluster + 32, np.int64)
+        self.restart(self.serial)
 
     def restart(self, serials: NDArray[np.int64]) -> None:
         """New blocks: nobody knows anything, and the tags of earlier blocks are those of strangers."""
