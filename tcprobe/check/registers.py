@@ -8,7 +8,7 @@ UP0 to UP6 from UNIFORM_PREDICATE. RZ, PT and their like are in none.
 >>> names(form.writes), names(form.reads)
 (['R28', 'R29', 'R30', 'R31'], ['R3', 'UR4', 'P0'])
 
-The widths agree with the life ranges that nvdisasm prints (`tests/test_check_registers.py`).
+The widths agree with the life ranges that nvdisasm prints (`tests/life_ranges.py`).
 """
 
 from __future__ import annotations
