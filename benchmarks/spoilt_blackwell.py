@@ -275,14 +275,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--kernel", choices=KERNELS, action="append", help="of these kernels only")
     asked = parser.parse_args()
     began = time.monotonic()
     done = list(csv.reader(asked.out.open())) if asked.out.exists() else []
     known = {tuple(row[:3]) for row in done}
     with asked.out.open("a", newline="") as file:
         writer = csv.writer(file)
-        for name, options in KERNELS.items():
-            made = gemm(options)
+        for name in asked.kernel or KERNELS:
+            made = gemm(KERNELS[name])
             for kind, what, source in [("none", "as it is", made.source), *spoilt(made)]:
                 if (name, kind, what) in known or time.monotonic() - began > asked.seconds:
                     continue

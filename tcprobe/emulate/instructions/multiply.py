@@ -58,6 +58,7 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
     tables = {name: places(form, name, arch) for name in "abcd" if _has(instruction, name)}
     tables.setdefault("c", tables["d"])
     target, *sources = statement.operands
+    check_registers(machine, statement, instruction, dict(zip("dabc", statement.operands[:4], strict=True)))
     reads = [words_of(machine, operand)[0] for operand in sources[:3]]
     bits = [slot_bits(instruction, name) for name in "abc"]
     registers = machine.items(target)
@@ -75,6 +76,17 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
         scatter_registers(tables["d"], below, len(writers), wide, where, writers)
 
     return machine.together(run)
+
+
+def check_registers(
+    machine: Machine, statement: Statement, instruction: Instruction, operands: Mapping[str, Operand]
+) -> None:
+    """Refuse fragments in more or fewer registers than the form has."""
+    for name, operand in operands.items():
+        found = len(machine.items(operand))
+        wanted = instruction.fragment(name if _has(instruction, name) else "d").registers
+        if found != wanted:
+            raise statement.refused(f"with {name.upper()} in {found} registers, not {wanted}")
 
 
 def apart(matrices: Any, products: int) -> Any:
@@ -109,6 +121,7 @@ def _sparse(statement: Statement, machine: Machine, instruction: Instruction) ->
     form, arch = instruction.id, machine.arch
     types, rule = noted_rule(form, arch, machine.report)
     target, *sources = statement.operands
+    check_registers(machine, statement, instruction, dict(zip("dabce", statement.operands[:5], strict=True)))
     selector = sources[4]
     if not isinstance(selector, Immediate):
         raise statement.refused("with a selector in a register")

@@ -13,7 +13,7 @@ from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
 from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.fragments import join, places, split
-from tcprobe.emulate.instructions.multiply import form_of, slot_bits
+from tcprobe.emulate.instructions.multiply import check_registers, form_of, slot_bits
 from tcprobe.emulate.machine import Machine, Outcome, Step, Where
 from tcprobe.emulate.memory import OUTSIDE, UNWRITTEN
 from tcprobe.emulate.products import multiply, noted_rule
@@ -204,6 +204,8 @@ class Multiply:
             self.metadata = machine.reader(metadata, np.uint32)
             self.met = meetings(form, selector.value, machine.arch)
         self.in_registers = isinstance(a, Vector)
+        in_registers = {"d": target} | ({"a": a} if self.in_registers else {})
+        check_registers(machine, statement, self.instruction, in_registers)
         self.accumulator = held.key(target)
         self.factor = held.key(a) if self.in_registers else self.accumulator
         self.d = places(form, "d", machine.arch)
