@@ -13,6 +13,7 @@ from tensor_kernels import METADATA, SCALES, A, B, run, text
 from tcprobe.emulate.instructions.tcgen05_moves import extreme_of_floats
 from tcprobe.emulate.matrix_words import InstructionWord, SharedWord, WrongWordError
 from tcprobe.emulate.tensor_layout import accumulator, copied, registers
+from tcprobe.emulate.tensor_memory import FENCE
 from tcprobe.emulate.tensor_products import multiply, numbers
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields, inventory
@@ -379,13 +380,8 @@ LD = "tcgen05.wait::ld.sync.aligned;\nst.global.b32 [%d8+0], %r21;"
 MMA = "[%r12], %d2, %d3, %r1, %p7;"
 FOUND = {
     "race": [
-        [("bar.warp.sync 0xffffffff;\ntcgen05.fence::after_thread_sync;", "bar.warp.sync 0xffffffff;")],
-        [
-            (
-                f"{MEET}\nsetp.ne.u32 %p6",
-                "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\nsetp.ne.u32 %p6",
-            )
-        ],
+        [(f"{MEET}\nsetp.ne.u32 %p6", "setp.ne.u32 %p6")],
+        [("WAIT: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p5, [%r4], 0;\n@!%p5 bra WAIT;", "")],
     ],
     "in-flight": [[(LD, "st.global.b32 [%d8+0], %r21;\ntcgen05.wait::ld.sync.aligned;")]],
     "proxy": [[("fence.proxy.async;", "")]],
@@ -401,10 +397,24 @@ FOUND = {
 }
 
 
+UNFENCED = [
+    ("bar.warp.sync 0xffffffff;\ntcgen05.fence::after_thread_sync;", "bar.warp.sync 0xffffffff;"),
+    (f"{MEET}\nsetp.ne.u32 %p6", "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\nsetp.ne.u32 %p6"),
+]
+
+
+@pytest.mark.parametrize("edit", UNFENCED)
+def test_a_fence_that_barriers_stand_in_for_is_noted(edit):
+    report, right = one(edits=[edit])
+    assert (report.findings, right) == ([], True)
+    assert any(FENCE in note for note in report.notes)
+
+
 @pytest.mark.parametrize("schedule", [("late",), ("random", 4)])
 def test_a_right_kernel_has_no_finding(schedule):
     report, right = one(schedule=schedule)
     assert report.findings == []
+    assert not any(FENCE in note for note in report.notes)
     assert right
     assert report.finished
 

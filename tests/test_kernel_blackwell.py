@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from tcprobe.cli import main
 from tcprobe.emulate.matrix_words import InstructionWord, SharedWord
 from tcprobe.emulate.run import Options
+from tcprobe.emulate.tensor_memory import FENCE
 from tcprobe.errors import UsageError
 from tcprobe.kernel import tcgen05
 from tcprobe.kernel.emulated import emulate_product
@@ -171,6 +172,7 @@ EMULATED = [
 def test_products_are_exact_on_the_cpu(options, size, schedule):
     found = emulate_product(gemm(options), size, Options(schedule=schedule, seed=7))
     assert found.report.findings == []
+    assert not any(FENCE in note for note in found.report.notes)
     assert (found.wrong, found.outside, found.report.finished) == (0, 0, True)
 
 
