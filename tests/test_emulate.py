@@ -224,6 +224,22 @@ def test_what_is_wrong_is_found_and_nothing_else(body, wanted, schedule):
         assert bool(found) == bool(wanted)
 
 
+FLAGGED = (
+    SHARED
+    + """ld.param.u64 %rd1, [a]; mov.u32 %r10, %ctaid.x; mul.wide.u32 %rd2, %r10, 4; add.s64 %rd3, %rd1, %rd2;
+setp.ne.u32 %p1, %r0, 0; @%p1 bra READ; st.shared.u32 [%r1], 7; setp.lt.u32 %p2, %r10, {fenced};
+@%p2 fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%rd3], 1; bra END;
+READ: setp.ne.u32 %p1, %r0, 32; @%p1 bra END;
+POLL: ld.acquire.gpu.global.u32 %r9, [%rd3]; setp.eq.u32 %p1, %r9, 0; @%p1 bra POLL; ld.shared.u32 %r9, [%r1]; END:"""
+)
+
+
+@pytest.mark.parametrize(("fenced", "wanted"), [(2, []), (1, ["race"]), (0, ["race"])])
+def test_a_fence_is_of_its_own_block(fenced, wanted):
+    done = run(FLAGGED.format(fenced=fenced), np.zeros(2, np.uint32), block=512, grid=[2])  # one block after the other
+    assert (rules(done), done.arrays[0].tolist()) == (wanted, [1, 1])
+
+
 def test_a_phase_of_the_wrong_parity_is_a_race_or_waits_for_ever():
     arrived = LOAD.format(fence=FENCE, bytes=256, wait=WAITED.format(0) + WAITED.format(0).replace("WAIT", "AGAIN"))
     assert rules(run(arrived, np.zeros(128, np.uint32), block=64)) == []

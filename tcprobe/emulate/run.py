@@ -69,26 +69,17 @@ def emulate(
     machine = Machine(module, shape, memory, together, report, options.arch or module.target.rstrip("af"))
     machine.places |= places
     machine.constants = constants
-    machine.kept["maps"] = [argument for argument in launch.arguments if isinstance(argument, MapArgument)]
     random = Random(options.seed) if options.schedule == "random" else None
-    flights = Flights(early=options.schedule == "early", random=random)
-    machine.kept["flights"] = flights
+    flights = machine.flights = Flights(early=options.schedule == "early", random=random)
     flights.at_end.append(lambda left: _left_in_flight(machine, left))
     machine.restart(0)  # special registers exist from here on
-    steps = compile_function(kernel, machine)
-    machine.kept["steps"] = steps
-    for wrap in machine.kept.get("wrap", []):
-        wrap()
-    scheduler = Scheduler(machine, steps, flights, options.most, options.seed if random else None)
+    compile_function(kernel, machine)
+    scheduler = Scheduler(machine, machine.code.steps, flights, options.most, options.seed if random else None)
     if watch is not None:
         scheduler.watch = lambda pc, where: watch(machine, pc, where)
     report.finished = True
     for first in range(0, clusters, together):
         machine.restart(first)
-        for word in ("mbarriers", "bars", "cluster bars", "cp.async", "bulk", "marks"):
-            machine.kept.get(word, {}).clear()
-        for again in machine.kept.get("restart", []):
-            again()
         try:
             report.finished = scheduler.run()
         except StoppedError:

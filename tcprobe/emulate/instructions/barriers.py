@@ -12,7 +12,7 @@ from tcprobe.emulate.barriers import MBarrier, barriers
 from tcprobe.emulate.clocks import Known
 from tcprobe.emulate.instructions.exchange import with_mask
 from tcprobe.emulate.instructions.memory import address_of, space_of
-from tcprobe.emulate.machine import WARP, Machine, Outcome, Part, Step, Wait, Where
+from tcprobe.emulate.machine import WARP, Machine, Outcome, Part, State, Step, Wait, Where
 from tcprobe.emulate.memory import SHARED, WINDOW
 from tcprobe.emulate.ptx import Address, Negated, Sink, Statement
 
@@ -39,6 +39,22 @@ class Barrier:
             lambda: f"barrier {number}: {self.came} of {self.expected} threads have come",
             again=False,
         )
+
+
+class Barriers(State):
+    """The barriers of blocks, by block and number, and of clusters; the round that each thread waits for."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.of_blocks: dict[int, Barrier] = {}
+        self.of_clusters: dict[int, Barrier] = {}
+        self.rounds = np.zeros(machine.count, np.int64)
+
+    def restart(self) -> None:
+        """Nobody has come."""
+        self.of_blocks.clear()
+        self.of_clusters.clear()
+        self.rounds[:] = 0
 
 
 def _bar(statement: Statement, machine: Machine) -> Step:
@@ -75,7 +91,7 @@ def _arrive(machine: Machine, where: Where, of: tuple[Any, Any], waits: bool, pc
     numbers = np.broadcast_to(number(where), threads.shape).astype(np.int64)
     counts = np.broadcast_to(count(where), threads.shape) if count else None
     keys = machine.block_of[threads] * MOST_BARRIERS + numbers % MOST_BARRIERS
-    table: dict[int, Barrier] = machine.kept.setdefault("bars", {})
+    table = machine.state(Barriers).of_blocks
     held: list[Part] = []
     released = np.zeros(threads.size, np.bool_)
     for key in np.unique(keys):
@@ -175,8 +191,7 @@ def _warp(statement: Statement, machine: Machine) -> Step:
 def _cluster(statement: Statement, machine: Machine) -> Step:  # noqa: C901
     """barrier.cluster.arrive and .wait."""
     words = statement.modifiers
-    table: dict[int, Barrier] = machine.kept.setdefault("cluster bars", {})
-    rounds = machine.kept.setdefault("cluster rounds", np.zeros(machine.count, np.int64))
+    table, rounds = machine.state(Barriers).of_clusters, machine.state(Barriers).rounds
     pc = machine.pc
     size = machine.shape.ranks * machine.threads_of_block
 

@@ -11,19 +11,22 @@ from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.barriers import MBarrier
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
 from tcprobe.emulate.instructions.memory import address_of, space_of
-from tcprobe.emulate.machine import Machine, Step, Where
+from tcprobe.emulate.machine import Machine, State, Step, Where
 from tcprobe.emulate.ptx import Immediate, Register, Statement
 
 
-def _groups(machine: Machine) -> Any:
-    """How many groups each thread has committed."""
-    return machine.kept.setdefault("cp.async groups", np.zeros(machine.count, np.int64))
+class Copies(State):
+    """How many groups each thread has committed; copies in flight with their threads and the groups of these."""
 
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.groups = np.zeros(machine.count, np.int64)
+        self.open: list[tuple[Flight, Any, Any]] = []
 
-def _open(machine: Machine) -> list[tuple[Flight, Any, Any]]:
-    """Copies in flight with their threads and these threads' groups."""
-    found: list[tuple[Flight, Any, Any]] = machine.kept.setdefault("cp.async", [])
-    return found
+    def restart(self) -> None:
+        """Nothing is in flight."""
+        self.groups[:] = 0
+        self.open.clear()
 
 
 def _copy(statement: Statement, machine: Machine) -> Step | None:  # noqa: C901
@@ -33,7 +36,7 @@ def _copy(statement: Statement, machine: Machine) -> Step | None:  # noqa: C901
     if "mbarrier" in words:
         return _arrive(statement, machine)
     if "commit_group" in words:
-        groups = _groups(machine)
+        groups = machine.state(Copies).groups
 
         def commit(where: Where) -> None:
             groups[where] += 1
@@ -64,7 +67,7 @@ def _copy(statement: Statement, machine: Machine) -> Step | None:  # noqa: C901
     target, source = address_of(machine, to, "shared"), address_of(machine, of, "global")
     predicate = bool(more) and isinstance(more[0], Register) and more[0].type == "pred"
     left = machine.reader(more[0], np.bool_ if predicate else np.uint32) if more else None
-    groups = _groups(machine)
+    groups = machine.state(Copies).groups
 
     def run(where: Where) -> None:
         threads = machine.threads[where]
@@ -109,21 +112,21 @@ def _issue(
 
     places = (offsets[:, None] + np.arange(size)).reshape(-1)
     flight = Flight(statement, effect, writes=[(memory, places)], key=(memory, offsets, size))
-    _open(machine).append((flight, threads, groups[threads].copy()))
-    machine.kept["flights"].issue(flight)
+    machine.state(Copies).open.append((flight, threads, groups[threads].copy()))
+    machine.flights.issue(flight)
 
 
 def _wait(statement: Statement, machine: Machine) -> Step:
     every = "wait_all" in statement.modifiers
     operand = statement.operands[0] if statement.operands else Immediate(0)
     assert isinstance(operand, Immediate)
-    groups, flights = _groups(machine), machine.kept["flights"]
+    groups, flights = machine.state(Copies).groups, machine.flights
 
     def run(where: Where) -> None:
         waits = np.zeros(machine.count, np.bool_)
         waits[where] = True
         kept = []
-        for flight, threads, numbers in _open(machine):
+        for flight, threads, numbers in machine.state(Copies).open:
             done = waits[threads] & (every | (numbers < groups[threads] - operand.value))
             if done.all():
                 flights.complete(flight)
@@ -134,7 +137,7 @@ def _wait(statement: Statement, machine: Machine) -> Step:
             if done.any():  # written, for others, when the thread has waited
                 memory, offsets, size = flight.key
                 memory.set_writers(offsets[done], size, machine.clocks.tags(threads[done]))
-        machine.kept["cp.async"][:] = kept
+        machine.state(Copies).open[:] = kept
         if every:
             groups[where] += 1
 
@@ -145,7 +148,7 @@ def _split(machine: Machine, flight: Flight, threads: Any, numbers: Any, done: A
     """Some of the threads have waited: the copies of the others stay in flight."""
     (memory, places) = flight.writes[0]
     rows = places.reshape(threads.size, -1)
-    flights = machine.kept["flights"]
+    flights = machine.flights
     before = memory.bytes[rows[~done]].copy(), memory.state[rows[~done]].copy()
     landed = flight.landed
     flights.complete(flight)
@@ -177,7 +180,7 @@ def _arrive(statement: Statement, machine: Machine) -> Step:
         offsets = offsets_of(machine, space, address(where), threads)
         mine = np.zeros(machine.count, np.bool_)
         mine[where] = True
-        copies = [entry for entry in _open(machine) if mine[entry[1]].any()]
+        copies = [entry for entry in machine.state(Copies).open if mine[entry[1]].any()]
         for offset in np.unique(offsets):
             own = threads[offsets == offset]
             barrier = found_at(machine, int(offset), int(own[0]))
@@ -193,12 +196,12 @@ def _arrive(statement: Statement, machine: Machine) -> Step:
 def _later(
     machine: Machine, statement: Statement, barrier: MBarrier, own: Any, copies: list[tuple[Flight, Any, Any]]
 ) -> None:
-    flights = machine.kept["flights"]
+    flights = machine.flights
     known = machine.clocks.release(own)
 
     def effect() -> None:
         kept = []
-        for entry in _open(machine):
+        for entry in machine.state(Copies).open:
             done = np.isin(entry[1], own)
             if any(entry[0] is copy[0] for copy in copies) and done.all():
                 flights.complete(entry[0])
@@ -206,7 +209,7 @@ def _later(
                 kept += _split(machine, *entry, done)
             else:
                 kept.append(entry)
-        machine.kept["cp.async"][:] = kept
+        machine.state(Copies).open[:] = kept
         flights.complete(flight)
         barrier.arrive(own.size, known)
 

@@ -164,7 +164,7 @@ def _commit(statement: Statement, machine: Machine) -> Step:
 def _issue_commit(
     machine: Machine, memory: TensorMemory, statement: Statement, thread: int, barriers: list[MBarrier]
 ) -> None:
-    pipe, flights = memory.pipe(thread), machine.kept["flights"]
+    pipe, flights = memory.pipe(thread), machine.flights
     works, known = list(pipe.works), memory.known(pipe, thread)
 
     def arrive() -> None:
