@@ -30,10 +30,8 @@ def types(statement: Statement) -> list[str]:
 
 def has(statement: Statement, *allowed: str) -> set[str]:
     """The modifiers that are no types; those that are not `allowed` are refused."""
-    found = {word for word in statement.modifiers if word not in NUMPY}
-    if strange := found - set(allowed):
-        raise statement.refused(f"with .{min(strange)}")
-    return found
+    statement.only(*NUMPY, *allowed)
+    return {word for word in statement.modifiers if word not in NUMPY}
 
 
 def operation(machine: Machine, statement: Statement, function: Callable[..., Any], result: Any, *sources: Any) -> Step:

@@ -119,8 +119,24 @@ class Scheduler:
             elif apart(fronts[0].where) is None:
                 fronts[0].wait = None
 
-    def _advance(self, front: Front) -> bool:  # noqa: C901
-        """Run a front until it parts, waits, ends, or others have their turn; False if no instructions are left."""
+    def _advance(self, front: Front) -> bool:
+        """Let a front have its turn, and go on as it says; False if no instructions are left."""
+        outcome = self._run(front)
+        if isinstance(outcome, Outcome):
+            self._part(front, outcome)
+        elif front.pc == END:
+            self.machine.live[front.where] = False
+            self.fronts.remove(front)
+        else:
+            if front.joins and front.pc == front.joins[-1].pc:
+                front.parked = True
+            self._turn(front)
+        if not isinstance(outcome, Outcome) or not outcome.later:
+            self._polls = 0
+        return self.most > 0
+
+    def _run(self, front: Front) -> int | Outcome | None:
+        """Run a front until it parts, waits, ends, or others have their turn: what its last statement says."""
         machine, steps, where, pc = self.machine, self.steps, front.where, front.pc
         machine.front = front
         join = front.joins[-1].pc if front.joins else END
@@ -147,18 +163,7 @@ class Scheduler:
         self.most -= number * front.warps
         machine.report.instructions += number * front.warps
         front.pc = pc
-        if outcome.__class__ is Outcome:
-            self._part(front, outcome)
-        elif pc == END:
-            machine.live[where] = False
-            self.fronts.remove(front)
-        else:
-            if front.joins and pc == front.joins[-1].pc:
-                front.parked = True
-            self._turn(front)
-        if not isinstance(outcome, Outcome) or not outcome.later:
-            self._polls = 0
-        return self.most > 0
+        return outcome
 
     def _turn(self, front: Front) -> None:
         """The others have their turn first."""

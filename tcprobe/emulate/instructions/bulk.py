@@ -48,13 +48,7 @@ def _bulk(statement: Statement, machine: Machine) -> Step | None:
     if "prefetch" in words:
         return lambda where: None
     reduces = statement.opcode == "cp" and words[0] == "reduce"
-    known = (
-        *WORDS,
-        *MORE,
-        *(("reduce", *REDUCTIONS, *NUMPY, "noftz", "release", "relaxed", "cta", "cluster", "gpu") if reduces else ()),
-    )
-    if strange := [word for word in words if word not in known]:
-        raise statement.refused(f"with .{strange[0]}")
+    statement.only(*WORDS, *MORE, *((*REDUCED, *REDUCTIONS, *NUMPY) if reduces else ()))
     spaces = [word for word in words if word in ("global", "shared::cta", "shared::cluster")]
     if len(spaces) < 2:
         raise statement.refused()
@@ -63,6 +57,9 @@ def _bulk(statement: Statement, machine: Machine) -> Step | None:
     if reduces:
         raise statement.refused("into shared memory")
     return _load_bulk(statement, machine, spaces[1])
+
+
+REDUCED = ("reduce", "noftz", "release", "relaxed", "cta", "cluster", "gpu")
 
 
 class BulkCopies(State):

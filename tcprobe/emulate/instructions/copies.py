@@ -12,7 +12,9 @@ from tcprobe.emulate.barriers import MBarrier
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
 from tcprobe.emulate.instructions.memory import address_of, space_of
 from tcprobe.emulate.machine import Machine, State, Step, Where
-from tcprobe.emulate.ptx import Immediate, Register, Statement
+from tcprobe.emulate.ptx import Immediate, Operand, Register, Statement
+
+HINTS = ("L2::64B", "L2::128B", "L2::256B", "L2::cache_hint")
 
 
 class Copies(State):
@@ -29,35 +31,32 @@ class Copies(State):
         self.open.clear()
 
 
-def _copy(statement: Statement, machine: Machine) -> Step | None:  # noqa: C901
+def _async(statement: Statement, machine: Machine) -> Step | None:
     words = statement.modifiers
     if words[0] != "async" or "bulk" in words:
         return None
     if "mbarrier" in words:
         return _arrive(statement, machine)
     if "commit_group" in words:
-        groups = machine.state(Copies).groups
-
-        def commit(where: Where) -> None:
-            groups[where] += 1
-
-        return commit
+        return _commit(machine)
     if "wait_group" in words or "wait_all" in words:
         return _wait(statement, machine)
-    known = (
-        "async",
-        "ca",
-        "cg",
-        "shared",
-        "shared::cta",
-        "global",
-        "L2::64B",
-        "L2::128B",
-        "L2::256B",
-        "L2::cache_hint",
-    )
-    if strange := [word for word in words if word not in known]:
-        raise statement.refused(f"with .{strange[0]}")
+    return _copy(statement, machine)
+
+
+def _commit(machine: Machine) -> Step:
+    groups = machine.state(Copies).groups
+
+    def run(where: Where) -> None:
+        groups[where] += 1
+
+    return run
+
+
+def _copy(statement: Statement, machine: Machine) -> Step:
+    """4, 8 or 16 bytes a thread; of fewer, or none where a predicate says so, the rest becomes zeros."""
+    words = statement.modifiers
+    statement.only("async", "ca", "cg", "shared", "shared::cta", "global", *HINTS)
     to, of, count, *more = statement.operands
     if not isinstance(count, Immediate) or count.value not in (4, 8, 16) or ("cg" in words and count.value != 16):
         raise statement.refused()
@@ -65,23 +64,26 @@ def _copy(statement: Statement, machine: Machine) -> Step | None:  # noqa: C901
         more = more[:-1]
     size = count.value
     target, source = address_of(machine, to, "shared"), address_of(machine, of, "global")
-    predicate = bool(more) and isinstance(more[0], Register) and more[0].type == "pred"
-    left = machine.reader(more[0], np.bool_ if predicate else np.uint32) if more else None
-    groups = machine.state(Copies).groups
+    taken_by, groups = _taken(machine, size, *more), machine.state(Copies).groups
 
     def run(where: Where) -> None:
-        threads = machine.threads[where]
-        if left is None:
-            taken = np.full(threads.size, size)
-        elif predicate:
-            taken = np.where(left(where), 0, size)
-        else:
-            taken = np.minimum(np.broadcast_to(left(where), threads.shape).astype(np.int64), size)
+        threads, taken = machine.threads[where], taken_by(where)
         origin = np.broadcast_to(np.asarray(source(where)), threads.shape).copy()
         for memory, offsets, lanes in machine.reach("shared", target(where), size, threads):
             _issue(machine, statement, memory, offsets, threads[lanes], origin[lanes], taken[lanes], size, groups)
 
     return run
+
+
+def _taken(machine: Machine, size: int, *given: Operand) -> Callable[[Where], Any]:
+    """How many bytes each thread takes: all, as many as the operand says, or none where it is a true predicate."""
+    if not given:
+        return lambda where: np.full(machine.threads[where].size, size)
+    if isinstance(given[0], Register) and given[0].type == "pred":
+        ignored = machine.reader(given[0], np.bool_)
+        return lambda where: np.where(np.broadcast_to(ignored(where), machine.threads[where].shape), 0, size)
+    count = machine.reader(given[0], np.uint32)
+    return lambda where: np.minimum(np.broadcast_to(count(where), machine.threads[where].shape).astype(np.int64), size)
 
 
 def _issue(
@@ -217,4 +219,4 @@ def _later(
     flights.issue(flight)
 
 
-OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"cp": _copy}
+OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"cp": _async}

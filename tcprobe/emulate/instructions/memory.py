@@ -79,9 +79,7 @@ def _element(statement: Statement) -> tuple[Any, int]:
 
 
 def _check(statement: Statement, *more: str) -> None:
-    known = (*SPACES, *NUMPY, *WIDTH, *HINTS, *STRONG_WORDS, "b128", *more)
-    if strange := [word for word in statement.modifiers if word not in known]:
-        raise statement.refused(f"with .{strange[0]}")
+    statement.only(*SPACES, *NUMPY, *WIDTH, *HINTS, *STRONG_WORDS, "b128", *more)
 
 
 def _load(statement: Statement, machine: Machine) -> Step:
@@ -214,6 +212,12 @@ def _store_parameter(machine: Machine, name: str, offset: int, readers: list[Any
 # order by strong accesses: what was released at an address, and by whom
 
 
+FENCED = (
+    *("sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"),
+    *("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
+)
+
+
 class Released(State):
     """By address what was released there, and in which cluster, which stays; threads that have executed a fence; what
     threads have observed, to learn at their next fence.
@@ -276,39 +280,13 @@ def learn(machine: Machine, threads: Any, found: tuple[Known, int]) -> None:
         machine.clocks.met.add((own, serial))
 
 
-def _fence(statement: Statement, machine: Machine) -> Step:  # noqa: C901
-    """fence, membar: of memory, of the async proxy."""
-    words = statement.modifiers
-    if "proxy" in words:
-        if "async" in words:
-            return machine.clocks.fence_proxy
-        if "tensormap::generic" in words or "alias" in words:
-            return lambda where: None
-        if any(word.startswith("async") for word in words):
-            return machine.clocks.fence_proxy
-        raise statement.refused()
-    if "mbarrier_init" in words:
-
-        def initialised(where: Where) -> None:
-            for barrier in barriers(machine).values():
-                barrier.fenced |= barrier.initialiser in machine.threads[where]
-
-        return initialised
-    known = (
-        "sc",
-        "acq_rel",
-        "acquire",
-        "release",
-        "cta",
-        "cluster",
-        "gpu",
-        "sys",
-        "gl",
-        "sync_restrict::shared::cta",
-        "sync_restrict::shared::cluster",
-    )
-    if strange := [word for word in words if word not in known]:
-        raise statement.refused(f"with .{strange[0]}")
+def _fence(statement: Statement, machine: Machine) -> Step:
+    """fence, membar: of memory, of the async proxy, of the initialisation of mbarriers."""
+    if "proxy" in statement.modifiers:
+        return _proxy_fence(statement, machine)
+    if "mbarrier_init" in statement.modifiers:
+        return _initialisation_fence(machine)
+    statement.only(*FENCED)
     released = machine.state(Released)
 
     def run(where: Where) -> None:
@@ -318,6 +296,23 @@ def _fence(statement: Statement, machine: Machine) -> Step:  # noqa: C901
             both = np.intersect1d(own, threads)
             if both.size:
                 learn(machine, both, found)
+
+    return run
+
+
+def _proxy_fence(statement: Statement, machine: Machine) -> Step:
+    words = statement.modifiers
+    if any(word.startswith("async") for word in words):
+        return machine.clocks.fence_proxy
+    if "tensormap::generic" in words or "alias" in words:
+        return lambda where: None
+    raise statement.refused()
+
+
+def _initialisation_fence(machine: Machine) -> Step:
+    def run(where: Where) -> None:
+        for barrier in barriers(machine).values():
+            barrier.fenced |= barrier.initialiser in machine.threads[where]
 
     return run
 
