@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight, Flights
+from tcprobe.emulate.boxes import MAP_BYTES, encode_map
 from tcprobe.emulate.compiled import compile_function
 from tcprobe.emulate.launch import BufferArgument, Launch, MapArgument, ScalarArgument
 from tcprobe.emulate.machine import Machine, Shape
@@ -16,7 +17,6 @@ from tcprobe.emulate.memory import READ_ONLY, WRITTEN, GlobalMemory
 from tcprobe.emulate.ptx import Function, Module, Variable
 from tcprobe.emulate.report import Report
 from tcprobe.emulate.schedule import SCHEDULES, Scheduler
-from tcprobe.emulate.tensor_maps import MAP_BYTES, encode_map
 from tcprobe.emulate.watch import StoppedError
 from tcprobe.errors import UsageError, check_choice
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.barriers import MBarrier
+from tcprobe.emulate.boxes import MAP_BYTES, Box, box_of, decode_map
+from tcprobe.emulate.instructions.accesses import address_of, combine
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
-from tcprobe.emulate.instructions.memory import address_of, combine
 from tcprobe.emulate.machine import Machine, Step, Where
+from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.memory import GLOBAL, OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Address, Immediate, Operand, Statement, Vector
-from tcprobe.emulate.tensor_maps import MAP_BYTES, Box, box_of, decode_map
 from tcprobe.errors import UsageError
 
 CHUNK = 16  # bytes that every bulk copy is a multiple of
