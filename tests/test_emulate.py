@@ -329,6 +329,25 @@ def test_a_tensor_map_may_stand_in_a_struct():
     assert (done.arrays[2].reshape(4, 8) == given_[1:5, 8:]).all()
 
 
+def test_no_cluster_is_cancelled_for_one_that_asks():
+    """Its answer comes beside an mbarrier; which cluster it was may be asked only of one."""
+    body = """.shared .align 16 .b8 answer[16]; .shared .align 8 .b64 full; .reg .b128 %q; mov.u32 %r1, answer;
+    mov.u32 %r5, full; setp.ne.u32 %p1, %r0, 0; @%p1 bra READY;
+    mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 16;
+    clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r1], [%r5];
+    READY: bar.sync 0;
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+    ld.shared.b128 %q, [%r1];
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q; selp.u32 %r9, 7, 5, %p3;
+    @GUARD clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r6, %r7, %r8, _}, %q;"""
+    assert computed(body.replace("GUARD", "%p3")).tolist() == [5] * 32
+    done = run(f"{OUT}{body.replace('GUARD', '!%p3')}", np.zeros(32, np.uint32))
+    assert rules(done) == ["uninitialised"]
+    early = body.replace("WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;", "")
+    assert "in-flight" in rules(run(f"{OUT}{early.replace('GUARD', '%p3')}", np.zeros(32, np.uint32)))
+
+
 LAUNCHES = {
     "[1]": 4,
     "{": 4,

@@ -163,7 +163,7 @@ def _load_bulk(statement: Statement, machine: Machine, source: str) -> Step:
                 where_to, where_at = (
                     (to, at) if rank is None else (to & 0xFFFFFF | rank << 24, at & 0xFFFFFF | rank << 24)
                 )
-                _issue(machine, statement, thread, where_to, where_at, box, count, alignment, copy)
+                issue_copy(machine, statement, thread, where_to, where_at, box, count, alignment, copy)
 
     return run
 
@@ -211,7 +211,7 @@ def _line_source(machine: Machine, source: str, at: int, count: int, thread: int
     return copy
 
 
-def _issue(
+def issue_copy(
     machine: Machine,
     statement: Statement,
     thread: int,
