@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.emulate.barriers import MBarrier, barriers
 from tcprobe.emulate.clocks import Known
+from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.instructions.exchange import with_mask
-from tcprobe.emulate.instructions.memory import address_of, space_of
 from tcprobe.emulate.machine import WARP, Machine, Outcome, Part, State, Step, Wait, Where
+from tcprobe.emulate.mbarriers import MBarrier, barriers
 from tcprobe.emulate.memory import SHARED, WINDOW
 from tcprobe.emulate.ptx import Address, Negated, Sink, Statement
 from tcprobe.layout.arrays import Bools

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.barriers import MBarrier
+from tcprobe.emulate.boxes import MAP_BYTES, Box, box_of, decode_map
+from tcprobe.emulate.instructions.accesses import address_of, combine
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
-from tcprobe.emulate.instructions.memory import address_of, combine
 from tcprobe.emulate.machine import Machine, State, Step, Where
+from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.memory import GLOBAL, OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Address, Immediate, Operand, Statement, Vector
-from tcprobe.emulate.tensor_maps import MAP_BYTES, Box, box_of, decode_map
 from tcprobe.errors import UsageError
 
 CHUNK = 16  # bytes that every bulk copy is a multiple of
@@ -163,7 +163,7 @@ def _load_bulk(statement: Statement, machine: Machine, source: str) -> Step:
                 where_to, where_at = (
                     (to, at) if rank is None else (to & 0xFFFFFF | rank << 24, at & 0xFFFFFF | rank << 24)
                 )
-                _issue(machine, statement, thread, where_to, where_at, box, count, alignment, copy)
+                issue_copy(machine, statement, thread, where_to, where_at, box, count, alignment, copy)
 
     return run
 
@@ -211,7 +211,7 @@ def _line_source(machine: Machine, source: str, at: int, count: int, thread: int
     return copy
 
 
-def _issue(
+def issue_copy(
     machine: Machine,
     statement: Statement,
     thread: int,

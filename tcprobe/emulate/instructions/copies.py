@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.barriers import MBarrier
+from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
-from tcprobe.emulate.instructions.memory import address_of, space_of
 from tcprobe.emulate.machine import Machine, State, Step, Where
+from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.ptx import Immediate, Operand, Register, Statement
 
 HINTS = ("L2::64B", "L2::128B", "L2::256B", "L2::cache_hint")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.barriers import MBarrier
+from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
-from tcprobe.emulate.instructions.memory import address_of, space_of
 from tcprobe.emulate.machine import WARP, Machine, Outcome, Part, Step, Wait, Where
+from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.operands import by_modifier, only
 from tcprobe.emulate.ptx import Statement
 from tcprobe.emulate.tensor_layout import CELL, COLUMNS

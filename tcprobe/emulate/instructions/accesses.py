@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.emulate.barriers import barriers
 from tcprobe.emulate.clocks import STRONG, Known
 from tcprobe.emulate.machine import BITS, Machine, State, Step, Where
+from tcprobe.emulate.mbarriers import barriers
 from tcprobe.emulate.memory import GLOBAL, LOCAL, RANK, SHARED, WINDOW
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Operand, Register, Sink, Statement
