@@ -66,19 +66,6 @@ def vector(value: Any, size: int, kind: Any) -> Any:
     return np.broadcast_to(np.asarray(value, kind), (size,))
 
 
-def read_all(machine: Machine, operands: tuple[Operand, ...], kind: Any) -> Callable[[Where, int], Any]:
-    """(threads, operands) numbers of several operands."""
-    readers = [machine.reader(operand, kind) for operand in operands]
-
-    def read(where: Where, count: int) -> Any:
-        made = np.empty((count, len(readers)), kind)
-        for number, one in enumerate(readers):
-            made[:, number] = one(where)
-        return made
-
-    return read
-
-
 def by_modifier(compilers: Mapping[str, Callable[[Statement, Machine], Step]]) -> Callable[..., Step | None]:
     """The compiler of an opcode whose first modifier says what it does; None for those of other modules."""
 
