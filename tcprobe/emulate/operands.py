@@ -23,6 +23,16 @@ NUMPY: dict[str, Any] = {
 }
 
 
+COMBINED: dict[str, Any] = {  # two whole numbers, by the word of an instruction
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
 def types(statement: Statement) -> list[str]:
     """The types that a name has, in order."""
     return [word for word in statement.modifiers if word in NUMPY]

@@ -12,7 +12,7 @@ from tcprobe.emulate.clocks import STRONG, Known
 from tcprobe.emulate.machine import BITS, Machine, State, Step, Where
 from tcprobe.emulate.mbarriers import barriers
 from tcprobe.emulate.memory import GLOBAL, LOCAL, RANK, SHARED, WINDOW
-from tcprobe.emulate.operands import NUMPY
+from tcprobe.emulate.operands import COMBINED, NUMPY
 from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Operand, Register, Sink, Statement
 from tcprobe.emulate.rounding import WORDS, exact_sum, narrow, widen
 from tcprobe.emulate.unwritten import mark
@@ -324,12 +324,7 @@ def _wrap(name: str) -> Callable[[Any, Any], Any]:
 
 
 WHOLE: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
+    **COMBINED,
     "exch": lambda old, b: b,
     "inc": _wrap("inc"),
     "dec": _wrap("dec"),
