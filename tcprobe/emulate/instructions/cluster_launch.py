@@ -1,7 +1,7 @@
 """clusterlaunchcontrol: a cluster that runs asks for the work of one that does not yet; here each is launched.
 
-Written from PTX ISA 9.1, sections 9.7.13.17 and 9.7.13.18. A request may always fail, so it does: the answer, 16 bytes beside an
-mbarrier, says that nothing was cancelled.
+Written from PTX ISA 9.1, sections 9.7.13.17 and 9.7.13.18. A request may always fail, so it does: the answer, 16 bytes
+beside an mbarrier, says that nothing was cancelled.
 """
 
 from __future__ import annotations
