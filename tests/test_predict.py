@@ -1,6 +1,7 @@
 """`predict`: the way through loops, what limits a round, ranges, refusals, and hostile files."""
 
 import json
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import emulated_bench
@@ -10,11 +11,14 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.check.program import programs
+from tcprobe.ask.prices import prices
+from tcprobe.check.program import Instruction, programs
+from tcprobe.check.registers import decode
 from tcprobe.cli import main
 from tcprobe.loops import costs, simulate
 from tcprobe.loops.costs import PIPES
 from tcprobe.loops.loop import loop_at, main_loop, main_loops
+from tcprobe.loops.predict import _prices
 from tcprobe.loops.work import BARRIER, MEMORY, Work
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import CodeFiles
@@ -92,12 +96,51 @@ def test_of_the_kernel_that_multiplies_the_tensor_cores_are_said(tmp_path):
     assert {"HMMA.16816.F32", "LDSM.16.M88.4"} <= {part["opcode"] for part in found["opcodes"]}
 
 
-def test_an_opcode_without_a_price_is_refused_by_its_name(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("ptx", "opcode"), [("ex2.approx.ftz.f32", "MUFU.EX2"), ("rcp.approx.ftz.f32", "MUFU.RCP")])
+def test_an_opcode_without_a_price_is_refused_by_its_name(tmp_path, monkeypatch, ptx, opcode):
+    """Whether its price would be measured, or stated."""
     kept = tuple(row for row in costs.rows() if not any(name.startswith("MUFU") for name in row.opcodes))
+    measured = costs.published.price_of
     monkeypatch.setattr(costs, "rows", lambda: kept)
-    (found,) = answers(tmp_path, looped("ex2.approx.ftz.f32 %f0, %f0;"))
+    monkeypatch.setattr(costs.published, "price_of", lambda o, found: None if o == opcode else measured(o, found))
+    _prices.cache_clear()
+    (found,) = answers(tmp_path, looped(f"{ptx} %f0, %f0;"))
     assert found["cycles"] is None
-    assert "MUFU.EX2" in found["refused"]
+    assert opcode in found["refused"]
+
+
+def test_what_is_measured_of_an_opcode_counts_and_is_stated_nowhere():
+    """Pipe, interval and latency of each finding; but `simulate` has rules of its own for waits and for L2."""
+    known, found = costs.prices("sm_90", default()), prices("sm_90", default())
+    for price in (price for id_, price in found.items() if id_ not in ("LDG.64", "LDG.64.L2", "DEPBAR.LE")):
+        own = known._find(next(iter(price.body.opcodes)))
+        assert own.pipe == costs.SAME.get(price.pipe, price.pipe), price
+        assert own.cycles == (costs.REQUEST if own.pipe == "lsu" else round(4 * price.interval.cycles)), price
+        latency = max((cycles for cycles in price.latency.values() if cycles), default=own.latency)
+        assert own.latency == pytest.approx(latency, abs=0.07), price
+    covers = {*known.measured, *(pattern for price in found.values() for pattern in price.body.covers)}
+    for pattern in (pattern for row in costs.rows() for pattern in row.opcodes):
+        texts = {pattern.removesuffix("*"), pattern.replace("*", ".X")}
+        assert not all(any(fnmatchcase(text, cover) for cover in covers) for text in texts), pattern
+
+
+def test_a_parameter_takes_longer_than_an_array_of_constants(tmp_path):
+    parameter, array = (
+        costs.prices("sm_90", default()).of(Instruction(0, decode(text), "LDC"))
+        for text in ("LDC.64 R2, c[0x0][0x238]", "LDC.64 R2, c[0x3][R4]")
+    )
+    assert (parameter.pipe, parameter.cycles) == (array.pipe, array.cycles) == ("adu", 8)
+    assert parameter.latency > array.latency == 28
+
+
+def test_constants_pass_their_own_pipe_and_the_queue():
+    """As measured: 8 cycles of a scheduler each, and beside stores the sum of what both take of the queue."""
+    constant = Work("LDC", 1, 0, -1, (), False, kind=MEMORY, pipe=PIPES.index("adu"), cycles=8, latency=28, service=4)
+    store = Work("STS", 1, -1, -1, (), False, kind=MEMORY, pipe=PIPES.index("lsu"), cycles=4, service=4, wavefronts=1)
+    (alone,) = simulate.cycles([(*[constant] * 16, BACK)] * 8, ONE)
+    (beside,) = simulate.cycles([(*[constant, store, store] * 16, BACK)] * 8, ONE)
+    assert alone == pytest.approx(2 * 16 * 8, abs=16)
+    assert beside == pytest.approx(2 * (16 * 4 + 32 * 4), abs=40)
 
 
 def test_an_arch_without_prices_is_refused(tmp_path):

@@ -169,6 +169,7 @@ COLORS = {
     "fmaheavy": "#66ccee",
     "alu": "#228833",
     "xu": "#ccbb44",
+    "fp64": "#882255",
     "uniform": "#bbbbbb",
     "adu": "#aa3377",
     "cbu": "#000000",

@@ -262,6 +262,9 @@ class _Sm:
         start = max(cycle, own.free[LSU])
         if not work.returned:
             start = max(start, own.turn)
+        if work.pipe != LSU:  # constants pass a pipe of their own, too
+            start = max(start, own.free[work.pipe])
+            own.free[work.pipe] = start + work.cycles
         own.free[LSU] = start + work.service
         if not work.wavefronts:
             own.queue.append(start)
