@@ -203,7 +203,7 @@ BACK = Work("BRA", 5, -1, -1, (), True, pipe=PIPES.index("cbu"))
 
 @given(
     st.lists(st.sampled_from(["alu", "fma", "xu", "fmaheavy"]), min_size=1, max_size=20),
-    st.sampled_from([1, 2, 3, 4, 8]),
+    st.integers(1, 8),
 )
 def test_no_round_is_shorter_than_what_its_pipes_and_stalls_need(pipes, warps):
     works = (*(plain(pipe, {"fma": 1.0, "xu": 8.0}.get(pipe, 2.0)) for pipe in pipes), BACK)
@@ -213,12 +213,21 @@ def test_no_round_is_shorter_than_what_its_pipes_and_stalls_need(pipes, warps):
     assert taken >= len(pipes) + simulate.TAKEN - 1
 
 
-@given(st.integers(1, 6), st.integers(1, 4))
-def test_requests_take_turns_at_shared_memory(requests, wavefronts):
+@given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 8))
+def test_requests_take_turns_at_shared_memory(requests, wavefronts, warps):
     load = Work("LDS", 1, 0, -1, (), False, kind=MEMORY, pipe=PIPES.index("lsu"), latency=23, service=4, freed=9)
     works = (*[load._replace(wavefronts=wavefronts)] * requests, BACK._replace(waits=(0,)))
-    (taken,) = simulate.cycles([works] * 4, ONE)
-    assert taken >= 4 * requests * wavefronts - 1
+    (taken,) = simulate.cycles([works] * warps, ONE)
+    assert taken >= warps * requests * wavefronts - 1
+
+
+@pytest.mark.parametrize("warps", [5, 6, 7])
+def test_a_block_takes_as_long_as_the_schedulers_with_more_warps(warps):
+    """No barrier holds these warps together: those of fuller schedulers take what a block of 8 does."""
+    works = (*[plain()] * 20, BACK)
+    (found,), (eight,), (four,) = (simulate.cycles([works] * n, ONE) for n in (warps, 8, 4))
+    assert found == pytest.approx(eight, rel=0.01)
+    assert four < 0.7 * found
 
 
 def test_warps_wait_for_the_last_one_at_a_barrier():
