@@ -19,8 +19,7 @@ import time
 from pathlib import Path
 
 from tcprobe.check.program import Kernel, programs
-from tcprobe.loops import ablate as ablation
-from tcprobe.loops import patch
+from tcprobe.loops import patch, runs
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
 from tcprobe.sass import toolchain
@@ -164,7 +163,7 @@ def main() -> int:
     asked = parser.parse_args()
     patch.FILLER = patch.NOP if asked.filler == "nop" else patch.FFMA
     if asked.filler == "guard":
-        ablation.patched = guarded
+        runs.patched = guarded
     end = time.monotonic() + asked.seconds
     lines = asked.out.read_text().splitlines() if asked.out.exists() else []
     done = {json.loads(line)["class"] for line in lines}

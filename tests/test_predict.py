@@ -8,6 +8,7 @@ import emulated_bench
 import jsonschema
 import pytest
 from click.testing import CliRunner
+from conftest import gpu_missing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -178,6 +179,62 @@ def test_hostile_files_are_not_trusted(tmp_path, raw):
     assert done.exit_code == 4
     assert done.stderr.count("\n") <= 2
     assert "Traceback" not in done.output
+
+
+def measured(folder, *words):
+    """What the command gives with --measure for the emulated loop."""
+    loop, launch = emulated_bench.written(folder)
+    return CliRunner().invoke(main, ["predict", str(loop), "--measure", "--launch", str(launch), *words])
+
+
+def test_the_clock_beside_it_is_that_of_the_emulated_gpu(tmp_path, monkeypatch):
+    emulated_bench.shows(monkeypatch)
+    found = json.loads(measured(tmp_path, "--json").stdout)
+    jsonschema.validate(found, json.loads(SCHEMA.read_text())["$defs"]["predict"])
+    clock, bench = found["measured"], emulated_bench
+    held = bench.SMS * bench.AT_ONCE
+    live = [part["opcode"].split(".")[0] for part in found["opcodes"] if part["opcode"] != "LDS"]  # which is off
+    assert clock["block"] == sum(bench.COST.get(stem, bench.OTHER) for stem in live)
+    assert clock["grid"] == clock["block"] * bench.SLOWER
+    assert (clock["ratio"], clock["waves"]) == (bench.SLOWER, -(-bench.BLOCKS // held))
+    assert (clock["mhz"]["block"], clock["mhz"]["grid"]) == bench.MHZ
+    assert [clock[name] for name in ("blocks", "sms", "at_once", "rounds", "threads")] == [
+        bench.BLOCKS,
+        bench.SMS,
+        bench.AT_ONCE,
+        bench.ROUNDS,
+        64,
+    ]
+    assert found["warps"] == 2
+
+
+def test_a_grid_that_faults_costs_its_own_line(tmp_path, monkeypatch):
+    emulated_bench.shows(monkeypatch, grid="faults")
+    done = measured(tmp_path)
+    assert done.exit_code == 0
+    assert "  the grid: loop itself faults." in done.stdout.splitlines()
+
+
+@pytest.mark.skipif(not gpu_missing(), reason="there is a GPU")
+def test_without_a_gpu_nothing_is_measured(tmp_path):
+    done = measured(tmp_path)
+    assert (done.exit_code, done.stdout) == (3, "")
+    assert done.stderr.startswith("Error: ")
+
+
+@pytest.mark.gpu
+def test_the_clock_of_this_gpu(tmp_path):
+    found = json.loads(measured(tmp_path, "--json").stdout)["measured"]
+    assert 0 < found["block"] < 10_000
+    assert found["grid"] > 0
+    assert 200 < found["mhz"]["block"] < 4000
+
+
+def test_measuring_and_a_launch_file_belong_together(tmp_path):
+    loop, launch = emulated_bench.written(tmp_path)
+    for words, said in ((["--measure"], "--measure needs --launch"), (["--launch", str(launch)], "is for --measure")):
+        done = CliRunner().invoke(main, ["predict", str(loop), *words])
+        assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
 
 
 def test_the_time_line_fits_a_terminal_and_is_drawn(tmp_path):
