@@ -113,6 +113,11 @@ def _plain(opcode: str) -> str:
     return ".".join(part for part in opcode.split(".") if part not in ("LTC128B", "LTC64B", "LTC256B", "ZFILL", "U"))
 
 
+def priced(arch: str, layers: Layers) -> bool:
+    """Whether opcodes of an arch have measured prices, and what has none is stated."""
+    return arch in STATED and bool(published.prices(arch, layers))
+
+
 def prices(arch: str, layers: Layers) -> Prices:
     """What is known of an arch."""
     found: dict[str, Price] = {}
