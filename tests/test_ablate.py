@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from json_samples import SCHEMA
 from machine_code import TOOLS, needs_tools
 
+import tcprobe
 from tcprobe.check.addresses import reaches
 from tcprobe.check.program import BYTES, programs
 from tcprobe.cli import main
@@ -378,6 +379,16 @@ def test_a_launch_file_for_a_kernel_of_tritons(made, tmp_path):
     for bad in (["f16:4", "1", "2", "3"], ["x"], ["f99:3", "1", "2"], ["1e3f", "1", "2"]):
         with pytest.raises(ValueError, match=r"takes|needed"):
             triton_launch.launch_file(about, raw, bad)
+
+
+def test_each_sm_writes_its_counter_and_the_time():
+    """In the emulator, where a block is an SM: both behind the cycles that it is to wait."""
+    launch = {"grid": [5], "block": [1], "arguments": [np.zeros((8, 2), np.uint64), {"u64": 300}]}
+    done = tcprobe.emulate(bench.TICK, launch=launch)
+    assert (done.finished, done.findings) == (True, [])
+    counts = np.asarray(done.arrays[0]).reshape(8, 2)
+    assert (counts[:5] >= 300).all()
+    assert not counts[5:].any()
 
 
 @needs_tools
