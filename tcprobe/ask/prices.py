@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced, how, source_words
 from tcprobe.store.kinds.cost import Point
-from tcprobe.store.kinds.prices import CONSTANTS, REGISTERS, Body
+from tcprobe.store.kinds.prices import CONSTANTS, REGISTERS, Body, covering
 from tcprobe.text import Described
 from tcprobe.values import Json
 
@@ -109,13 +109,16 @@ def price_of(opcode: str, found: Mapping[str, Price]) -> Price | None:
 
     Of several that cover it the one with the longest pattern.
     """
-    covering = [
-        (len(pattern), price)
-        for price in found.values()
-        for pattern in price.body.covers
-        if fnmatch.fnmatchcase(opcode, pattern)
-    ]
-    return max(covering, key=lambda pair: pair[0])[1] if covering else None
+    id_ = covering(opcode, {id_: price.body for id_, price in found.items()})
+    return None if id_ is None else found[id_]
+
+
+def price_of_ptx(instruction: str, found: Mapping[str, Price]) -> Price | None:
+    """The price of what PTX such as `cvt.rn.f16x2.f32` becomes, as it was timed; None where that text was not."""
+    from tcprobe.probes.prices import opcodes
+
+    timed = (row.id for row in opcodes().values() if row.ptx.startswith(f"{instruction} ") and not row.others)
+    return next((found[id_] for id_ in timed if id_ in found), None)
 
 
 def named(pattern: str, found: Mapping[str, Price]) -> list[Price]:
