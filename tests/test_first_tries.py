@@ -78,6 +78,7 @@ def made(folder):
     for name, shape in (("a", (2, 4096)), ("b", (4096, 3))):
         np.save(folder / f"{name}.npy", np.ones(shape, np.float32))
     (folder / "kernel.ptx").write_text(fatbins.ptx())
+    (folder / "examples").symlink_to(ROOT / "examples")
     emulated_bench.written(folder)
     filled(folder / "theirs")
 

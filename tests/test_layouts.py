@@ -19,6 +19,9 @@ from tcprobe.ask.written import warp_picture
 from tcprobe.cli import main
 from tcprobe.errors import TcprobeError, UsageError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.dtypes import DTYPES
+from tcprobe.kernel.staged import SCALED
 from tcprobe.notation import cute, triton
 from tcprobe.references.cute import L, apply, atoms, modes, name_of, size
 from tcprobe.store.choose import layers
@@ -394,6 +397,28 @@ def test_plain_names_load_none_of_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arch", [row.name for row in ARCHS])
+def test_a_budget_of_every_type_is_an_answer_or_a_refusal(arch, sample):
+    """Types that no kernel of ours multiplies among them: such a plan lacks what brings A and B to registers."""
+    answered = []
+    for kind in [*sample([row.name for row in DTYPES], 6), *SCALED, "f17"]:
+        for multiply in (None, "mma"):
+            with suppress(UsageError):
+                tcprobe.plan(arch, (128, 256, 256), kind, 1, warps=(4, 2), multiply=multiply)
+                answered.append(kind)
+    assert "f17" not in answered
+    if arch in ("sm_100", "sm_103"):
+        assert set(SCALED) <= set(answered)
+
+
+def test_a_budget_with_scales_is_that_of_their_elements():
+    for kind, of in SCALED.items():
+        plain = tcprobe.plan("sm_100", (128, 128, 128), of.element, scale_block=of.block)
+        assert tcprobe.plan("sm_100", (128, 128, 128), kind).to_json() == plain.to_json()
+    with pytest.raises(UsageError, match="scales of nvf4 are of 16"):
+        tcprobe.plan("sm_100", (128, 128, 128), "nvf4", scale_block=32)
 
 
 def test_the_budget_of_a_tile():
