@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import math
 import shutil
 import subprocess
@@ -23,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
+
+import json_lines
 
 from tcprobe.check.program import Kernel, programs
 from tcprobe.kernel.gemm import GemmOptions, gemm
@@ -207,9 +208,9 @@ def largest(whole: float, without: dict) -> str:
 
 def table(folder: Path) -> None:
     """Ablation beside prediction."""
-    told = {(row["case"], row["code"]): row for row in lines(PREDICTED)}
+    told = {(row["case"], row["code"]): row for row in json_lines.read(PREDICTED)}
     agreed = compared = 0
-    for row in lines(folder / "ablations.jsonl"):
+    for row in json_lines.read(folder / "ablations.jsonl"):
         model = told.get((row["case"], row["code"]), {})
         guess = largest(0, model.get("without", {}))
         found = largest(0, row["without"])
@@ -219,16 +220,17 @@ def table(folder: Path) -> None:
     print(f"{agreed} of {compared} agree")
 
 
-def lines(path: Path) -> list[dict]:
-    """A file of JSON lines, if it is there."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def options(words: str) -> argparse.ArgumentParser:
+    """--out, --seconds and --only."""
+    parser = argparse.ArgumentParser(description=words.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--only", default="")
+    return parser
+
+
+def main() -> int:
+    parser = options(__doc__)
     parser.add_argument("--predict", action="store_true")
     parser.add_argument("--at-once", type=int, default=6)
     parser.add_argument("--table", action="store_true")
@@ -239,7 +241,7 @@ def main() -> int:
         return 0
     end = time.monotonic() + asked.seconds
     path = PREDICTED if asked.predict else asked.out / "ablations.jsonl"
-    done = {row["case"] for row in lines(path)}
+    done = {row["case"] for row in json_lines.read(path)}
     left = [case for case in cases() if case.name not in done]
     left = [case for case in left if any(name in case.name for name in asked.only.split(","))]
 
@@ -270,20 +272,13 @@ def one(case: Case, folder: Path, out: Path, predicting: bool) -> str:
     about = {"case": case.name, "code": hashlib.sha256(loop.kernel.code.code).hexdigest()[:16]}
     if predicting:
         told = predicted(code, loop)
-        add(out, {**about, **told})
+        json_lines.add(out, {**about, **told})
         return str(told)
     (folder / "launch.py").write_text(text)
     found = ablate(code, loop, folder / "launch.py")
-    add(out, {**about, **found.to_json()})
+    json_lines.add(out, {**about, **found.to_json()})
     best = found.best
     return f"{found.cycles:.1f} cycles; " + (f"{best.name} saves {found.saves(best):.1f}" if best else "nothing saves")
-
-
-def add(path: Path, row: dict) -> None:
-    """A line more."""
-    line = json.dumps(row) + "\n"
-    with path.open("a") as out:
-        out.write(line)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ GPU.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import ablations
+import json_lines
 import numpy as np
 
 from tcprobe.check.program import Kernel
@@ -137,14 +137,11 @@ def measured(pair: Pair, folder: Path, build: bool) -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=math.inf)
-    parser.add_argument("--only", default="")
+    parser = ablations.options(__doc__)
     parser.add_argument("--build", action="store_true")
     asked = parser.parse_args()
     end = time.monotonic() + asked.seconds
-    done = {row["kernel"] for row in ablations.lines(asked.out)}
+    done = {row["kernel"] for row in json_lines.read(asked.out)}
     for pair in PAIRS:
         if pair.name in done or asked.only not in pair.name or time.monotonic() > end:
             continue
@@ -156,7 +153,7 @@ def main() -> int:
             continue
         print(json.dumps(answer), flush=True)
         if not asked.build:
-            ablations.add(asked.out, answer)
+            json_lines.add(asked.out, answer)
     return 0
 
 

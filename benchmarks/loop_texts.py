@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 FLOATS, INTEGERS, HALVES, CHAINS = 12, 12, 6, 8
+WORDS = (("i", INTEGERS), ("h", HALVES), ("a", 32), ("d", 4 * CHAINS))  # registers by name
+SINGLES = (("f", FLOATS), ("c", 4 * CHAINS))
 SHARED = 32768  # bytes; reads in the lower half, writes in the upper
 KINDS = {
     "ffma": 6,
@@ -176,9 +178,9 @@ def _kernel(name: str, warps: int, lines: list[str]) -> Iterator[str]:
     yield "ld.param.u64 %out, [out];\nld.param.u64 %from, [in];\nld.param.u32 %n, [rounds];\nmov.u32 %me, %tid.x;"
     yield "and.b32 %x, %me, 31;\nmov.u32 %by4, tile;\nmad.lo.u32 %by16, %x, 16, %by4;\nmad.lo.u32 %by8, %x, 8, %by4;"
     yield "mad.lo.u32 %by4, %x, 4, %by4;\nmul.wide.u32 %mine, %me, 16;\nadd.u64 %from, %from, %mine;"
-    for pool, count in (("i", INTEGERS), ("h", HALVES), ("a", 32), ("d", 4 * CHAINS)):
+    for pool, count in WORDS:
         yield from (f"mad.lo.u32 %{pool}{j}, %me, {2 * j + 3}, %n;" for j in range(count))
-    for pool, count in (("f", FLOATS), ("c", 4 * CHAINS)):
+    for pool, count in SINGLES:
         yield from (f"cvt.rn.f32.u32 %{pool}{j}, %i{j % INTEGERS};" for j in range(count))
     yield "mov.u64 %w0, %out;\nmov.u64 %w1, %from;\nmov.u32 %turn, 16;"
     yield "bar.sync 0;\nmov.u64 %t0, %clock64;"
@@ -190,9 +192,9 @@ def _kernel(name: str, warps: int, lines: list[str]) -> Iterator[str]:
     yield "shr.u32 %x, %me, 5;\nmul.wide.u32 %mine, %x, 16;\nadd.u64 %mine, %mine, %out;"
     yield "st.global.u64 [%mine], %t0;\nst.global.u64 [%mine+8], %t1;"
     yield "mov.b32 %x, %h0;"
-    for pool, count in (("i", INTEGERS), ("h", HALVES), ("a", 32), ("d", 4 * CHAINS)):
+    for pool, count in WORDS:
         yield from (f"xor.b32 %x, %x, %{pool}{j};" for j in range(count))
-    for pool, count in (("f", FLOATS), ("c", 4 * CHAINS)):
+    for pool, count in SINGLES:
         yield from (f"mov.b32 %i0, %{pool}{j};\nxor.b32 %x, %x, %i0;" for j in range(count))
     yield from (f"cvt.u32.u64 %i0, %w{j};\nxor.b32 %x, %x, %i0;" for j in range(2))
     yield "mul.wide.u32 %mine, %me, 4;\nadd.u64 %mine, %mine, %out;\nst.global.u32 [%mine+1024], %x;"

@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import json_lines
 import loop_texts
 
 from tcprobe.check.program import programs
@@ -206,7 +207,7 @@ def measure(chosen: str, out: Path, seconds: float, only: str | None = None) -> 
     begun = time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
     results = out / "measured.jsonl"
-    done = {json.loads(line)["name"] for line in results.read_text().splitlines()} if results.exists() else set()
+    done = {row["name"] for row in json_lines.read(results)}
     bench = Bench(cupy)
     for each in made(chosen, only):
         if each.case.name in done:
@@ -219,8 +220,7 @@ def measure(chosen: str, out: Path, seconds: float, only: str | None = None) -> 
             row |= bench.cycles(each)
         except (cupy.cuda.driver.CUDADriverError, cupy.cuda.runtime.CUDARuntimeError, ValueError) as error:
             row["failed"] = str(error)[:300]
-        with results.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        json_lines.add(results, row)
     print(f"all measured, {time.monotonic() - begun:.0f} s", file=sys.stderr)
 
 
@@ -299,10 +299,9 @@ class Bench:
 def compare(sealed: Path, out: Path) -> None:
     """A Markdown table: predicted, measured, error; then how many of each family are near."""
     predictions = json.loads(sealed.read_text())
-    rows = [json.loads(line) for line in (out / "measured.jsonl").read_text().splitlines()]
     errors: dict[str, list[float]] = {}
     print("| loop | predicted | measured | error |\n| --- | --- | --- | --- |")
-    for row in rows:
+    for row in json_lines.read(out / "measured.jsonl"):
         given = predictions["loops"].get(row["name"])
         if given is None or "failed" in row or given["sha256"] != row["sha256"]:
             print(f"| {row['name']} | | | {row.get('failed') or 'other code than predicted'} |")

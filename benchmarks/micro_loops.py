@@ -12,11 +12,12 @@ patched away; guard: the instruction itself, its guard false. Needs CuPy and a G
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from pathlib import Path
+
+import json_lines
 
 from tcprobe.check.program import Kernel, programs
 from tcprobe.loops import ablate as ablation
@@ -166,9 +167,8 @@ def main() -> int:
     if asked.filler == "guard":
         ablation.patched = guarded
     end = time.monotonic() + asked.seconds
-    lines = asked.out.read_text().splitlines() if asked.out.exists() else []
-    done = {json.loads(line)["class"] for line in lines}
-    with tempfile.TemporaryDirectory() as folder, asked.out.open("a") as out:
+    done = {row["class"] for row in json_lines.read(asked.out)}
+    with tempfile.TemporaryDirectory() as folder:
         for name in asked.classes.split(","):
             if name in done or time.monotonic() > end:
                 continue
@@ -184,8 +184,7 @@ def main() -> int:
                 f"{time.monotonic() - begun:.1f} s",
                 flush=True,
             )
-            out.write(json.dumps(answer) + "\n")
-            out.flush()
+            json_lines.add(asked.out, answer)
     return 0
 
 

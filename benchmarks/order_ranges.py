@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import random
 import re
@@ -26,6 +25,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import json_lines
 import numpy as np
 
 MOST_M = 4096
@@ -251,7 +251,7 @@ def measure(folder: Path, seconds: float) -> int:
     """All products that are not there yet."""
     folder.mkdir(parents=True, exist_ok=True)
     path, errors, end = folder / "ranges.jsonl", folder / "errors.log", time.monotonic() + seconds
-    known = {json.loads(text)["product"] for text in path.read_text().splitlines()} if path.exists() else set()
+    known = {row["product"] for row in json_lines.read(path)}
     pool = ProcessPoolExecutor(CORES, mp_context=get_context("spawn"))
     import torch
 
@@ -270,8 +270,7 @@ def measure(folder: Path, seconds: float) -> int:
         except Exception as error:
             complain(product, error)
             return
-        with path.open("a") as file:
-            file.write(json.dumps(written) + "\n")
+        json_lines.add(path, written)
         spans = " ".join(f"{r['first']}-{r['last']}:{r['row']}" for r in written["ranges"][:12])
         bad = sum(r["different"] for r in written["ranges"])
         total = sum(r["elements"] for r in written["ranges"])
@@ -312,8 +311,7 @@ def publish(folder: Path, results: Path) -> int:
     from tcprobe.store.results import Results
 
     written = 0
-    for text in (folder / "ranges.jsonl").read_text().splitlines():
-        row = json.loads(text)
+    for row in json_lines.read(folder / "ranges.jsonl"):
         numbers: dict[Any, int] = {}
         places = [numbers.setdefault(from_json(order), len(numbers)) for order in row["orders"]]
         if any(each["different"] for each in row["ranges"]):

@@ -27,6 +27,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import json_lines
 from order_cases import SEEDED, SMOKE, Case, cases
 
 PATIENCE = 75.0  # seconds without a word from the process that calls; its first words take an import
@@ -159,9 +160,7 @@ def work(folder: Path, asked: list[Case], seconds: float) -> None:
 
 def answered(folder: Path) -> dict[str, dict[str, Any]]:
     """The last line of each call."""
-    path = folder / "orders.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line] if path.exists() else []
-    return {row["case"]: row for row in rows}
+    return {row["case"]: row for row in json_lines.read(folder / "orders.jsonl")}
 
 
 def watched(folder: Path, asked: list[Case], seconds: float) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import click
 
 from tcprobe.ask.diagnose import FIRST, WORDS
+from tcprobe.ask.operand import SelectorOption
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import holder_name
@@ -30,7 +31,6 @@ from tcprobe.notation import is_written
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import Number
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, TileOption, find_cell, tiled_name
 from tcprobe.question.terminal import BAD, DOUBT, GOOD, LESS, Style, Styled, bold
 from tcprobe.references import Claim, Reference, claim_of, references
@@ -467,16 +467,7 @@ def compare(
     ] = None,
     table: Path | None = None,
     arch: ArchOption = None,
-    selector: Annotated[
-        int | None,
-        Option(
-            "--selector",
-            "Sparsity selector of metadata; for scales the choice of byte-id and thread-id, numbered as in "
-            "`list --json`. Default: all, or the only one.",
-            "N",
-            Number(),
-        ),
-    ] = None,
+    selector: SelectorOption = None,
     *,
     complete: Annotated[
         bool, Option("--complete", "With FILE: a slot that FILE leaves out counts as a difference.")

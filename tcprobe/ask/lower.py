@@ -19,8 +19,8 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
-from tcprobe.question.options import Named, NonEmptyText
-from tcprobe.question.shared import CudaOption, JsonOption
+from tcprobe.question.options import NonEmptyText
+from tcprobe.question.shared import CudaOption, JsonOption, SaveOption
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.lowering import Lowering
 from tcprobe.sass.toolchain import Toolchain
@@ -144,10 +144,7 @@ def lower(
     ] = None,
     cuda: CudaOption = None,
     *,
-    save: Annotated[
-        Path | None,
-        Option("--save", "Also save into this results folder.", reads=Named(path_type=Path, file_okay=False)),
-    ] = None,
+    save: SaveOption = None,
 ) -> list[Lowered]:
     """Show which machine instructions a multiply or a matrix move becomes on each arch, native or emulated.
 

@@ -15,8 +15,16 @@ from tcprobe.isa import arch as archs
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
-from tcprobe.question.options import Named, NonEmptyText
-from tcprobe.question.shared import ArchOption, CudaOption, FullOption, JsonOption, OnlyOption, ResultsOption
+from tcprobe.question.options import Named
+from tcprobe.question.shared import (
+    ArchOption,
+    CudaOption,
+    FullOption,
+    FunctionsOption,
+    JsonOption,
+    OnlyOption,
+    ResultsOption,
+)
 from tcprobe.store.choose import layers
 from tcprobe.text import columns, message, one_line, unmangled
 
@@ -30,9 +38,7 @@ MANY = 3  # from so many on, the forms and source lines of an opcode are counted
 def readings(
     paths: Annotated[Sequence[Path], PlainArgument("FILE...", Named(path_type=Path, exists=True), multiple=True)],
     *,
-    kernel: Annotated[
-        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", NonEmptyText())
-    ] = None,
+    kernel: FunctionsOption = None,
     with_tables: Annotated[
         bool,
         Option("--tables", "Also run functions that only load and store fragments, and print which lane holds what."),

@@ -19,6 +19,7 @@ from typing import Annotated, NamedTuple
 
 import click
 
+from tcprobe.ask.operand import MOption, MulticastOption, NOption, VectorOption
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, check_arch, placement, vector_of
 from tcprobe.ask.tensor_memory import operand as find_operand
 from tcprobe.code.cuda import origin
@@ -250,16 +251,12 @@ MOST_ANSWERS = 1 << 14  # of one call, which take seconds
 @checked
 def scales(
     name: Annotated[str | Cell, NameWords("FRAGMENT", "one", "one")],
-    m: Annotated[int | None, Option("--m", "With tcgen05.mma: M. Default: 128, or the largest.")] = None,
-    n: Annotated[int | None, Option("--n", "With tcgen05.mma: N. Default: 256, or the largest.")] = None,
-    vector: Annotated[
-        int | None, Option("--scale-vec", "Scales of a row in tensor memory: 1 for 1X, 2, 4.", "N")
-    ] = None,
+    m: MOption = None,
+    n: NOption = None,
+    vector: VectorOption = None,
     arch: OneArch = None,
     *,
-    multicast: Annotated[
-        str | None, Option("--multicast", "With tcgen05.cp: warpx2::02_13, warpx2::01_23. Default: the first.")
-    ] = None,
+    multicast: MulticastOption = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
 ) -> LoadedScales | CopiedScales:

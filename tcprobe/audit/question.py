@@ -12,7 +12,7 @@ from tcprobe.errors import EnvironmentUnfitError, TcprobeError, UsageError
 from tcprobe.question import terminal
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import Named, Seconds
-from tcprobe.question.shared import JsonOption, OnlyOption, ResultsOption
+from tcprobe.question.shared import JsonOption, OnlyOption, ResultsOption, SaveOption
 from tcprobe.store.choose import layers
 from tcprobe.text import escaped, message
 
@@ -86,10 +86,7 @@ def audits(
 def print_audits(
     found: "Iterator[PackageAudit | TcprobeError]",
     *,
-    save: Annotated[
-        Path | None,
-        Option("--save", "Also save into this results folder.", reads=Named(path_type=Path, file_okay=False)),
-    ] = None,
+    save: SaveOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Each as it comes; the exit code says whether a layout differs, or what was wrong first."""

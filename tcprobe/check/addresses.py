@@ -1,8 +1,8 @@
 """Where the lanes of a warp reach: the addresses of a kernel's loads and stores, from its machine code.
 
-Integer instructions are followed from the kernel's begin to a fixed point (`integers`), as far as an address, a guard
-or a branch depends on them. Where lanes part by a branch, what they bring to the place where they meet again differs
-by lane, and so does what they leave a loop with one by one. A loop may add what is alike in all lanes, however often.
+Instructions are followed from the kernel's begin to a fixed point (`interpreter`), as far as an address, a guard or a
+branch depends on them. Where lanes part by a branch, what they bring to the place where they meet again differs by
+lane, and so does what they leave a loop with one by one. A loop may add what is alike in all lanes, however often.
 
 Of addresses of 64 bits the low half is followed: lanes whose addresses are 4 GB apart would count as near.
 """
@@ -16,27 +16,14 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.check import lanes
+from tcprobe.check.dependence import Dependence, dependence
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import (
-    NEVER,
-    NEVER_BIT,
-    PLACES,
-    Held,
-    Reader,
-    Reading,
-    Register,
-    alike,
-    bits_of,
-    guard_mask,
-    reading,
-    reads,
-    same,
-    unset,
-    writes,
-)
-from tcprobe.check.lanes import Lanes, constant
+from tcprobe.check.frame import reads, writes
+from tcprobe.check.held import NEVER, NEVER_BIT, PLACES, Held, Register, State, alike, same, same_state, unset
+from tcprobe.check.interpreter import Interpreter
+from tcprobe.check.lanes import Lanes
 from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form
+from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, bits_of, guard_mask
 from tcprobe.layout.arrays import Bools
 
 SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
@@ -141,33 +128,25 @@ class Seen(NamedTuple):
     exits: tuple[tuple[Instruction, Bools | None], ...]
 
 
-class State(NamedTuple):
-    """What holds at a place; the lanes that may be there; `sure`: whether it is known which of them are."""
-
-    held: Held
-    active: Bools
-    sure: bool = True
-
-
 Visit = Callable[[Instruction, State], None]
 
 
 class Step(NamedTuple):
-    """An instruction that counts: what it looks at, None where nothing depends on what it writes; and whether it is one
-    that is asked about.
+    """An instruction that counts: what its results depend on, None where nothing depends on them; and whether it is
+    one that is asked about.
     """
 
     instruction: Instruction
-    looks: Reading | None
+    depends: Dependence | None
     root: bool
 
 
 class Walk:
     """One kernel, followed to a fixed point."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, interpreter: Interpreter | None = None) -> None:
         self.kernel = kernel
-        self.reader = Reader(kernel)
+        self.interpreter = interpreter or Interpreter(kernel)
         self.live = backward(kernel, 0, _needed_before, int.__or__)
         self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
         self.entries: dict[int, State] = {}
@@ -185,7 +164,7 @@ class Walk:
             written, kept, read, roots = _needs(instruction.form)
             needed, root = written & live, _is_root(instruction.form)
             if needed or root:
-                found.append(Step(instruction, reading(instruction.form) if needed else None, root))
+                found.append(Step(instruction, dependence(instruction.form) if needed else None, root))
             live = (live & kept | read if needed else live) | roots
         return found[::-1]
 
@@ -203,7 +182,7 @@ class Walk:
             parted = len(self.parted)
             for after, leaving in self._leave(number, self.run(number, entry)):
                 known = self.edges.get((number, after))
-                if known is None or not _same_state(known, leaving):
+                if known is None or not same_state(known, leaving):
                     self.edges[number, after] = leaving
                     pending.add(after)
             if len(self.parted) > parted:
@@ -223,7 +202,7 @@ class Walk:
             if instruction.stem in ACCESSES:
                 found.append(self._reach(instruction, state))
             if instruction.stem == "EXIT":
-                condition = self.reader.condition(instruction.guard, state.held)
+                condition = self.interpreter.condition(instruction.guard, state.held)
                 if not condition.uniform:
                     exits.append((instruction, condition.known != 0 if condition.exact else None))
             if instruction.stem in WHOLE_WARP:
@@ -232,14 +211,14 @@ class Walk:
                 operands = [operand for operand in instruction.operands if operand.text.startswith(DESCRIBED)]
                 if operands:
                     described[instruction.number] = {
-                        operand.text: tuple(self.reader.inputs(operand.mask, state.held)) for operand in operands
+                        operand.text: tuple(self.interpreter.inputs(operand.mask, state.held)) for operand in operands
                     }
 
         for number, entry in self.entries.items():
             state = self.run(number, entry, note)
             if number in self.parted:
                 branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
-                taken = self.taken(branch, state)
+                taken = self.interpreter.taken(branch, state.held)
                 partings.append(Parting(branch, self.parted[number], taken.known != 0 if taken.exact else None))
         found.sort(key=lambda reach: reach.instruction.number)
         partings.sort(key=lambda parting: parting.branch.number)
@@ -247,10 +226,10 @@ class Walk:
 
     def present(self, instruction: Instruction, state: State) -> Present:
         """The lanes that execute an instruction."""
-        threads = self.reader.threads
+        threads = self.interpreter.threads
         if not instruction.guard:
             return Present(state.active, threads.there, state.sure, EVERY, threads.shapes)
-        condition = self.reader.condition(instruction.guard, state.held)
+        condition = self.interpreter.condition(instruction.guard, state.held)
         active, sure = state.active, state.sure and (condition.exact or condition.uniform)
         if condition.exact:
             active = np.asarray(active & (condition.known != 0))
@@ -262,15 +241,15 @@ class Walk:
     def run(self, number: int, entry: State, note: Visit | None = None) -> State:
         """What holds at the end of a block."""
         held, active, sure = dict(entry.held), entry.active, entry.sure
-        self.reader.begin()
-        write = self.reader.write
-        for instruction, looks, root in self.steps[number]:
+        self.interpreter.begin()
+        write = self.interpreter.write
+        for instruction, depends, root in self.steps[number]:
             if root and note is not None:
                 note(instruction, State(held, active, sure))
-            if looks is not None:
-                write(instruction, looks, held)
+            if depends is not None:
+                write(instruction, depends, held)
             elif root and instruction.stem == "EXIT":
-                condition = self.reader.condition(instruction.guard, held)
+                condition = self.interpreter.condition(instruction.guard, held)
                 active = np.asarray(active & (condition.known == 0)) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
         return State(held, active, sure)
@@ -278,12 +257,12 @@ class Walk:
     def _reach(self, instruction: Instruction, state: State) -> Reach:
         """An access by what holds before it."""
         places = [operand for operand in instruction.operands if operand.kind == "address"]
-        seen = self.reader.seen(instruction.form, state.held)
-        addresses = [self.reader.address(operand, seen) for operand in places]
+        seen = self.interpreter.seen(instruction.form, state.held)
+        addresses = [self.interpreter.address(operand, seen) for operand in places]
         active, _, sure, *_ = self.present(instruction, state)
         first = addresses[0] if addresses else lanes.lost("no address is printed")
         source = addresses[1] if instruction.stem == "LDGSTS" and len(addresses) > 1 else None
-        return Reach(instruction, first, active, self.reader.threads.shapes, source, sure)
+        return Reach(instruction, first, active, self.interpreter.threads.shapes, source, sure)
 
     def _entry(self, number: int) -> State:
         """What holds where a block begins: lanes that parted bring each their own, others agree on a way."""
@@ -298,7 +277,7 @@ class Walk:
                 groups.append(({block}, state))
         states = [state for _, state in groups]
         if number == 0:
-            states.insert(0, State({}, self.reader.threads.there))
+            states.insert(0, State({}, self.interpreter.threads.there))
         joined = states[0]
         for state in states[1:]:
             held = _merged(number, joined.held, state.held, lanes.join)
@@ -337,7 +316,7 @@ class Walk:
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
-        taken = self.taken(branch, state)
+        taken = self.interpreter.taken(branch, state.held)
         through, to = self.kernel.blocks[number].after
         if "ANY" in branch.opcode and not taken.uniform:  # all lanes go where one of them does
             return [(through, state), (to, state)]
@@ -351,14 +330,6 @@ class Walk:
             self._part(number)
             state = state._replace(sure=False)
         return [(through, state), (to, state)]
-
-    def taken(self, branch: Instruction, state: State) -> Lanes:
-        """The condition of a branch."""
-        taken = self.reader.condition(branch.guard, state.held)
-        for operand in branch.operands[:-1]:
-            if operand.kind in ("P", "UP"):
-                taken = lanes.bitwise(lanes.AND_AB, taken, self.reader.read(operand, state.held), constant(0))
-        return taken
 
     def _part(self, number: int) -> None:
         if number not in self.parted:
@@ -512,15 +483,6 @@ def _uneven(register: Register) -> Register:
     """A register of which lanes left a loop one by one."""
     value = register.value
     return register if value.exact else Register(lanes.shared(lanes.uneven(value)))
-
-
-def _same_state(one: State, other: State) -> bool:
-    return (
-        one.sure == other.sure
-        and one.held.keys() == other.held.keys()
-        and bool((one.active == other.active).all())
-        and all(same(register, other.held[bit]) for bit, register in one.held.items())
-    )
 
 
 def _meeting_points(kernel: Kernel) -> dict[int, int | None]:

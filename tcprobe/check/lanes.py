@@ -188,6 +188,12 @@ def complement(a: Lanes) -> Lanes:
     return bitwise(0x0F, a, constant(0), constant(0))
 
 
+@lru_cache(maxsize=1 << 11)
+def inverse(a: Lanes) -> Lanes:
+    """A predicate that is true where another one is false."""
+    return bitwise(XOR_AB, a, constant(1), constant(0))
+
+
 def negative(a: Lanes) -> Lanes:
     """-a."""
     if a.flips:

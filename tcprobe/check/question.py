@@ -15,8 +15,8 @@ from tcprobe.isa import arch as archs
 from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
-from tcprobe.question.options import Named, NonEmptyText, Output
-from tcprobe.question.shared import ArchOption, CudaOption, JsonOption
+from tcprobe.question.options import Named, NonEmptyText
+from tcprobe.question.shared import ArchOption, CudaOption, FunctionsOption, JsonOption, SarifOption
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:
@@ -46,9 +46,7 @@ def checks(
             "--rule", "Only this rule; can be given several times. --rules lists them.", "RULE", NonEmptyText(), True
         ),
     ] = (),
-    kernel: Annotated[
-        str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", NonEmptyText())
-    ] = None,
+    kernel: FunctionsOption = None,
     min: Annotated[  # noqa: A002
         Literal["error", "warning", "note"],
         Option("--min", "The least severity that is printed.", default="note"),
@@ -116,10 +114,7 @@ def print_checks(
     rules: Annotated[
         bool, Option("--rules", "Explain each rule: why it is true, an example that fails, one that passes.")
     ] = False,
-    sarif: Annotated[
-        Path | None,
-        Option("--sarif", "Also write SARIF 2.1.0 into this file.", "FILE", Output(path_type=Path, dir_okay=False)),
-    ] = None,
+    sarif: SarifOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Findings, then counts; the exit code says whether there is an error, or something was not read."""
@@ -129,10 +124,9 @@ def print_checks(
     if not paths:
         raise UsageError("a FILE is needed, or --rules.")
     if sarif:
-        from tcprobe.check.report import sarif as log_of
-        from tcprobe.system import files
+        from tcprobe.check import report
 
-        files.write(sarif, (json.dumps(log_of(checked.kernels, checked.rules), indent=1) + "\n").encode())
+        report.save(sarif, report.sarif(checked.kernels, checked.rules))
     if as_json:
         for kernel in checked.kernels:
             click.echo(json.dumps(kernel.to_json()))

@@ -8,20 +8,20 @@ UP0 to UP6 from UNIFORM_PREDICATE. RZ, PT and their like are in none.
 >>> names(form.writes), names(form.reads)
 (['R28', 'R29', 'R30', 'R31'], ['R3', 'UR4', 'P0'])
 
-The widths agree with the life ranges that nvdisasm prints (`tests/test_check_registers.py`).
+The widths agree with the life ranges that nvdisasm prints (`tests/life_ranges.py`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
 ALL_PREDICATES = 0x7F << PREDICATE
 ALL_UNIFORM_PREDICATES = 0x7F << UNIFORM_PREDICATE
-_BASE = {"R": 0, "UR": UNIFORM, "P": PREDICATE, "UP": UNIFORM_PREDICATE}
+BASE = {"R": 0, "UR": UNIFORM, "P": PREDICATE, "UP": UNIFORM_PREDICATE}  # the bit of the first register
 _GUARD = re.compile(r"@(!?)(U?P)([0-9T])\s+")
 _REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)([0-9]{1,3}|Z|T)(?!\w)((?:\.\w+)*)")
 _NUMBER = re.compile(r"-?0x[0-9a-f]+$")
@@ -119,18 +119,34 @@ class Structure(NamedTuple):
 def names(mask: int) -> list[str]:
     """The registers of a set by name."""
     found = []
-    for prefix, base in _BASE.items():
-        bits = mask >> base & ((1 << 255) - 1 if base < PREDICATE else 0x7F)
-        while bits:
-            low = bits & -bits
-            found.append(f"{prefix}{low.bit_length() - 1}")
-            bits ^= low
+    for prefix, base in BASE.items():
+        found += [f"{prefix}{bit}" for bit in bits_of(mask >> base & ((1 << 255) - 1 if base < PREDICATE else 0x7F))]
     return found
+
+
+def bits_of(mask: int) -> Iterator[int]:
+    """The numbers of the bits of a set."""
+    while mask:
+        low = mask & -mask
+        yield low.bit_length() - 1
+        mask ^= low
+
+
+def guard_mask(guard: str) -> int:
+    """The predicate of a guard."""
+    return 0 if guard in ("", "never") else 1 << guard_bit(guard)
+
+
+@cache
+def guard_bit(guard: str) -> int:
+    """The predicate of a guard that names one."""
+    kind = "UP" if "UP" in guard else "P"
+    return BASE[kind] + int(guard.lstrip("!UP"))
 
 
 def run(kind: str, index: int, count: int) -> int:
     """`count` registers in a row; none from RZ, PT."""
-    return 0 if index < 0 else ((1 << count) - 1) << _BASE[kind] + index
+    return 0 if index < 0 else ((1 << count) - 1) << BASE[kind] + index
 
 
 @lru_cache(maxsize=1 << 15)
@@ -237,7 +253,7 @@ def _outputs(stem: str, operands: Sequence[Operand]) -> int:
     if stem in ("VOTE", "VOTEU"):
         return len(operands) - 1
     if kinds[0] in ("P", "UP"):
-        second = len(kinds) > 1 and kinds[1] in _BASE and not operands[1].negated
+        second = len(kinds) > 1 and kinds[1] in BASE and not operands[1].negated
         return 2 if second and stem != "FCHK" else 1
     count = 1 if kinds[0] in ("R", "UR", "other") else 0
     while count and count < len(kinds) and kinds[count] in ("P", "UP") and not operands[count].negated:

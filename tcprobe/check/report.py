@@ -39,6 +39,11 @@ def log_of(rules: Sequence[Json], results: Sequence[Json]) -> Json:
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
+def save(path: Path, log: Json) -> None:
+    """Write a SARIF log into a file."""
+    files.write(path, (json.dumps(log, indent=1) + "\n").encode())
+
+
 def _rule(rule: Rule) -> Json:
     return {
         "id": rule.NAME,

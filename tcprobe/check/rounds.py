@@ -18,10 +18,13 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tcprobe.check import lanes
-from tcprobe.check.addresses import State
+from tcprobe.check.dependence import dependence
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import NEVER, NEVER_BIT, Held, Reader, Register, reading, reads, same, unset, writes
+from tcprobe.check.frame import reads, writes
+from tcprobe.check.held import NEVER, NEVER_BIT, Held, Register, State, same, same_state, unset
+from tcprobe.check.interpreter import Interpreter
 from tcprobe.check.program import Block, Instruction, Kernel
+from tcprobe.check.reader import Reader
 from tcprobe.check.registers import PREDICATE
 
 ROUNDS, ROUNDS_OUTSIDE = 4, 2
@@ -65,12 +68,13 @@ def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ROUNDS) -> tuple
     """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError."""
     walk = _Walk(kernel, wanted, count)
     walk.settle()
-    return walk.taken_apart(), walk.reader
+    return walk.taken_apart(), walk.interpreter
 
 
 class _Walk:
     def __init__(self, kernel: Kernel, wanted: frozenset[int], count: int) -> None:
-        self.kernel, self.wanted, self.count, self.reader = kernel, wanted, count, Reader(kernel)
+        self.kernel, self.wanted, self.count = kernel, wanted, count
+        self.interpreter = Interpreter(kernel)
         self.kept = self._leading_there({kernel.block_of[number] for number in wanted})
         self.live = backward(kernel, 0, self._needed_before, int.__or__)
         self.steps = {number: list(self._steps(number)) for number in self.kept}
@@ -167,7 +171,7 @@ class _Walk:
             for to, state in self._leave(place, self._run(place[0], self.entry(place))):
                 followed.append(to)
                 known = self.entries.setdefault(to, {})
-                if place not in known or not _same_state(known[place], state):
+                if place not in known or not same_state(known[place], state):
                     known[place] = state
                     pending.add(to)
 
@@ -193,7 +197,7 @@ class _Walk:
         """What holds where a copy of a block begins."""
         states = list(self.entries[place].values())
         if not place[0]:
-            states.insert(0, State({}, self.reader.threads.there))
+            states.insert(0, State({}, self.interpreter.threads.there))
         joined = states[0]
         for state in states[1:]:
             joined = _met(joined, state)
@@ -201,17 +205,17 @@ class _Walk:
 
     def _run(self, number: int, entry: State, note: Callable[[Instruction, State], None] | None = None) -> State:
         held, active, sure = dict(entry.held), entry.active, entry.sure
-        self.reader.begin()
+        self.interpreter.begin()
         for instruction in self.steps[number]:
             form = instruction.form
             if note is not None and instruction.number in self.wanted:
-                note(instruction, State({**self.reader.seen(form, held)}, active, sure))
+                note(instruction, State({**self.interpreter.seen(form, held)}, active, sure))
             if form.stem == "EXIT":
-                condition = self.reader.condition(form.guard, held)
+                condition = self.interpreter.condition(form.guard, held)
                 active = active & (condition.known == 0) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
             elif form.writes or form.stem == "STL":
-                self.reader.write(instruction, reading(form), held)
+                self.interpreter.write(instruction, dependence(form), held)
         return State(held, np.asarray(active), sure)
 
     def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
@@ -231,10 +235,7 @@ class _Walk:
 
     def _ways(self, number: int, branch: Instruction, state: State) -> Iterator[tuple[int, State, bool]]:
         """(block, what holds there, whether it is certain) of a conditional branch."""
-        taken = self.reader.condition(branch.guard, state.held)
-        for operand in branch.operands[:-1]:
-            if operand.kind in ("P", "UP"):
-                taken = lanes.bitwise(lanes.AND_AB, taken, self.reader.read(operand, state.held), lanes.constant(0))
+        taken = self.interpreter.taken(branch, state.held)
         through, to = self.kernel.blocks[number].after
         if taken.exact and "ANY" not in branch.opcode:
             where = np.broadcast_to(taken.known != 0, state.active.shape)
@@ -323,12 +324,3 @@ def _met(one: State, other: State) -> State:
             met = lanes.select(one.active, a.value, b.value) if apart else lanes.mixed(a.value, b.value)
             held[bit] = Register(lanes.shared(met))
     return State(held, np.asarray(one.active | other.active), one.sure and other.sure)
-
-
-def _same_state(one: State, other: State) -> bool:
-    return (
-        one.sure == other.sure
-        and one.held.keys() == other.held.keys()
-        and bool((one.active == other.active).all())
-        and all(same(register, other.held[bit]) for bit, register in one.held.items())
-    )

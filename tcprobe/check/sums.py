@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from tcprobe.check.flow import at_each, forward
-from tcprobe.check.integers import FIRST
 from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import Form, Operand
+from tcprobe.check.registers import BASE, Form, Operand
 
 
 class Sum(NamedTuple):
@@ -57,7 +56,7 @@ def _step(held: Held, instruction: Instruction) -> Held:
     made = _made(form, held) if to.kind in ("R", "UR") and to.first >= 0 else None
     kept = {bit: value for bit, value in held.items() if not form.writes >> bit & 1}
     if made is not None:
-        bit = FIRST[to.kind] + to.first
+        bit = BASE[to.kind] + to.first
         kept[bit] = made  # also under a guard: there is a way on which it holds
     return kept
 
@@ -102,7 +101,7 @@ def _read(operand: Operand, held: Held) -> Sum | None:
         return Sum(0, {text: 1}) if text.startswith("c[0x0][0x") and not operand.mask else None
     if operand.kind not in ("R", "UR"):
         return None
-    value = Sum() if operand.first < 0 else held.get(FIRST[operand.kind] + operand.first)
+    value = Sum() if operand.first < 0 else held.get(BASE[operand.kind] + operand.first)
     if value is None or text[:1] in "~|":
         return None
     return Sum().less(value) if text[:1] == "-" else value
@@ -120,6 +119,6 @@ def _address(instruction: Instruction, held: Held) -> Sum | None:
         else:
             kind = "UR" if name.startswith("UR") else "R"
             index = name.removeprefix(kind)
-            value = Sum() if index == "Z" else held.get(FIRST[kind] + int(index)) if index.isdigit() else None
+            value = Sum() if index == "Z" else held.get(BASE[kind] + int(index)) if index.isdigit() else None
         total = None if total is None or value is None else total.plus(value)
     return total

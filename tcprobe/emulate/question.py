@@ -11,8 +11,8 @@ from tcprobe.errors import UsageError
 from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import Option, PlainArgument, command, note
-from tcprobe.question.options import Named, NonEmptyText, Number, Output
-from tcprobe.question.shared import ArchOption, JsonOption
+from tcprobe.question.options import Named, NonEmptyText, Number
+from tcprobe.question.shared import ArchOption, JsonOption, SarifOption
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
@@ -82,18 +82,15 @@ def emulate(
 def print_emulation(
     answer: "Emulated",
     *,
-    sarif: Annotated[
-        Path | None,
-        Option("--sarif", "Also write SARIF 2.1.0 into this file.", "FILE", Output(path_type=Path, dir_okay=False)),
-    ] = None,
+    sarif: SarifOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """The buffers into their files; findings; the exit code says whether there is any."""
-    from tcprobe.system import files
+    from tcprobe.check import report
 
     answer.save()
     if sarif:
-        files.write(sarif, (json.dumps(answer.sarif(), indent=1) + "\n").encode())
+        report.save(sarif, answer.sarif())
     if as_json:
         click.echo(json.dumps(answer.to_json()))
     else:

@@ -27,11 +27,17 @@ GROUP = group(
     name="kernel",
     text="A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register comes from a table.",
 )
+KernelArch = Annotated[
+    ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())
+]
+MultiplyOption = Annotated[
+    Literal["mma"] | None, Option("--multiply", "mma: mma.sync where the arch has wgmma or tcgen05.")
+]
 
 
 @checked
 def kernel(
-    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())],
+    arch: KernelArch,
     kind: Annotated[
         TypeName,
         Option(
@@ -73,9 +79,7 @@ def kernel(
         int | None,
         Option("--cta-group", "Of tcgen05.mma: blocks that multiply together, 1 or 2. Default: 1.", "N", Number(1)),
     ] = None,
-    multiply: Annotated[
-        Literal["mma"] | None, Option("--multiply", "mma: mma.sync where the arch has wgmma or tcgen05.")
-    ] = None,
+    multiply: MultiplyOption = None,
     name: Annotated[str | None, Option("--name", "Name of the kernel and its namespace.", "NAME")] = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
@@ -285,7 +289,7 @@ def _say_outcome(made: "GemmKernel", outcome: "ProductRun") -> None:
 
 @checked
 def plan(
-    arch: Annotated[ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())],
+    arch: KernelArch,
     tile: Annotated[Sizes, Option("--tile", "Tile of a block.", reads=Sides(3, "MxNxK"))],
     kind: Annotated[TypeName, Option("--type", "Type of A and B: bf16, f16, tf32, e4m3, s8.", "TYPE", ElementType())],
     stages: Annotated[int, Option("--stages", "Tiles in shared memory.", "N", Number(1, 64), shown=True)] = 2,
@@ -294,9 +298,7 @@ def plan(
         Sizes | None,
         Option("--warps", "Warps along m and n. Default: 2x2; of wgmma by the tile.", reads=Sides(2, "MxN")),
     ] = None,
-    multiply: Annotated[
-        Literal["mma"] | None, Option("--multiply", "mma: mma.sync where the arch has wgmma or tcgen05.")
-    ] = None,
+    multiply: MultiplyOption = None,
     accumulators: Annotated[
         int, Option("--accumulators", "Tiles of D in tensor memory.", "N", Number(1, 64), shown=True)
     ] = 1,

@@ -19,7 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import State, Walk, walked
+from tcprobe.check.addresses import Walk, walked
+from tcprobe.check.held import State
 from tcprobe.check.lanes import Lanes
 from tcprobe.check.program import BYTES, Block, Control, Instruction, Kernel, not_followed, target
 from tcprobe.errors import DataError
@@ -103,7 +104,7 @@ def is_multiply(instruction: Instruction) -> bool:
 
 def _warps(kernel: Kernel) -> int:
     """How many warps are looked at."""
-    return len(walked(kernel).reader.threads.there)
+    return len(walked(kernel).interpreter.threads.there)
 
 
 def encoding(kernel: Kernel, number: int) -> int:
@@ -184,7 +185,7 @@ class _Follower:
         branch = self.kernel.instructions[block.end - 1]
         if branch.stem != "BRA" or len(block.after) < 2:
             return None
-        return self.walk.taken(branch, state)
+        return self.walk.interpreter.taken(branch, state.held)
 
     def _next(self, number: int, block: Block, condition: Lanes | None) -> int:
         """The block that follows in a round."""
@@ -204,7 +205,7 @@ class _Follower:
         """Whether a warp takes a branch, None where the code leaves it open; one on which lanes part is not taken."""
         if condition is None or not condition.exact:
             return None
-        there = self.walk.reader.threads.there
+        there = self.walk.interpreter.threads.there
         where = np.broadcast_to(condition.known != 0, there.shape) | ~there
         taken = np.asarray(where.all(axis=1))
         self.differs = self.differs or bool((taken != taken[0]).any())

@@ -16,9 +16,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from tcprobe.check.flow import backward
-from tcprobe.check.integers import FIRST, reads, writes
+from tcprobe.check.frame import reads, writes
 from tcprobe.check.program import BYTES, Instruction, Kernel, target
-from tcprobe.check.registers import Form
+from tcprobe.check.registers import Form, guard_mask
 from tcprobe.loops.loop import Loop
 
 # stems by class; a warp's multiplies and the warpgroups' are those that end with MMA
@@ -271,10 +271,10 @@ def _before(live: _Live, instruction: Instruction, roots: int, free: bool) -> _L
     else:
         always = live.always & ~written
         under = {guard: registers & ~written for guard, registers in under.items()}
-    for guard in [guard for guard in under if _predicate(guard) & written]:
+    for guard in [guard for guard in under if guard_mask(guard) & written]:
         always |= under.pop(guard)
     condition = form.guard or _condition(form)
-    own = _predicate(condition)
+    own = guard_mask(condition)
     always |= counts & own if condition else counts
     if condition:
         under[condition] = under.get(condition, 0) | counts & ~own
@@ -287,14 +287,6 @@ def _condition(form: Form) -> str:
     if form.stem not in ("ISETP", "FSETP", "UISETP") or not form.has("AND") or last is None or last.first < 0:
         return ""
     return last.text if last.kind in ("P", "UP") and not last.mask & form.writes else ""
-
-
-def _predicate(guard: str) -> int:
-    """The register of a guard; none without one."""
-    if not guard:
-        return 0
-    kind = "UP" if "UP" in guard else "P"
-    return 1 << FIRST[kind] + int(guard.lstrip("!UP"))
 
 
 def _roots(form: Form) -> int:

@@ -13,8 +13,8 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-from tcprobe.check.integers import ASSUMED_WARPS
 from tcprobe.check.program import Kernel
+from tcprobe.check.threads import ASSUMED_WARPS
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.costs import PIPES, Prices, prices

@@ -17,11 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.check import lanes
-from tcprobe.check.addresses import State, Walk
-from tcprobe.check.integers import COMPARED, FIRST, HIGH, Held, Reader, Reading, Register, held_in, unset
+from tcprobe.check.addresses import Walk
+from tcprobe.check.dependence import Dependence
+from tcprobe.check.held import Held, Register, State, held_in, unset
+from tcprobe.check.integers import COMPARED, HIGH
+from tcprobe.check.interpreter import Interpreter
 from tcprobe.check.lanes import Lanes, constant
 from tcprobe.check.program import BYTES, Instruction, Kernel
-from tcprobe.check.registers import Form, Operand
+from tcprobe.check.reader import sizes_at
+from tcprobe.check.registers import BASE, Form, Operand
 from tcprobe.layout.arrays import Array
 from tcprobe.loops.loop import Loop, LoopError
 
@@ -46,13 +50,12 @@ def rounds(loop: Loop, block: tuple[int, int, int], grid: tuple[int, int, int], 
     if stated is None or stated.base is None:
         raise LoopError("the file does not say where parameters are")
     kernel = replace(loop.kernel, code=replace(loop.kernel.code, threads=block))
-    walk = Walk(kernel)
-    sizes = 0x360 if int(kernel.arch.removeprefix("sm_")) >= 100 else 0
+    sizes = sizes_at(kernel.arch)
     words = {sizes + 4 * j: size for j, size in enumerate((*block, *grid))}
     padded = parameters + bytes(-len(parameters) % 4)
     words |= {stated.base + j: int.from_bytes(padded[j : j + 4], "little") for j in range(0, len(padded), 4)}
-    walk.reader = _Reader(kernel, words)
-    for warp in range(len(walk.reader.threads.there)):
+    walk = Walk(kernel, _Interpreter(kernel, words))
+    for warp in range(len(walk.interpreter.threads.there)):
         found = _followed(walk, loop, warp)
         if found.begun:
             return found
@@ -61,7 +64,7 @@ def rounds(loop: Loop, block: tuple[int, int, int], grid: tuple[int, int, int], 
 
 def _followed(walk: Walk, loop: Loop, warp: int) -> Rounds:
     """The way of the first thread of a warp through the kernel."""
-    state, number, before = State({}, walk.reader.threads.there), 0, -1
+    state, number, before = State({}, walk.interpreter.threads.there), 0, -1
     begun = entered = 0
     before_loop = _leading(walk.kernel, loop.head)
     for _ in range(MOST_BLOCKS):
@@ -97,7 +100,7 @@ def _next(walk: Walk, number: int, state: State, warp: int) -> int:
     through, to = block.after
     if branch.opcode.startswith("BRA.DIV"):
         return through
-    taken = walk.taken(branch, state)
+    taken = walk.interpreter.taken(branch, state.held)
     if taken.exact:
         return to if taken.known[warp % len(taken.known), 0] else through
     if "ANY" in branch.opcode:
@@ -107,28 +110,28 @@ def _next(walk: Walk, number: int, state: State, warp: int) -> int:
     raise LoopError(f"the branch at {BYTES * (block.end - 1):#x} depends on {taken.why or 'what is not followed'}")
 
 
-class _Reader(Reader):
+class _Interpreter(Interpreter):
     """Of the first block of a launch: constants are known, and the indices of blocks are 0."""
 
     def __init__(self, kernel: Kernel, words: Mapping[int, int]) -> None:
         super().__init__(kernel)
-        self._words, self._place = words, -next(_LAUNCHES)  # results are kept by place: constants are those of a launch
+        self._words, self.place = words, -next(_LAUNCHES)  # results are kept by place: constants are those of a launch
 
-    def _constant(self, operand: Operand, held: Held) -> Lanes:
+    def in_constant_bank(self, operand: Operand, held: Held) -> Lanes:
         match = _PARAMETER.fullmatch(operand.text.replace(".reuse", ""))
         word = self._words.get(int(match[2], 16)) if match else None
         if match is None or word is None:
-            return super()._constant(operand, held)
+            return super().in_constant_bank(operand, held)
         return constant(-word if match[1] else word)
 
-    def write(self, instruction: Instruction, looks: Reading, held: Held) -> None:
-        """As Reader's, and what is known exactly beside that."""
+    def write(self, instruction: Instruction, depends: Dependence, held: Held) -> None:
+        """As Interpreter's, and what is known exactly beside that."""
         form, before = instruction.form, dict(held)
-        super().write(instruction, looks, held)
+        super().write(instruction, depends, held)
         for output, value in self._exactly(form, before).items():
             operand = form.operands[output % HIGH]
-            if operand.kind in FIRST and operand.first >= 0:
-                bit = FIRST[operand.kind] + operand.first + output // HIGH
+            if operand.kind in BASE and operand.first >= 0:
+                bit = BASE[operand.kind] + operand.first + output // HIGH
                 old = (before.get(bit) or unset(bit)).value
                 made = lanes.choose(self.condition(form.guard, before), value, old) if form.guard else value
                 held[bit] = Register(lanes.shared(made))

@@ -45,6 +45,17 @@ SvgOption = Annotated[
     Path | None, Option("--svg", "Also draw it into this file.", "FILE", options.Output(path_type=Path, dir_okay=False))
 ]
 JsonOption = Annotated[bool, Option("--json", "JSON for other programs.")]
+SarifOption = Annotated[
+    Path | None,
+    Option("--sarif", "Also write SARIF 2.1.0 into this file.", "FILE", options.Output(path_type=Path, dir_okay=False)),
+]
+SaveOption = Annotated[
+    Path | None,
+    Option("--save", "Also save into this results folder.", reads=Named(path_type=Path, file_okay=False)),
+]
+FunctionsOption = Annotated[
+    str | None, Option("--kernel", "Only functions of this name, a pattern with * and ?.", "NAME", NonEmptyText())
+]
 NameOption = Annotated[str | None, Option("--name", "Name of the struct or function in the code.", "NAME")]
 NamespaceOption = Annotated[str | None, Option("--namespace", "Namespace of the code: a name, or a::b.", "NS")]
 CudaOption = Annotated[

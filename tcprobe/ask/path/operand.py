@@ -34,6 +34,7 @@ from tcprobe.ask.path.plan import (
     Advance,
     OptionChange,
     PathOptions,
+    Planned,
     TileRequest,
     counts_table,
     global_words,
@@ -51,7 +52,6 @@ from tcprobe.layout.descriptor import UNIT, Descriptor
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.tensor_maps import rests_on
-from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
 READ = "wgmma"  # what --with may say: an operand in shared memory is read by its multiply alone
@@ -142,28 +142,12 @@ class DescriptorRead:
 
 
 @dataclass(frozen=True, repr=False)
-class OperandPlan(Described):
+class OperandPlan(Planned):
     """The two steps, proven."""
 
     request: OperandRequest
     transfer: PathStep
     reads: DescriptorRead
-
-    @property
-    def in_words(self) -> Iterator[str]:
-        """The path of a tile to an operand behind a descriptor."""
-        yield from self.planned(full=False)
-
-    @property
-    def in_full(self) -> Iterator[str]:
-        """With what every link rests on."""
-        yield from self.planned(full=True)
-        yield from self.rests_on
-
-    @property
-    def rests_on(self) -> Iterator[str]:
-        """What every link rests on."""
-        return map(escaped, self.evidence)
 
     def planned(self, full: bool) -> Iterator[str]:
         """The steps, with the reasons of the descriptor's fields."""
@@ -239,20 +223,11 @@ class OperandPlan(Described):
 
     def to_json(self) -> Json:
         """The whole answer as plain data."""
-        request, tile, smem_tile = self.request, self.request.tile, self.request.smem_tile
+        request, smem_tile = self.request, self.request.smem_tile
         return {
             "fragment": request.operand.id,
             "arch": request.rules.for_arch,
-            "tile": [tile.rows, tile.cols],
-            "type": tile.type,
-            "global": tile.contiguous,
-            "ld": request.ld,
-            "shared": str(request.shared),
-            "pitch": request.shared.pitch(tile),
-            "block": request.shared.block,
-            "bytes": request.shared.bytes(tile),
-            "alignment": self.alignment,
-            "fill": request.fill,
+            **request.place_json(self.alignment),
             "fragments": len(self.reads.starts),
             "registers": 0,
             "major": smem_tile.major,

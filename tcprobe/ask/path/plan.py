@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations, islice, product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -64,10 +64,6 @@ from tcprobe.store.cell import Cell
 from tcprobe.store.kinds.tensor_maps import rests_on
 from tcprobe.text import Described, Whole, columns, escaped
 from tcprobe.values import Json
-
-if TYPE_CHECKING:
-    from tcprobe.ask.path.steps import PathStep, RegisterCopy
-
 
 MOST_LD = 1 << 32  # elements
 MOVES = ("ldmatrix", "stmatrix", "ld", "st")  # first parts of the names of what moves a fragment's registers
@@ -116,6 +112,21 @@ class TileRequest:
     def ld_bytes(self) -> int:
         """Bytes from line to line in global memory."""
         return self.ld * self.tile.bits // 8
+
+    def place_json(self, alignment: int) -> Json:
+        """Where the tile is, with the alignment of its start in shared memory, and how that is filled."""
+        return {
+            "tile": [self.tile.rows, self.tile.cols],
+            "type": self.tile.type,
+            "global": self.tile.contiguous,
+            "ld": self.ld,
+            "shared": str(self.shared),
+            "pitch": self.shared.pitch(self.tile),
+            "block": self.shared.block or None,
+            "bytes": self.shared.bytes(self.tile),
+            "alignment": alignment,
+            "fill": self.fill,
+        }
 
     @property
     def fill_kind(self) -> str:
@@ -361,18 +372,14 @@ WIDENING = tuple(widening())
 STORES = tuple(name.replace("ld", "st", 1) for name in LOADS)
 
 
-@dataclass(frozen=True, repr=False)
-class PathPlan(Described):
-    """`steps` in the order in which they are made, proven."""
-
-    request: PathRequest
-    steps: tuple[PathStep, ...]
+class Planned(Described):
+    """A path of a tile through shared memory, proven: its steps in words, and what every link rests on."""
 
     @property
     def in_words(self) -> Iterator[str]:
-        """The path of a tile to or from registers, and how sure it is."""
+        """The path, and how sure it is."""
         yield from self.planned(full=False)
-        yield line(least([self.request.cell]))
+        yield from self.certainty
 
     @property
     def in_full(self) -> Iterator[str]:
@@ -384,6 +391,33 @@ class PathPlan(Described):
     def rests_on(self) -> Iterator[str]:
         """What every link rests on, and how sure it is."""
         yield from map(escaped, self.evidence)
+        yield from self.certainty
+
+    def planned(self, full: bool) -> Iterator[str]:
+        """The steps in words."""
+        raise NotImplementedError
+
+    @property
+    def evidence(self) -> list[str]:
+        """What every link rests on."""
+        raise NotImplementedError
+
+    @property
+    def certainty(self) -> Iterator[str]:
+        """How sure it is, where a line of its own says so."""
+        yield from ()
+
+
+@dataclass(frozen=True, repr=False)
+class PathPlan(Planned):
+    """`steps` in the order in which they are made, proven."""
+
+    request: PathRequest
+    steps: tuple[PathStep, ...]
+
+    @property
+    def certainty(self) -> Iterator[str]:
+        """How sure the fragment's table is."""
         yield line(least([self.request.cell]))
 
     def planned(self, full: bool) -> Iterator[str]:
@@ -459,21 +493,11 @@ class PathPlan(Described):
 
     def to_json(self) -> Json:
         """The whole answer as plain data."""
-        request, tile = self.request, self.request.tile
-        ahead = advance(self)
+        request, ahead = self.request, advance(self)
         return {
             "fragment": request.cell.fragment.id,
             "arch": request.cell.arch,
-            "tile": [tile.rows, tile.cols],
-            "type": tile.type,
-            "global": tile.contiguous,
-            "ld": request.ld,
-            "shared": str(request.shared),
-            "pitch": request.shared.pitch(tile),
-            "block": request.shared.block or None,
-            "bytes": request.shared.bytes(tile),
-            "alignment": self.alignment,
-            "fill": request.fill,
+            **request.place_json(self.alignment),
             "fragments": self.fragments,
             "registers": request.cell.fragment.registers,
             "proven": True,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from tcprobe.check.frame import LOCAL, offset
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.requests import loop_of, width
 from tcprobe.check.rule import Finding, Severity
@@ -19,8 +19,6 @@ EVIDENCE = (
     "Counted is what stands in a loop at an address on the stack (R1 and a constant). Arrays that threads "
     "index lie in local memory too and look the same where the index is constant.",
 )
-_ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
-LOCAL = ("LDL", "STL")
 
 
 def check(kernel: Kernel) -> Iterator[Finding]:
@@ -29,13 +27,13 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         return
     by_loop: dict[frozenset[int], list[Instruction]] = {}
     for instruction in kernel.instructions:
-        if instruction.stem in LOCAL and instruction.guard != "never" and offset(instruction) is not None:
+        if instruction.stem in LOCAL and instruction.guard != "never" and offset(instruction.form) is not None:
             loop = loop_of(kernel, instruction)
             if loop is not None:
                 by_loop.setdefault(loop, []).append(instruction)
     for found in sorted(by_loop.values(), key=lambda each: each[0].number):
         loads = sum(instruction.stem == "LDL" for instruction in found)
-        places = {place for i in found for place in range(offset(i) or 0, (offset(i) or 0) + width(i.form))}
+        places = {place for i in found for place in range(offset(i.form) or 0, (offset(i.form) or 0) + width(i.form))}
         numbers = {
             "loads": loads,
             "stores": len(found) - loads,
@@ -47,13 +45,6 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             f"{numbers['stores']} stores of local memory, {numbers['bytes']} bytes for each thread a round; {MEND}"
         )
         yield Finding(NAME, SEVERITY, found[0].address, text, numbers)
-
-
-def offset(instruction: Instruction) -> int | None:
-    """The place on the stack that an instruction names, None where it names none."""
-    texts = (operand.text for operand in instruction.operands if operand.kind == "address")
-    match = next((match for text in texts if (match := _ON_STACK.fullmatch(text))), None)
-    return int(match[1] or "0", 16) if match else None
 
 
 _LIVE = 24

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import State
 from tcprobe.check.flow import at_each, forward
-from tcprobe.check.integers import Reader
+from tcprobe.check.held import State
 from tcprobe.check.lanes import ALL, Lanes
 from tcprobe.check.program import Instruction, Kernel
+from tcprobe.check.reader import Reader
 from tcprobe.check.registers import group_sizes
 from tcprobe.check.requests import width
 from tcprobe.check.rounds import ROUNDS, Rounds, TooManyError, rounds

@@ -10,14 +10,14 @@ import numpy as np
 from tcprobe.emulate.fragments import places
 from tcprobe.emulate.instructions.memory import address_of, space_of
 from tcprobe.emulate.machine import WARP, Machine, Step, Where
-from tcprobe.emulate.ptx import Statement
+from tcprobe.emulate.ptx import Operand, Statement
 from tcprobe.emulate.unwritten import mark
 
 ROW = 16  # bytes of a row of a matrix
 COUNTS = {"x1": 1, "x2": 2, "x4": 4}
 
 
-def _form(statement: Statement, machine: Machine) -> tuple[int, str]:
+def _form(statement: Statement) -> tuple[int, str]:
     """Matrices, and the name of the form."""
     words = [word for word in statement.modifiers if word not in ("shared", "shared::cta")]
     count = next((COUNTS[word] for word in words if word in COUNTS), 0)
@@ -27,13 +27,20 @@ def _form(statement: Statement, machine: Machine) -> tuple[int, str]:
     return count, f"{statement.opcode}.m8n8.x{count}{turned}.shared.b16"
 
 
+def _registers(statement: Statement, machine: Machine, operand: Operand, count: int) -> tuple[Operand, ...]:
+    """The registers of an operand: one a matrix."""
+    items = machine.items(operand)
+    if len(items) != count:
+        raise statement.refused(f"with {len(items)} registers")
+    return items
+
+
 def _load(statement: Statement, machine: Machine) -> Step:
-    count, form = _form(statement, machine)
+    count, form = _form(statement)
     space = space_of(statement)
     target, source = statement.operands
-    writers = [machine.writer(item, np.uint32) for item in machine.items(target)]
-    if len(writers) != count:
-        raise statement.refused(f"with {len(writers)} registers")
+    registers = _registers(statement, machine, target, count)
+    writers = [machine.writer(item, np.uint32) for item in registers]
     address = address_of(machine, source, space)
     table = places(form, "d", machine.arch)
 
@@ -44,29 +51,26 @@ def _load(statement: Statement, machine: Machine) -> Step:
         matrix = rows.reshape(threads.shape[0], 8 * count, ROW).view(np.uint16)
         held = np.zeros((threads.shape[0], WARP, 2 * count), np.uint16)
         table.scatter(held, matrix)
-        registers = held.view(np.uint32)
+        words = held.view(np.uint32)
         for number, write in enumerate(writers):
-            write(where, registers[:, :, number].reshape(-1))
+            write(where, words[:, :, number].reshape(-1))
         if unwritten is not None:
             wrong = np.repeat(unwritten.reshape(threads.shape[0], 8 * count)[:, :, None], 8, axis=2)
             held[:] = 0
             table.scatter(held, wrong.astype(np.uint16))
             marked = held.view(np.uint32) != 0
-            mark(machine, machine.items(target), [marked[:, :, n].reshape(-1) for n in range(count)], where)
+            mark(machine, registers, [marked[:, :, n].reshape(-1) for n in range(count)], where)
 
     return machine.together(run)
 
 
 def _store(statement: Statement, machine: Machine) -> Step:
-    count, form = _form(statement, machine)
+    count, form = _form(statement)
     space = space_of(statement)
     target, source = statement.operands
-    readers = [machine.reader(item, np.uint32) for item in machine.items(source)]
-    if len(readers) != count:
-        raise statement.refused(f"with {len(readers)} registers")
+    readers = [machine.reader(item, np.uint32) for item in _registers(statement, machine, source, count)]
     address = address_of(machine, target, space)
-    operand = "s" if False else _stored(form)
-    table = places(form, operand, machine.arch)
+    table = places(form, _stored(form), machine.arch)
 
     def run(where: Where) -> None:
         threads = machine.threads[where].reshape(-1, WARP)

@@ -1,0 +1,75 @@
+"""What the results of an instruction depend on: the values of its registers, and what else its text says, its shape."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from itertools import count
+from typing import NamedTuple
+
+from tcprobe.check.registers import BASE, Form, bits_of, guard_bit
+
+THREADS = ("S2R", "S2UR", "CS2R")  # what these give may differ between threads by where they are
+_NUMBERED = re.compile(r"\b(UR|R|UP|P)([0-9]+)")
+_count = count(1)
+
+
+class Dependence(NamedTuple):
+    """The registers that results depend on: in order of operands (of 64 bits, both), with its guard's; and what
+    it leaves as it was where that is false, and the guard's again.
+
+    `shape` numbers what is left of its text without their numbers, so that the results of one shape follow from values;
+    where it is `placed`, from the threads, too.
+    """
+
+    shape: int
+    placed: bool
+    reads: tuple[int, ...]
+    kept: tuple[int, ...]
+    writes: tuple[int, ...]
+
+
+@lru_cache(maxsize=1 << 14)
+def dependence(form: Form) -> Dependence:
+    """What an instruction's results depend on."""
+    operands, outputs, guard = form.operands, form.outputs, form.guard
+    reads, covered, writes = list[int](), 0, tuple(bits_of(form.writes))
+    kept: tuple[int, ...] = ()
+    texts: list[object] = [form.opcode, outputs, guard.rstrip("0123456789")]
+    if guard:
+        reads.append(guard_bit(guard))
+        covered, kept = 1 << reads[0], (reads[0], *writes)
+    for number, operand in enumerate(operands):
+        text, bits = _abstract(operand.text, operand.width, operand.kind, operand.mask)
+        texts.append(text)
+        if number >= outputs:
+            reads += bits
+            covered |= operand.mask
+        elif len(writes) > 1 and operand.first >= 0 and operand.kind in BASE:
+            texts.append(writes.index(BASE[operand.kind] + operand.first))  # which result is whose
+    if form.reads & ~covered:
+        reads += bits_of(form.reads & ~covered)
+    if len(reads) > 1:  # the reason that is given is that of the first register
+        order = sorted(set(reads))
+        texts += [order.index(bit) for bit in reads]
+    placed = form.stem in THREADS or any(operand.kind == "constant" for operand in operands)
+    return Dependence(numbered(tuple(texts)), placed, tuple(reads), kept, writes)
+
+
+@lru_cache(maxsize=1 << 13)
+def _abstract(text: str, width: int, kind: str, mask: int) -> tuple[str, tuple[int, ...]]:
+    """An operand without the numbers of its registers, and the bits of these."""
+    bits = tuple(bits_of(mask | (mask << 1 if kind in ("R", "UR") else 0)))
+
+    def place(match: re.Match[str]) -> str:
+        bit = BASE[match[1]] + int(match[2])
+        return f"{match[1]}#{bits.index(bit)}" if bit in bits else match[0]
+
+    text = _NUMBERED.sub(place, text.replace(".reuse", "")) if bits else text
+    return f"{kind} {width} {text}", bits
+
+
+@lru_cache(maxsize=1 << 15)
+def numbered(_: tuple[object, ...]) -> int:
+    """A number for equal values, and no other."""
+    return next(_count)

@@ -1,0 +1,56 @@
+"""The stack frame of a kernel that never moves it: its words, where registers are spilled, are followed as these are.
+
+In a set of registers (`registers`) they are the bits from SLOTS on.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from tcprobe.check.program import Kernel
+from tcprobe.check.registers import UNIFORM_PREDICATE, Form
+
+SLOTS = UNIFORM_PREDICATE + 8
+MOST_SLOTS = 2048
+LOCAL = ("LDL", "STL")
+_ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
+
+
+def offset(form: Form) -> int | None:
+    """The place on the stack that an instruction names, None where it names none."""
+    texts = (operand.text for operand in form.operands if operand.kind == "address")
+    match = next((match for text in texts if (match := _ON_STACK.fullmatch(text))), None)
+    return int(match[1] or "0", 16) if match else None
+
+
+@cache
+def slots(form: Form) -> range | None:
+    """The bits of the frame's words that a spill is about, None of another access of local memory."""
+    place, width = offset(form), {"64": 2, "128": 4}.get(form.opcode.rpartition(".")[2], 1)
+    if place is None or place < 0 or place % 4 or place // 4 + width > MOST_SLOTS:
+        return None
+    if "8" in form.opcode or "16" in form.opcode:
+        return None
+    return range(SLOTS + place // 4, SLOTS + place // 4 + width)
+
+
+def reads(form: Form) -> int:
+    """The registers that an instruction reads, and the words of the frame."""
+    own = slots(form) if form.stem == "LDL" else None
+    return form.reads | sum(1 << bit for bit in own) if own else form.reads
+
+
+def writes(form: Form) -> int:
+    """The registers that an instruction writes, and the words of the frame."""
+    own = slots(form) if form.stem == "STL" else None
+    return form.writes | sum(1 << bit for bit in own) if own else form.writes
+
+
+def stays(kernel: Kernel) -> bool:
+    """Whether the stack pointer is set before the first access of local memory, and never again."""
+    if kernel.stems.isdisjoint(LOCAL):
+        return True
+    places = [i.number for i in kernel.instructions if i.writes >> 1 & 1]
+    first = next((i.number for i in kernel.instructions if i.stem in LOCAL), len(kernel.instructions))
+    return all(place < first for place in places)
