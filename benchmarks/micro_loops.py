@@ -20,8 +20,7 @@ from pathlib import Path
 import json_lines
 
 from tcprobe.check.program import Kernel, programs
-from tcprobe.loops import ablate as ablation
-from tcprobe.loops import patch
+from tcprobe.loops import patch, runs
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
 from tcprobe.sass import toolchain
@@ -165,7 +164,7 @@ def main() -> int:
     asked = parser.parse_args()
     patch.FILLER = patch.NOP if asked.filler == "nop" else patch.FFMA
     if asked.filler == "guard":
-        ablation.patched = guarded
+        runs.patched = guarded
     end = time.monotonic() + asked.seconds
     done = {row["class"] for row in json_lines.read(asked.out)}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,24 +1,29 @@
-"""A bench of `tcprobe ablate` without a GPU: python emulated_bench.py [NAME=WHAT ...].
+"""A bench of `ablate` and `predict --measure` without a GPU: python emulated_bench.py [NAME=WHAT ...].
 
 A launch takes BEFORE cycles and for each round COST of each instruction of the loop that is not predicated off: so what
-`ablate` concludes can be compared with what is known. The loop is that of the first kernel that is launched, which is
-whole. `NAME=WHAT`: what a copy does whose loop lacks the opcode NAME: faults, dies, refused.
+is concluded can be compared with what is known. Blocks that are launched together take SLOWER times as long, in waves
+of SMS x AT_ONCE, at a clock of MHZ[1]; one alone at one of MHZ[0]. The loop is that of the first kernel that is
+launched, which is whole. `NAME=WHAT`: what a copy does whose loop lacks the opcode NAME: faults, dies, refused; of the
+NAME grid what blocks do together.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
 
 from tcprobe.check.program import BYTES, programs
-from tcprobe.loops import ablate, bench
+from tcprobe.loops import bench, runs
 from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import main_loop
 from tcprobe.sass import toolchain
 from tcprobe.sass.image import cubin
 
 BEFORE, ROUNDS, OTHER = 10_000, 40, 1
+SMS, AT_ONCE, SLOWER, MHZ = 4, 2, 1.5, (2000, 1600)
+BLOCKS = 20
 COST = {
     "HMMA": 16,
     "LDSM": 8,
@@ -71,7 +76,7 @@ import numpy as np
 
 def launch(kernel):
     a = np.zeros(1 << 16, np.uint8)
-    return 1, 64, 0, [a, a, np.int32({ROUNDS})]
+    return {BLOCKS}, 64, 0, [a, a, np.int32({ROUNDS})]
 """
 
 
@@ -79,12 +84,14 @@ class Emulated:
     """Counts instructions."""
 
     device = "an emulated GPU"
+    sms = SMS
 
     def __init__(self, ends: dict[str, str]) -> None:
         self._ends, self._tools = ends, toolchain.find(None)
         self._loop: slice | None = None
 
     def prepare(self, launch: bench.Launch) -> list[bytes]:
+        self._blocks = math.prod(launch.grid)
         return [a if isinstance(a, bytes) else (1 << 20).to_bytes(8, "little") for a in launch.arguments]
 
     def load(self, raw: bytes, name: str) -> tuple[float, str]:
@@ -97,24 +104,31 @@ class Emulated:
         loop = kernel.instructions[self._loop]
         rounds = 1 if loop[-1].guard == "never" else ROUNDS
         live = [i.stem for i in loop if i.guard != "never"]
-        end = next((what for stem, what in self._ends.items() if stem not in live), "")
+        end = next((what for stem, what in self._ends.items() if stem != "grid" and stem not in live), "")
         if end == "refused":
             raise LaunchError("is refused")
         return BEFORE + rounds * sum(COST.get(stem, OTHER) for stem in live), end
 
-    def cycles(self, function: tuple[float, str]) -> float:
+    def at_once(self, _function: tuple[float, str]) -> int:
+        return AT_ONCE
+
+    def lap(self, function: tuple[float, str]) -> bench.Lap:
         cycles, end = function
+        alone = self._blocks == 1
+        if not alone and self._ends.get("grid"):
+            end = self._ends["grid"]
+        cycles *= 1 if alone else SLOWER * -(-self._blocks // (SMS * AT_ONCE))
         if end == "dies":
             os._exit(9)
         if end:
             raise bench.LostError(end)
-        return cycles
+        return bench.Lap(cycles, 1000 * cycles / MHZ[not alone])
 
 
 def shows(monkeypatch, **ends: str) -> None:
-    """Have `ablate` use this bench; `ends` by opcode."""
+    """Have commands use this bench; `ends` by opcode."""
     command = (sys.executable, __file__, *(f"{stem}={what}" for stem, what in ends.items()))
-    monkeypatch.setattr(ablate, "COMMAND", command)
+    monkeypatch.setattr(runs, "COMMAND", command)
 
 
 def written(folder: Path) -> tuple[Path, Path]:

@@ -20,8 +20,7 @@ from tcprobe.check.program import BYTES, programs
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.kernel.gemm import GemmOptions, gemm
-from tcprobe.loops import ablate as ablating
-from tcprobe.loops import bench
+from tcprobe.loops import bench, runs
 from tcprobe.loops.launch import Launch, LaunchError, launch_of
 from tcprobe.loops.loop import LoopError, main_loop
 from tcprobe.loops.patch import CLASSES, class_of, one_round, patched, patches
@@ -316,9 +315,9 @@ def test_a_class_that_faults_or_dies_costs_its_own_line(tmp_path, monkeypatch):
 
 def test_a_process_that_is_silent_is_ended(monkeypatch):
     text = 'import os, time; print(\'{"at": "whole", "pid": %d}\' % os.getpid(), flush=True); time.sleep(3600)'
-    monkeypatch.setattr(ablating, "COMMAND", (sys.executable, "-S", "-c", text))
-    monkeypatch.setattr(ablating, "PATIENCE", 0.2)
-    ((_, pid),) = [message.values() for message in ablating._messages({})]
+    monkeypatch.setattr(runs, "COMMAND", (sys.executable, "-S", "-c", text))
+    monkeypatch.setattr(runs, "PATIENCE", 0.2)
+    ((_, pid),) = [message.values() for message in runs.messages({})]
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

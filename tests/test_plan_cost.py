@@ -14,11 +14,13 @@ from tcprobe.ask.plan_cost import (
     MeasuredCosts,
     PlanCycles,
     accesses_cost,
+    busiest,
     copy_cost,
     free_wavefronts,
     measured_name,
     moves_cost,
 )
+from tcprobe.ask.prices import prices
 from tcprobe.cli import main
 from tcprobe.isa.arch import arch
 from tcprobe.isa.shared_memory import accesses
@@ -103,12 +105,23 @@ def test_loads_and_conversions_say_what_they_know():
     assert set(straight(cell, "row").cycles.values()) == {PlanCycles(missing=("loads from global memory",))}
     int8 = "mma.m16n8k32.row.col.s32.s8.s8.s32"
     found = plan_conversion(load(f"{int8}.d", "sm_90"), load(f"{int8}.a", "sm_90"))
-    one = find_cost("shfl.sync.idx.b32", "sm_90", HOPPER.layers).body.interval.cycles
-    assert found.cycles.interval == pytest.approx(found.costs["shuffle"] * one, abs=0.06)
-    assert found.cycles.missing == ("cvt", "prmt", "select")
+    half = prices("sm_90", HOPPER.layers)["PRMT"].interval.cycles  # as of SEL: both need the same pipe
+    assert found.cycles.interval == pytest.approx((found.costs["prmt"] + found.costs["select"]) * half, abs=0.06)
+    assert found.cycles.missing == ("cvt",)  # of four numbers into bytes
+    halves = plan_conversion(load(f"{F16}.d", "sm_90"), load(f"{F16}.a", "sm_90"))
+    one = prices("sm_90", HOPPER.layers)["F2FP.F16.F32"].interval.cycles
+    assert halves.cycles == PlanCycles(halves.costs["cvt"] * one)
     older = plan_conversion(load(f"{int8}.d", "sm_80"), load(f"{int8}.a", "sm_80"))
     assert older.cycles.interval is None
-    assert older.cycles.missing[0] == "shfl.sync.idx.b32 on sm_80"
+    assert older.cycles.missing == ("shfl.sync.idx.b32 on sm_80", "cvt", "prmt", "select")
+
+
+def test_pipes_work_side_by_side():
+    lanes, no_price = ("lanes", PlanCycles(4.0)), ("cvt", PlanCycles(missing=("cvt",)))
+    both = [("alu", PlanCycles(2.0)), ("alu", PlanCycles(3.0))]
+    assert busiest([lanes, *both, no_price]) == PlanCycles(5.0, missing=("cvt",))
+    assert busiest([lanes]) == PlanCycles(4.0)
+    assert busiest([no_price]).interval is None
 
 
 def test_commands_answer_from_the_folder_that_is_asked(tmp_path):

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tcprobe.ask import cost
+from tcprobe.ask import cost, prices
 from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import LINE
 from tcprobe.references.cost import rows_about
@@ -143,6 +143,24 @@ def moves_cost(id_: str, count: int, costs_on: MeasuredCosts) -> PlanCycles:
     body = measured.body
     latency = body.latency if isinstance(body.latency, float) else None
     return PlanCycles(round(count * measured.body.interval.cycles, 1), latency)
+
+
+def instructions_cost(name: str, ptx: str, count: int, costs_on: MeasuredCosts) -> tuple[str, PlanCycles]:
+    """The pipe of what an instruction of PTX becomes, and what so many cost; `name` is what a plan calls it."""
+    found = prices.prices(costs_on.arch, costs_on.layers) if costs_on.layers else {}
+    price = prices.price_of_ptx(ptx, found)
+    if price is None or price.interval is None:
+        return name, PlanCycles(missing=(name,))
+    return price.pipe, PlanCycles(round(count * price.interval.cycles, 1))
+
+
+def busiest(parts: Sequence[tuple[str, PlanCycles]]) -> PlanCycles:
+    """What parts cost together: pipes work side by side, so the interval is that of the one that works longest."""
+    by_pipe: dict[str, float] = {}
+    for pipe, part in parts:
+        by_pipe[pipe] = by_pipe.get(pipe, 0.0) + (part.interval or 0.0)
+    whole = sum_cycles([part for _, part in parts])
+    return whole._replace(interval=round(max(by_pipe.values(), default=0.0), 1) or None)
 
 
 def sum_cycles(moves: Sequence[PlanCycles]) -> PlanCycles:

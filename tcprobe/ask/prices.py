@@ -118,6 +118,14 @@ def price_of(opcode: str, found: Mapping[str, Price]) -> Price | None:
     return max(covering, key=lambda pair: pair[0])[1] if covering else None
 
 
+def price_of_ptx(instruction: str, found: Mapping[str, Price]) -> Price | None:
+    """The price of what PTX such as `cvt.rn.f16x2.f32` becomes, as it was timed; None where that text was not."""
+    from tcprobe.probes.prices import opcodes
+
+    timed = (row.id for row in opcodes().values() if row.ptx.startswith(f"{instruction} ") and not row.others)
+    return next((found[id_] for id_ in timed if id_ in found), None)
+
+
 def named(pattern: str, found: Mapping[str, Price]) -> list[Price]:
     """The prices that a name of an opcode means: an id, an opcode that one covers, or a pattern of ids; else none."""
     opcode = pattern if pattern in CONSTANTS else pattern.upper()

@@ -8,33 +8,17 @@ on with the rest.
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
 from pathlib import Path
-from queue import Empty, Queue
 from statistics import median
-from typing import IO, Any
 
-from tcprobe.check.program import Kernel
-from tcprobe.errors import ProbeError, class_named
-from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import Loop, LoopError
-from tcprobe.loops.patch import CLASSES, Patch, one_round, patched, patches
-from tcprobe.loops.rounds import Rounds, rounds
-from tcprobe.system import children
-from tcprobe.system.children import Scratch
+from tcprobe.loops.patch import CLASSES, Patch, patches
+from tcprobe.loops.runs import ONE_ROUND, WHOLE, Run, Taken, launched, taken
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
-
-COMMAND = (sys.executable, "-m", "tcprobe.loops.bench")
-WHOLE, ONE_ROUND = "whole", "one round"
-STARTING, PATIENCE, LONGEST = 90.0, 30.0, 240.0  # seconds: until the launch is known, between two messages, in all
 
 
 @dataclass(frozen=True)
@@ -130,128 +114,27 @@ def ablate(cubin: bytes, loop: Loop, launch: Path) -> Ablation:
     LaunchError of the file and of a kernel that does not run whole, LoopError where the rounds are not known,
     EnvironmentUnfitError without a GPU that runs the code.
     """
-    kernel, single = loop.kernel, one_round(loop)
     classes = patches(loop)
-    variants = [Patch(WHOLE, (), 0), *([single] if single else []), *(each for each in classes if each.off)]
-    with Scratch() as scratch:
-        paths = {}
-        for number, patch in enumerate(variants):
-            paths[patch.name] = scratch.folder / f"{number}.cubin"
-            paths[patch.name].write_bytes(patched(cubin, kernel, patch))
-        run = _Run(kernel, launch, paths)
-        run.all()
+    run = launched(cubin, loop, launch, [each for each in classes if each.off], loop.kernel.code.cluster or (1, 1, 1))
     return _concluded(loop, run, classes)
 
 
-@dataclass
-class _Run:
-    """The launches of a kernel's variants: what they took, and what failed."""
-
-    kernel: Kernel
-    file: Path
-    paths: Mapping[str, Path]
-    about: Json = field(default_factory=dict)
-    timed: dict[str, Json] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-
-    def all(self) -> None:
-        """Launch them, in another process after each that was lost."""
-        while left := [name for name in self.paths if name not in self.timed and name not in self.failed]:
-            if left[0] != WHOLE:
-                left.insert(0, WHOLE)
-            self._some(left)
-            if WHOLE in self.failed:
-                raise LaunchError(f"{escaped(self.kernel.name)} itself {self.failed[WHOLE]}.")
-
-    def _some(self, names: Sequence[str]) -> None:
-        """Launch variants until one is lost."""
-        places = self.kernel.code.parameters
-        request = {
-            "launch": str(self.file),
-            "kernel": self.kernel.name,
-            "arch": self.kernel.arch,
-            "grid": list(self.kernel.code.cluster or (1, 1, 1)),
-            "sizes": None if places is None else [size for _, size in places.places],
-            "cubins": [[name, str(self.paths[name])] for name in names],
-        }
-        at = ""
-        for message in _messages(request):
-            if "error" in message:
-                raise class_named(message["error"])(message["words"])
-            if "launch" in message:
-                self.about = message
-            at = message.get("at", at)
-            if "timed" in message:
-                self.timed[message["timed"]] = message
-            if "failed" in message:
-                self.failed[message["failed"]] = message["words"]
-            if "end" in message:
-                return
-        if not at:
-            raise ProbeError("the process that launches ended before its first launch.")
-        self.failed[at] = "ended its process, or gave no answer"
-
-
-def _messages(request: Json) -> Iterator[Json]:
-    """What a process says until it ends, or is silent for too long: then it is ended."""
-    with tempfile.TemporaryFile() as errors:
-        process = children.start(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        heard: Queue[Json | None] = Queue()
-        threading.Thread(target=_listen, args=(process.stdout, heard), daemon=True).start()
-        try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
-            limit, end = STARTING, time.monotonic() + LONGEST
-            while (left := min(limit, end - time.monotonic())) > 0:
-                message = heard.get(timeout=left)
-                if message is None:
-                    return
-                limit = PATIENCE
-                yield message
-        except (Empty, BrokenPipeError):
-            return
-        finally:
-            children.end(process)
-            process.wait()
-
-
-def _listen(stream: IO[bytes], heard: Queue[Any]) -> None:
-    for line in stream:
-        heard.put(json.loads(line))
-    heard.put(None)
-
-
-def _concluded(loop: Loop, run: _Run, classes: Sequence[Patch]) -> Ablation:
+def _concluded(loop: Loop, run: Run, classes: Sequence[Patch]) -> Ablation:
     """Cycles a round from what launches took."""
-    launch, kernel = run.about["launch"], loop.kernel
-    block = tuple(launch["block"])
-    counted = _rounds(loop, launch, [bytes.fromhex(value) for value in run.about["values"]])
-    whole = [cycles for message in run.timed.values() for cycles in message["whole"]]
-    least = min(whole)
-    note = ""
-    if ONE_ROUND in run.timed and counted.begun > counted.entered:
-        of = counted.begun - counted.entered
-        cycles = (least - min(run.timed[ONE_ROUND]["cycles"])) / of
-    else:
-        of = counted.begun
-        cycles = least / of
-        note = "with what comes before and after the loop, and the launch"
-    made = [_class(patch, run, cycles, (least, counted.begun)) for patch in classes]
+    whole = taken(loop, run)
     return Ablation(
-        kernel.name,
-        kernel.arch,
+        loop.kernel.name,
+        loop.kernel.arch,
         run.about["device"],
         loop.first,
         loop.last,
-        block[0] * block[1] * block[2],
-        counted.begun,
-        cycles,
-        (median(whole) - least) / of,
-        tuple(made),
+        prod(run.about["launch"]["block"]),
+        whole.rounds,
+        whole.cycles,
+        whole.spread,
+        tuple(_class(patch, run, whole) for patch in classes),
         _stalls(loop),
-        note,
+        whole.note,
     )
 
 
@@ -263,23 +146,8 @@ def _stalls(loop: Loop) -> int | None:
         return None
 
 
-def _rounds(loop: Loop, launch: Json, values: Sequence[bytes]) -> Rounds:
-    """What the launch file says, or else what the code shows."""
-    if launch["rounds"] is not None:
-        return Rounds(launch["rounds"], 1)
-    stated = loop.kernel.code.parameters
-    parameters = bytearray(max((offset + size for offset, size in stated.places), default=0)) if stated else bytearray()
-    for (offset, size), value in zip(stated.places if stated else (), values, strict=True):
-        parameters[offset : offset + size] = value
-    try:
-        return rounds(loop, tuple(launch["block"]), tuple(launch["grid"]), bytes(parameters))
-    except LoopError as error:
-        words = f"how often the launch runs the loop at {loop.first:#x} is not known: {error}"
-        raise LoopError(f"{words}. ROUNDS = NUMBER in the launch file says it.") from None
-
-
-def _class(patch: Patch, run: _Run, cycles: float, whole: tuple[float, int]) -> Class:
-    """A class's cycles of a round, by what launches took without it and at least whole, and the rounds of one."""
+def _class(patch: Patch, run: Run, whole: Taken) -> Class:
+    """A class's cycles of a round, by what launches took without it and whole."""
     if not patch.off:
         return Class(
             patch.name, 0, patch.all, None, 0.0, f"all {patch.all} stay: addresses, branches or waits need them"
@@ -287,9 +155,9 @@ def _class(patch: Patch, run: _Run, cycles: float, whole: tuple[float, int]) -> 
     if patch.name not in run.timed:
         words = f"without {len(patch.off)} of {patch.all} the kernel {run.failed[patch.name]}"
         return Class(patch.name, len(patch.off), patch.all, None, 0.0, words)
-    timed, (least, of) = run.timed[patch.name]["cycles"], whole
-    saved, spread = (least - min(timed)) / of, (median(timed) - min(timed)) / of
-    return Class(patch.name, len(patch.off), patch.all, cycles - saved, spread)
+    timed = run.timed[patch.name]["cycles"]
+    saved, spread = (whole.least - min(timed)) / whole.rounds, (median(timed) - min(timed)) / whole.rounds
+    return Class(patch.name, len(patch.off), patch.all, whole.cycles - saved, spread)
 
 
 assert ONE_ROUND not in CLASSES

@@ -3,20 +3,23 @@
 It reads one request, a line of JSON, from standard input: the launch file, the kernel, and cubins by name, the first
 one whole. It writes lines of JSON:
 
-    {"launch": {grid, block, parameters, rounds}, "device": NAME}     what the file gave
+    {"launch": {grid, block, parameters, rounds}, "device": NAME, "sms": N}     what the file gave
     {"at": NAME}                                                      a cubin is about to run
-    {"timed": NAME, "cycles": [...], "whole": [...]}                  launches in turns with the whole kernel
+    {"timed": NAME, "cycles": [...], "whole": [...], "ns": [...]}     launches in turns with the whole kernel
     {"failed": NAME, "words": TEXT}                                   it faults, hangs, or is refused
     {"end": true}: of all that was asked, or of the context; or {"error": CLASS, "words": TEXT}
 
 Cycles are of the SMs' own counters, read by a kernel of a thread an SM right before and right after a launch; the
-first of them waits, so that the three are in the queue when it ends. Of several such processes one launches at a time.
+first of them waits, so that the three are in the queue when it ends. `ns` are those of the whole kernel's launches by
+the GPU's timer, which does not follow the SMs' clock. Of the whole kernel "at_once" says how many blocks an SM holds.
+Of several such processes one launches at a time.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import sys
 import tempfile
@@ -25,7 +28,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -54,9 +57,11 @@ sub.u64 %d, %n, %b;
 setp.lt.u64 %p, %d, %w;
 @%p bra AGAIN;
 mov.u32 %s, %smid;
-mad.wide.u32 %a, %s, 8, %o;
+mad.wide.u32 %a, %s, 16, %o;
 mov.u64 %n, %clock64;
+mov.u64 %d, %globaltimer;
 st.global.u64 [%a], %n;
+st.global.u64 [%a+8], %d;
 ret;
 }
 """
@@ -66,10 +71,18 @@ class LostError(Exception):
     """A kernel that faults or does not end: nothing further can run in this process."""
 
 
+class Lap(NamedTuple):
+    """What a launch took: cycles of the SMs' counters, and nanoseconds."""
+
+    cycles: float
+    ns: float
+
+
 class Bench(Protocol):
-    """What launches kernels."""
+    """What launches kernels on a device of so many SMs."""
 
     device: str
+    sms: int
 
     def prepare(self, launch: Launch) -> list[bytes]:
         """Put the arrays where kernels reach them; the bytes of each parameter."""
@@ -77,8 +90,11 @@ class Bench(Protocol):
     def load(self, cubin: bytes, kernel: str) -> Any:
         """A kernel of a cubin; LaunchError where the driver refuses it."""
 
-    def cycles(self, function: Any) -> float:
-        """Of one launch; LostError, or LaunchError where it is refused."""
+    def lap(self, function: Any) -> Lap:
+        """One launch; LostError, or LaunchError where it is refused."""
+
+    def at_once(self, function: Any) -> int:
+        """How many blocks of the launch an SM holds at once."""
 
 
 class Gpu:
@@ -95,8 +111,8 @@ class Gpu:
         self._gpu.open(0)
         self.device = device.name
         self._cuda = self._gpu.cupy.cuda
-        self._sms = int(self._cuda.runtime.getDeviceProperties(0)["multiProcessorCount"])
-        self._counts = [self._gpu.cupy.zeros(MOST_SMS, np.uint64) for _ in "ab"]
+        self.sms = int(self._cuda.runtime.getDeviceProperties(0)["multiProcessorCount"])
+        self._counts = [self._gpu.cupy.zeros((MOST_SMS, 2), np.uint64) for _ in "ab"]
         self._tick = self._function(TICK.encode() + b"\0", "tick")
         self.arrays: list[Any] = []
         self._launch: Launch | None = None
@@ -134,8 +150,15 @@ class Gpu:
             raise LaunchError(f"the driver refuses {kernel}: {error}.") from None
         return function
 
-    def cycles(self, function: Any) -> float:
-        """As Bench's: the median over the SMs of what their counters say."""
+    def at_once(self, function: Any) -> int:
+        """As Bench's, by the driver."""
+        assert self._launch is not None
+        threads = math.prod(self._launch.block)
+        count = self._cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor
+        return int(count(function.ptr, threads, self._launch.shared))
+
+    def lap(self, function: Any) -> Lap:
+        """As Bench's: the medians over the SMs of what their counters say."""
         from tcprobe.run import driver
 
         launch = self._launch
@@ -153,11 +176,11 @@ class Gpu:
             counts = [array.get().astype(np.int64) for array in self._counts]
         except (self._cuda.runtime.CUDARuntimeError, self._cuda.driver.CUDADriverError) as error:
             raise LostError(f"faults: {str(error).partition(':')[0]}") from None
-        there = (counts[0] > 0) & (counts[1] > 0)
-        return float(np.median((counts[1] - counts[0])[there]))
+        there = (counts[0][:, 0] > 0) & (counts[1][:, 0] > 0)
+        return Lap(*map(float, np.median((counts[1] - counts[0])[there], axis=0)))
 
     def _ticks(self, out: Any, cycles: int) -> None:
-        self._tick((self._sms, 1, 1), (1, 1, 1), (out, np.uint64(cycles)))
+        self._tick((self.sms, 1, 1), (1, 1, 1), (out, np.uint64(cycles)))
 
     def _wait(self, driver: Any) -> None:
         begun = time.monotonic()
@@ -181,6 +204,7 @@ def answer(request: Json, make: Callable[[str], Bench], say: Callable[[Json], No
             "launch": {"grid": launch.grid, "block": launch.block, "rounds": launch.rounds, "shared": launch.shared},
             "values": [value.hex() for value in values],
             "device": bench.device,
+            "sms": bench.sms,
         }
     )
     whole = None
@@ -191,7 +215,7 @@ def answer(request: Json, make: Callable[[str], Bench], say: Callable[[Json], No
             whole = whole or function
             with _alone():
                 taken = _in_turns(bench, function, whole)
-            say({"timed": name, **taken})
+            say({"timed": name, "at_once": bench.at_once(whole), **taken})
         except (LostError, LaunchError) as error:
             if whole is None and isinstance(error, LaunchError):
                 raise
@@ -215,14 +239,15 @@ def _alone() -> Iterator[None]:
 
 
 def _in_turns(bench: Bench, function: Any, whole: Any) -> Json:
-    """Cycles of launches, of a kernel and of the whole one in turns."""
-    taken: list[list[float]] = [[], []]
+    """Cycles of launches, of a kernel and of the whole one in turns; nanoseconds of the whole one's."""
+    laps: list[list[Lap]] = [[], []]
     for number in range(WARMED + TIMES):
         for place, each in enumerate((function, whole)):
-            cycles = bench.cycles(each)
+            lap = bench.lap(each)
             if number >= WARMED:
-                taken[place].append(cycles)
-    return {"cycles": taken[0], "whole": taken[1]}
+                laps[place].append(lap)
+    cycles = [[lap.cycles for lap in own] for own in laps]
+    return {"cycles": cycles[0], "whole": cycles[1], "ns": [lap.ns for lap in laps[1]]}
 
 
 def main(make: Callable[[str], Bench] = Gpu) -> None:

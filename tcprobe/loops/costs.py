@@ -1,18 +1,25 @@
 """What each opcode of a loop needs of an SM: a pipe, for how many cycles, and when its result is there.
 
-Measured prices come first (`cost` of multiplies and moves), then `opcodes.csv`, whose lines name their sources. An
-opcode that neither has is refused by its name.
+Measured prices come first, of multiplies and moves (kind `cost`), then of the other opcodes (kind `prices`); what
+nobody measured is in `opcodes.csv`, whose lines name their sources. An opcode that none of them has is refused by its
+name.
+
+A finding's interval is of an SM at its best, so a scheduler's pipe is held four times as long: in whole cycles, as a
+clock has them (FFMA's 0.261 are 1 cycle, with what its loop's counter takes beside it). Latencies likewise. A request
+of shared memory holds a scheduler's queue as long as the narrowest does; what its width adds are wavefronts, which
+`work` counts. What `simulate` has rules of its own for, and what memory behind L1 decides, has no price here.
 """
 
 from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
 from tcprobe import facts
+from tcprobe.ask import prices as published
 from tcprobe.check.program import Instruction
 from tcprobe.errors import DataError
 from tcprobe.store.choose import Layers
@@ -20,7 +27,11 @@ from tcprobe.store.finding import how
 from tcprobe.store.kinds.cost import Body, Point
 
 PARTITIONS = 4  # schedulers of an SM, each with pipes of its own
-PIPES = ("issue", "fma", "fmaheavy", "alu", "xu", "uniform", "adu", "cbu", "lsu", "tensor", "shared", "l2")
+PIPES = ("issue", "fma", "fmaheavy", "alu", "xu", "fp64", "uniform", "adu", "cbu", "lsu", "tensor", "shared", "l2")
+SAME = {"fp16": "fmaheavy"}  # HADD2.F32 adds its cycles to IMAD's: 4.0 and 4.0 of an SM take 8.0 together
+REQUESTS = ("LDS", "LDSM", "STS", "STSM", "SHFL", "MOVM")  # of shared memory, and exchanges by the same way
+REQUEST = 4.0  # cycles of a scheduler's queue for one
+RULED = ("BAR", "BRA", "NOP", "DEPBAR", "LDGDEPBAR", "WARPGROUP")  # what `simulate` has rules of its own for
 
 
 class UnpricedError(DataError):
@@ -64,24 +75,37 @@ STATED = ("sm_90",)  # the archs that opcodes.csv holds for
 
 @dataclass
 class Prices:
-    """The prices of an arch; `measured` by opcode."""
+    """The prices of an arch: `measured` of multiplies and moves by opcode, `published` of others by experiment."""
 
     arch: str
     measured: Mapping[str, Price]
+    published: Mapping[str, published.Price]
+    _known: dict[str, Price] = field(default_factory=dict)
 
     def of(self, instruction: Instruction) -> Price:
         """The price of an instruction; UnpricedError with the opcode where there is none."""
-        opcode = instruction.opcode
-        found = self.measured.get(opcode) or self.measured.get(_plain(opcode)) or self._stated(opcode)
+        name = _name(instruction)
+        found = self._known.get(name) or self._find(name)
         if found is None:
-            raise UnpricedError(f"no price of {opcode} is known on {self.arch}")
-        return found
+            raise UnpricedError(f"no price of {instruction.opcode} is known on {self.arch}")
+        return self._known.setdefault(name, found)
+
+    def _find(self, opcode: str) -> Price | None:
+        own = self.measured.get(opcode) or self.measured.get(_plain(opcode))
+        priced = None if own else published.price_of(opcode, self.published)
+        return own or (priced and _of_scheduler(opcode, priced)) or self._stated(opcode)
 
     def _stated(self, opcode: str) -> Price | None:
         for row in rows() if self.arch in STATED else ():
             if any(fnmatch.fnmatchcase(opcode, pattern) for pattern in row.opcodes):
                 return Price(row.pipe, row.cycles, row.latency or row.cycles, row.source)
         return None
+
+
+def _name(instruction: Instruction) -> str:
+    """What its price goes by: its opcode; a load of a parameter, whose place the code names, is one of its own."""
+    parameter = instruction.stem == "LDC" and "R" not in instruction.operands[-1].text
+    return f"parameter {instruction.opcode}" if parameter else instruction.opcode
 
 
 def _plain(opcode: str) -> str:
@@ -98,7 +122,19 @@ def prices(arch: str, layers: Layers) -> Prices:
             opcode = next(iter(body.opcodes))
             for name, price in _measured(opcode, body, how(sourced.finding)):
                 found.setdefault(name, price)
-    return Prices(arch, found)
+    return Prices(arch, found, published.prices(arch, layers))
+
+
+def _of_scheduler(opcode: str, priced: published.Price) -> Price | None:
+    """What a measured price is to a scheduler; None where none of its pipes alone decides it."""
+    stem, pipe = opcode.partition(".")[0], SAME.get(priced.pipe, priced.pipe)
+    latency = round(max((cycles for cycles in priced.latency.values() if cycles), default=0))
+    if pipe == "lsu" and stem in REQUESTS:
+        return Price(pipe, REQUEST, latency or REQUEST, priced.evidence)
+    if pipe not in PIPES or pipe in ("lsu", "issue") or stem in RULED or priced.interval is None:
+        return None
+    cycles = round(PARTITIONS * priced.interval.cycles)
+    return Price(pipe, cycles, latency or cycles, priced.evidence)
 
 
 def _measured(opcode: str, body: Body, evidence: str) -> Iterator[tuple[str, Price]]:
@@ -113,8 +149,8 @@ def _measured(opcode: str, body: Body, evidence: str) -> Iterator[tuple[str, Pri
             if flights:
                 cycles = min(flight.cycles for flight in flights)
                 yield opcode + suffix, Price("tensor", cycles, _round_trip(body, a, cycles), evidence)
-    elif latency and stem in ("LDS", "LDSM", "SHFL", "MOVM"):
-        yield opcode, Price("lsu", 4.0, latency, evidence)
+    elif stem in REQUESTS:
+        yield opcode, Price("lsu", REQUEST, latency or REQUEST, evidence)
 
 
 def _round_trip(body: Body, a: str, cycles: float) -> float:

@@ -19,6 +19,7 @@ from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.costs import PIPES, Prices, prices
 from tcprobe.loops.loop import Loop, LoopError, is_multiply
+from tcprobe.loops.measure import Measured
 from tcprobe.loops.simulate import Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
 from tcprobe.store.choose import Layers, default
@@ -53,7 +54,8 @@ class Prediction(Described):
     """A round of a loop: `cycles` over orders of issue, None where `refused` says why.
 
     `busy` has the cycles that each pipe of the busiest scheduler works in a round, "shared" and "l2" those of the SM;
-    `tensor` is that of its tensor core. `assumed`: what code leaves open. `warps`: of a block.
+    `tensor` is that of its tensor core. `assumed`: what code leaves open. `warps`: of a block. `measured`: the clock
+    beside it, where that was asked.
     """
 
     kernel: str
@@ -69,17 +71,20 @@ class Prediction(Described):
     assumed: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
     works: tuple[tuple[Work, ...], ...] = field(default=(), compare=False)
+    measured: Measured | None = None
 
     @property
     def in_words(self) -> Iterator[str]:
-        """What it takes, what each pipe is busy, opcodes by what they take, a time line."""
+        """What it takes and took, what each pipe is busy, opcodes by what they take, a time line."""
         place = f"{self.kernel} on {self.arch}, {self.first:#06x} to {self.last:#06x}"
         if self.cycles is None:
             yield f"{place}: refused: {self.refused}"
+            yield from self._measured_words
             return
         least, most = self.cycles
         taken = f"{least:g}" if least == most else f"{least:g} to {most:g}"
         yield f"{place}: {taken} cycles a round of one block of {_many(self.warps, 'warp')}, data in L2"
+        yield from self._measured_words
         if self.tensor:
             share = 2 * self.tensor / (least + most)
             yield f"  its tensor cores work {self.tensor:g} of them: {share:.0%}"
@@ -93,6 +98,14 @@ class Prediction(Described):
         for words in self.assumed:
             yield f"  assumed: {words}"
         yield from (f"  {line}" for line in self.time_line.lines())
+
+    @property
+    def _measured_words(self) -> Iterator[str]:
+        """What was measured, and how far the middle of the range is from it."""
+        if self.measured:
+            yield from (f"  {line}" for line in self.measured.in_words)
+        if self.measured and self.cycles:
+            yield f"  predicted of one block: {sum(self.cycles) / 2 / self.measured.block - 1:+.1%}"
 
     @property
     def time_line(self) -> TimeLine:
@@ -114,7 +127,7 @@ class Prediction(Described):
             "refused": self.refused,
             "assumed": list(self.assumed),
             "opcodes": [part._asdict() for part in self.parts],
-            "measured": None,
+            "measured": self.measured and self.measured.to_json(),
         }
 
 
@@ -169,6 +182,7 @@ COLORS = {
     "fmaheavy": "#66ccee",
     "alu": "#228833",
     "xu": "#ccbb44",
+    "fp64": "#882255",
     "uniform": "#bbbbbb",
     "adu": "#aa3377",
     "cbu": "#000000",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,9 +18,11 @@ if TYPE_CHECKING:
     from tcprobe.check.program import Kernel
     from tcprobe.loops.ablate import Ablation
     from tcprobe.loops.loop import Loop
+    from tcprobe.loops.measure import Measured
     from tcprobe.loops.predict import Prediction
 
 FILE = Named(path_type=Path, exists=True, dir_okay=False)
+LAUNCH = Option("--launch", "How the kernel is launched: Python that defines launch(kernel).", "FILE.py", Named())
 KernelOption = Annotated[
     str | None,
     Option("--kernel", "The function, a pattern with * and ?, of a file with several.", "NAME", NonEmptyText()),
@@ -35,7 +38,7 @@ def ablate(
     *,
     launch: Annotated[
         Path,
-        Option("--launch", "How the kernel is launched: Python that defines launch(kernel).", "FILE.py", Named()),
+        LAUNCH,
     ],
     kernel: KernelOption = None,
     loop: LoopOption = None,
@@ -63,9 +66,7 @@ def _loop(path: Path, named: str | None, address: str | None, cuda: Path | None)
 
     place = _address("loop", address)
     held = _kernels(path, named, cuda)
-    if len(held) > 1:
-        names = ", ".join(_names([made.name for _, made in held if not isinstance(made, DataError)]))
-        raise UsageError(f"{path} has {len(held)} functions; name one by `kernel`: {names}.")
+    _require_one(path, held)
     raw, made = held[0]
     if isinstance(made, DataError):
         raise made
@@ -100,6 +101,13 @@ def _kernels(path: Path, named: str | None, cuda: Path | None) -> "list[tuple[by
     return found
 
 
+def _require_one(path: Path, held: "Sequence[tuple[bytes, Kernel | DataError]]") -> None:
+    """UsageError where a launch file could launch several functions."""
+    if len(held) > 1:
+        names = ", ".join(_names([made.name for _, made in held if not isinstance(made, DataError)]))
+        raise UsageError(f"{path} has {len(held)} functions; name one by `kernel`: {names}.")
+
+
 def _names(names: Sequence[str]) -> list[str]:
     shown = [escaped(name[:80]) for name in dict.fromkeys(names)]
     return [*shown[:5], *(["..."] if len(shown) > 5 else [])]
@@ -130,6 +138,10 @@ def predictions(
         int | None,
         Option("--warps", "Warps of a block. Default: as the file states them, else 8.", "N", Number(1, 32)),
     ] = None,
+    measure: Annotated[
+        bool, Option("--measure", "Beside it the clock of this machine's GPU: one block alone, and the grid.")
+    ] = False,
+    launch: Annotated[Path | None, LAUNCH] = None,
     cuda: CudaOption = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
@@ -141,7 +153,8 @@ def predictions(
     shared memory and wavefronts by the addresses that the code computes. The answer is a range over orders of issue.
     A main loop is an innermost loop that multiplies on tensor cores, else the longest innermost one. A round's way is
     what code decides; the rest is assumed, and said. Refused by name: an opcode without a price, a loop that is not
-    followed, warps that wait for those of another loop, archs without prices.
+    followed, warps that wait for those of another loop, archs without prices. --measure needs a GPU and --launch, a
+    file of your code as `ablate` takes it.
     \f
     The answer is a list of `Prediction`, one a loop. `loop` and `taken` are addresses, such as "0x680".
     """
@@ -151,20 +164,42 @@ def predictions(
 
     place, branches = _address("loop", loop), [_address("taken", each) or 0 for each in taken]
     known = layers(results, only)
+    if measure and launch is None:
+        raise UsageError("`measure` needs `launch`: a file that says how the kernel is launched.")
+    if launch and not measure:
+        raise UsageError("`launch` is for `measure`.")
+    held = _kernels(cubin, kernel, cuda)
     found: list[Prediction] = []
     refused: DataError | None = None
-    for _, made in _kernels(cubin, kernel, cuda):
+    if launch:
+        _require_one(cubin, held)
+    for raw, made in held:
         if isinstance(made, DataError):
             refused = made
             continue
         loops = main_loops(made, branches) if place is None else (loop_at(made, place, branches),)
         if not loops:
             note(f"{escaped(made.name)} has no loop.")
-        found += [predict(each, warps, known) for each in loops]
+        for each in loops:
+            timed = _measured(raw, each, launch) if launch else None
+            of = warps or (timed.warps if timed else None)
+            found.append(replace(predict(each, of, known), measured=timed))
     if refused and not found:
         raise refused
     note(str(refused) if refused else None)
     return found
+
+
+def _measured(raw: bytes, loop: "Loop", launch: Path) -> "Measured | None":
+    """The clock beside a loop; None, with a note, of one that the launch does not come to, or not known how often."""
+    from tcprobe.loops.loop import LoopError
+    from tcprobe.loops.measure import measure as measured
+
+    try:
+        return measured(raw, loop, launch)
+    except LoopError as error:
+        note(f"not measured: {error}")
+        return None
 
 
 @command(predictions, short="Cycles of a kernel's main loop, from its machine code.", name="predict")

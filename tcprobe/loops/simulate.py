@@ -63,7 +63,10 @@ ORDERS = (
 
 
 def cycles(rounds: Sequence[Sequence[Work]], orders: Sequence[Order] = ORDERS) -> list[float]:
-    """What a round takes in each order; `rounds` has the work of each warp of a block."""
+    """What a round takes in each order; `rounds` has the work of each warp of a block.
+
+    Where schedulers have different numbers of warps, it is what those take that need longest: the block ends with them.
+    """
     return [_Sm(rounds, order).run(None) for order in orders]
 
 
@@ -195,6 +198,8 @@ class _Sm:
         ]
         quarters = [self.warps[j::PARTITIONS] for j in range(min(PARTITIONS, len(rounds)))]
         self.schedulers = [_Scheduler(warps, order.youngest) for warps in quarters]
+        counts = sorted(set(map(len, quarters)))
+        self.alike = [[warp for own in quarters if len(own) == count for warp in own] for count in counts]
         self.shared, self.l2 = _Server(), _Server()
         self.meeting = 0.0
         self.met: dict[int, list[_Warp]] = {}
@@ -206,7 +211,7 @@ class _Sm:
         """Cycles of a round: go through WARM rounds, then through those that count; issues of one go to a list."""
         places = range(len(self.schedulers))
         coming = [scheduler.next() for scheduler in self.schedulers]
-        begun, done, traced = 0.0, 0.0, WARM * len(self.warps)
+        begun, done, traced = 0.0, [0.0], WARM * len(self.warps)
         rounds, goal = 0, WARM * len(self.warps)
         while True:
             place = min(places, key=[cycle for cycle, _ in coming].__getitem__)
@@ -226,11 +231,15 @@ class _Sm:
                 if rounds == goal and not begun:
                     begun, done, goal = cycle, self._progress(), rounds + self.counted * len(self.warps)
                 elif rounds >= goal:
-                    return (cycle - begun) * len(self.warps) / (self._progress() - done)
+                    gained = [now - before for now, before in zip(self._progress(), done, strict=True)]
+                    if not min(gained):
+                        raise LoopError("some of its warps do many rounds while others do none")
+                    each = [len(warps) / own for warps, own in zip(self.alike, gained, strict=True)]
+                    return (cycle - begun) * max(each)
 
-    def _progress(self) -> float:
-        """Rounds of all warps, with parts of those that are not over."""
-        return sum(warp.round + warp.step / len(warp.works) for warp in self.warps)
+    def _progress(self) -> list[float]:
+        """Rounds of the warps that are alike, with parts of those that are not over."""
+        return [sum(warp.round + warp.step / len(warp.works) for warp in warps) for warps in self.alike]
 
     def _issue(self, own: _Scheduler, warp: _Warp, cycle: float) -> bool:
         """Issue a warp's next instruction; whether that lets warps of others go on."""
@@ -262,6 +271,9 @@ class _Sm:
         start = max(cycle, own.free[LSU])
         if not work.returned:
             start = max(start, own.turn)
+        if work.pipe != LSU:  # constants pass a pipe of their own, too
+            start = max(start, own.free[work.pipe])
+            own.free[work.pipe] = start + work.cycles
         own.free[LSU] = start + work.service
         if not work.wavefronts:
             own.queue.append(start)

@@ -48,6 +48,12 @@ class Cast:
     unit: str = ""
     target: int = 70
 
+    @property
+    def instruction(self) -> str:
+        """The one instruction of PTX that a conversion is, such as cvt.rn.f16x2.f32; empty where it is several."""
+        text = re.match(r'asm\("(cvt[\w.]+) [^;]*;"', self.pair or self.single)
+        return text[1] if text else ""
+
 
 def _cvt_pair(to: str, bits: int, least_arch: int) -> Cast:
     rounding, output = ("rn.satfinite", "=h") if bits == 8 else ("rn", "=r")

@@ -36,7 +36,7 @@ from tcprobe.ask.convert.moves import (
     route,
     tiling,
 )
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, cycle_lines, moves_cost, sum_cycles
+from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, busiest, cycle_lines, instructions_cost, moves_cost
 from tcprobe.code.cuda import origin
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
@@ -51,7 +51,9 @@ from tcprobe.store.cell import Cell, sources
 from tcprobe.store.cell import cell as cell_of
 from tcprobe.text import Described
 
-TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}  # what costs count, as it is timed
+# what costs count, as it is timed: moves between lanes, which share a pipe, and single instructions
+TIMED = {"shuffle": "shfl.sync.idx.b32", "movmatrix": "movmatrix.m8n8.trans.b16"}
+SINGLE = {"prmt": "prmt.b32", "select": "selp.b32"}
 NOTHING = "nothing to do: the registers are the same"
 RENAMED = "registers renamed: every lane already holds what it needs"
 MOVMATRIX = "lanes exchanged by movmatrix"
@@ -114,7 +116,7 @@ class Conversion(Described):
             fewest = self.fewest and "shuffle" in self.costs
             proof = "; no exchange of 32-bit words needs fewer shuffles" if fewest else ""
             yield f"per lane: {self.words}{proof}"
-            cycles = cycle_lines({"moves between lanes": self.cycles} if self.costs else {})
+            cycles = cycle_lines({"conversion": self.cycles} if self.costs else {})
             yield from (f"cycles, {text}" for text in cycles)
         if self.permuted:
             yield f"in another order of k lanes exchange nothing, by --permute-k: {self.permuted.words}"
@@ -143,10 +145,17 @@ class Conversion(Described):
 
     @property
     def cycles(self) -> PlanCycles:
-        """What its moves between lanes cost; conversions, prmt and selects are not measured."""
-        costs_on = MeasuredCosts(self.tiling.source.arch, self.tiling.source.layers)
-        moved = [moves_cost(TIMED[name], n, costs_on) for name, n in self.costs.items() if name in TIMED]
-        return sum_cycles(moved).lacking(*(name for name in self.costs if name not in TIMED))
+        """What its instructions cost together; those without a price are named, and not in the number."""
+        t = self.tiling
+        costs_on = MeasuredCosts(t.source.arch, t.source.layers)
+        kind = cast(t.source.fragment, t.target.fragment, arch.arch(t.source.arch))
+        parts = [
+            ("lanes", moves_cost(TIMED[name], n, costs_on))
+            if name in TIMED
+            else instructions_cost(name, SINGLE.get(name, kind.instruction), n, costs_on)
+            for name, n in self.costs.items()
+        ]
+        return busiest(parts)
 
     @property
     def fills(self) -> str:
