@@ -7,7 +7,7 @@ from tcprobe.emulate.machine import Shape
 from tcprobe.emulate.ptx import parse
 from tcprobe.emulate.run import Options, emulate
 
-A, B, SCALES = 0, 32768, 81920  # where they begin in shared memory
+A, B, SCALES, METADATA = 0, 32768, 81920, 86016  # where they begin in shared memory
 SHARED = 98304
 TEXT = """.version 9.0
 .target sm_100a
@@ -73,14 +73,14 @@ OVER: ret;
 """
 
 
-def text(form, columns, pair=False, scales=False, copies=()):
+def text(form, columns, pair=False, scales=False, copies=(), sparse=False):
     """The kernel: D's first `columns` of all lanes are stored lane by lane, block by block."""
     group = "cta_group::2" if pair else "cta_group::1"
-    issue = ["setp.ne.u32 %p7, 0, 0;", *copies]
+    issue = ["setp.ne.u32 %p7, 0, 0;", *copies, "add.u32 %r16, %r12, 340;"]
     more = "[%r14], [%r15], " if scales else ""
     if scales:
         issue += ["add.u32 %r14, %r12, 256;", "add.u32 %r15, %r12, 300;"]
-    issue.append(f"{form} [%r12], %d2, %d3, %r1, {more}%p7;")
+    issue.append(f"{form} [%r12], %d2, %d3, {'[%r16], ' if sparse else ''}%r1, {more}%p7;")
     commit = f"tcgen05.commit.{group}.mbarrier::arrive::one.shared::cluster.b64 [%r4];"
     if pair:
         commit = "mov.b16 %h0, 3; " + commit.replace(".b64 [%r4]", ".multicast::cluster.b64 [%r4], %h0")

@@ -283,6 +283,13 @@ HOSTILE = {
     kernel(".shared .b8 big[99999999999999];"): (4, "bytes"),
     kernel("frobnicate.u32 %r1, %r2;"): (2, r"line \d+: frobnicate.u32 is not emulated"),
     kernel("mma.sync.aligned.m1n1k1.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r1}, {%f1};"): (2, "not emulated"),
+    kernel("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1}, {%r1}, {%r1}, {%f1};"): (
+        2,
+        "D in 1 registers, not 4",
+    ),
+    kernel("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 %r1;"): (2, "with these operands"),
+    kernel("tcgen05.mma.cta_group::1.kind::f16 [%r1];"): (2, "with these operands"),
+    kernel("tcgen05;"): (2, "with these operands"),
     kernel(".shared .b8 big[9999999];"): (2, "shared memory"),
     kernel(".local .b8 big[99999999];"): (2, "local memory"),
     kernel("ld.global.u32 %r1, [nobody];"): (2, "nobody"),

@@ -73,9 +73,12 @@ def _called(function: Function) -> list[str]:
 
 def _step(statement: Statement, machine: Machine) -> Step:
     step: Step | None = None
-    for compile_ in compilers().get(statement.opcode, ()):
-        if (step := compile_(statement, machine)) is not None:
-            break
+    try:
+        for compile_ in compilers().get(statement.opcode, ()):
+            if (step := compile_(statement, machine)) is not None:
+                break
+    except (AssertionError, AttributeError, IndexError, ValueError) as error:  # what a text's operands can lead to
+        raise statement.refused("with these operands or modifiers") from error
     if step is None:
         raise statement.refused()
     return step if statement.guard is None else _guarded(step, statement.guard, machine)

@@ -50,12 +50,13 @@ def places(form: str, operand: str, arch: str) -> Places:
 
 
 def of_cells(cells: Any, outputs: tuple[str, ...], elements: int) -> Places:
-    """From the outputs of each point of a table, (row, col)."""
-    row, col = outputs.index("row"), outputs.index("col")
-    held = [(point, cell) for point, cell in enumerate(cells) if cell is not None]
+    """From the outputs of each point of a table, (row, col); matrices of several products one below the other."""
+    held = [(point, dict(zip(outputs, cell, strict=True))) for point, cell in enumerate(cells) if cell is not None]
     points = np.array([point for point, _ in held])
-    rows = np.array([cell[row] for _, cell in held])
-    cols = np.array([cell[col] for _, cell in held])
+    rows = np.array([cell["row"] for _, cell in held])
+    cols = np.array([cell["col"] for _, cell in held])
+    if "product" in outputs:
+        rows = rows + (int(rows.max()) + 1) * np.array([cell["product"] for _, cell in held])
     lane = np.zeros((int(rows.max()) + 1, int(cols.max()) + 1), np.intp)
     slot = np.zeros_like(lane)
     lane[rows[::-1], cols[::-1]], slot[rows[::-1], cols[::-1]] = points[::-1] // elements, points[::-1] % elements

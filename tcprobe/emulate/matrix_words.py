@@ -15,7 +15,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tcprobe.layout.arrays import Ints
+import numpy as np
+
+from tcprobe.layout.arrays import Bools, Ints
 
 SWIZZLES = {0: 0, 1: -128, 2: 128, 4: 64, 6: 32}  # of bits 61 to 63; -128: 128 bytes in atoms of 32
 FLOATS_NARROW = {0: "e4m3", 1: "e5m2", 3: "e2m3", 4: "e3m2", 5: "e2m1"}
@@ -113,22 +115,34 @@ class InstructionWord(NamedTuple):
     scale: str
     id_a: int
     id_b: int
+    sparse: bool
+    selector: int  # of metadata
 
     @property
     def scaled(self) -> bool:
         """Whether A and B have scales."""
         return self.kind in SCALES
 
+    @property
+    def stored(self) -> int:
+        """Elements of a row of A in memory."""
+        return self.k // 2 if self.sparse else self.k
+
     @classmethod
     def read(cls, kind: str, word: int) -> InstructionWord:
         """The fields of 32 bits to a kind; WrongWordError for bits without a meaning."""
-        scaled = kind in SCALES
-        if bits(word, 2, 1):
-            raise WrongWordError("the descriptor says that A is sparse, which is not emulated")
-        reserved = [(0, 2), (3, 1), (6, 1), (24, 3)] if scaled else [(0, 2), (6, 1), (23, 1), (29, 1)]
+        scaled, sparse, four = kind in SCALES, bool(bits(word, 2, 1)), kind in ("mxf4", "mxf4nvf4")
+        selects = sparse and kind in ("f16", "tf32")
+        reserved = [(3, 1), (6, 1), (24, 3)] if scaled else [(6, 1), (23, 1), (29, 1)]
+        reserved += [(1, 1) if selects else (0, 2)]
         if any(bits(word, low, count) for low, count in reserved):
             raise WrongWordError(f"instruction descriptor {word:#010x} has bits set that have no meaning to {kind}")
-        four = kind in ("mxf4", "mxf4nvf4")
+        if scaled and bits(word, 31, 1):
+            raise WrongWordError(
+                f"instruction descriptor {word:#010x} says that K is 96, which is not emulated"
+                if four
+                else f"instruction descriptor {word:#010x} has bits set that have no meaning to {kind}"
+            )
 
         def meaning(table: dict[int, str], low: int, count: int, what: str) -> str:
             code = bits(word, low, count)
@@ -145,7 +159,7 @@ class InstructionWord(NamedTuple):
             kind,
             bits(word, 27, 2) << 7 if scaled else bits(word, 24, 5) << 4,
             bits(word, 17, 6) << 3,
-            {"f16": 16, "tf32": 8}.get(kind, 64 if four else 32),
+            {"f16": 16, "tf32": 8}.get(kind, 64 if four else 32) << sparse,
             meaning(TYPES[kind], 7, 3, "the type of A"),
             meaning(TYPES[kind], 10, 2 if four else 3, "the type of B"),
             "f32" if scaled else meaning(RESULTS[kind], 4, 2, "the type of D"),
@@ -157,15 +171,31 @@ class InstructionWord(NamedTuple):
             meaning(SCALES[kind], 23, 1, "the type of scales") if scaled else "",
             bits(word, 29, 2) if scaled else 0,
             bits(word, 4, 2) if scaled else 0,
+            sparse,
+            bits(word, 0, 1) if selects else 0,
         )
 
 
-def element_address(word: SharedWord, k_major: bool, size: int, lines: Ints, k: Ints) -> tuple[Ints, Ints]:
-    """(address of the byte, bit in it) of elements (line, k) of `size` bits in shared memory; they are broadcast.
+def zero_columns(word: int, m: int, n: int) -> Bools:
+    """(n) which columns of B count as zeros; WrongWordError for bits without a meaning.
 
-    Elements of 4 and 6 bits that are multiplied with wider ones stand 16 to 16 bytes, with a gap behind them.
+    PTX ISA 9.1, section 9.7.16.4.3: a run of columns that are used, a run of zeros, and so on, for each part of N. The
+    section's table has the two spans exchanged; its three examples agree with the spans' names, as this does.
+
+    >>> zero_columns(3 << 48 | 2 << 40 | 1 << 39, 128, 16).astype(int).tolist()
+    [0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 0, 0]
     """
-    if k_major:
-        place = k * size
-        return word.addresses(True, lines, place // 8), place % 8
-    return word.addresses(False, k, lines * size // 8), 0 * lines * k
+    if bits(word, 36, 3) or bits(word, 62, 2):
+        raise WrongWordError(f"zero-column mask {word:#018x} has bits set that have no meaning")
+    if bits(word, 56, 6):
+        raise WrongWordError("a zero-column mask that shifts columns is not emulated")
+    if not bits(word, 39, 1):
+        return np.zeros(n, np.bool_)
+    zeros, used, parts = bits(word, 40, 8) + 1, bits(word, 48, 8) + 1, 128 // m
+    column, made = np.arange(n // parts), []
+    for part in range(parts):
+        skipped, first = bits(word, 8 * part, 8), used if bits(word, 32 + part, 1) else 0
+        if skipped >= (zeros if first else used):
+            raise WrongWordError("a zero-column mask that skips more than its first span is not emulated")
+        made.append((column + first + skipped) % (used + zeros) >= used)
+    return np.concatenate(made)

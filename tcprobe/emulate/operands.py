@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tcprobe.emulate.machine import Machine, Step, Where
-from tcprobe.emulate.ptx import Operand, Statement
+from tcprobe.emulate.ptx import Address, Operand, Register, Statement
 
 NUMPY: dict[str, Any] = {
     **{f"u{n}": np.dtype(f"u{n // 8}") for n in (8, 16, 32, 64)},
@@ -79,3 +79,31 @@ def read_all(machine: Machine, operands: tuple[Operand, ...], kind: Any) -> Call
         return made
 
     return read
+
+
+def by_modifier(compilers: Mapping[str, Callable[[Statement, Machine], Step]]) -> Callable[..., Step | None]:
+    """The compiler of an opcode whose first modifier says what it does; None for those of other modules."""
+
+    def compile_(statement: Statement, machine: Machine) -> Step | None:
+        own = compilers.get(statement.modifiers[0])
+        return None if own is None else own(statement, machine)
+
+    return compile_
+
+
+def only(statement: Statement, *words: str) -> None:
+    """Refuse a tcgen05 instruction that has modifiers beyond these, its CTA group, kind and collectors."""
+    for word in statement.modifiers[1:]:
+        if word not in words and not word.startswith(("cta_group::", "kind::", "collector::")):
+            raise statement.refused(f"with .{word}")
+
+
+def tensor_address(machine: Machine, operand: Operand) -> Callable[[Where], Any]:
+    """An address in tensor memory: the lane above, the column in the low 16 bits."""
+    if not isinstance(operand, Address):
+        raise machine.refuse("without an address in tensor memory")
+    if operand.base is None:
+        return lambda where: np.int64(operand.offset)
+    assert isinstance(operand.base, Register)
+    read, added = machine.reader(operand.base, np.uint32), operand.offset
+    return lambda where: np.asarray(read(where)).astype(np.int64) + added

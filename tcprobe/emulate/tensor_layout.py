@@ -1,8 +1,8 @@
 """Where tcgen05 keeps matrices in tensor memory, and which registers loads and stores move: from PTX's text.
 
-Written from PTX ISA 9.1, sections 9.7.16.2 (shapes of data movement), 9.7.16.10.5 (D and A), 9.7.16.10.7 (scales), with
-no code in common with what prints kernels; tests compare it with CUTLASS's layouts. Tensor memory of a CTA has 128
-lanes x 512 columns of 32 bits.
+Written from PTX ISA 9.1, sections 9.7.16.2 (shapes of data movement), 9.7.16.10.5 (D and A), 9.7.16.10.7 (scales),
+9.7.16.10.8.4 (metadata), with no code in common with what prints kernels; tests compare it with CUTLASS's layouts.
+Tensor memory of a CTA has 128 lanes x 512 columns of 32 bits.
 """
 
 from __future__ import annotations
@@ -45,6 +45,41 @@ def accumulator(m: int, n: int, pair: bool, weight_stationary: bool) -> Cells:
         parts = 128 // m
         return Cells(none, row + m * (col // (n // parts)), col % (n // parts))
     return Cells(none, row // 16 * 32 + row % 16, col)
+
+
+def banks(m: int, pair: bool, weight_stationary: bool) -> int:
+    """Parts of N that lie one below the other in lanes; each is multiplied with what lies in its own lanes."""
+    return 2 if pair and m == 128 else LANES // m if weight_stationary else 1
+
+
+class Indices(NamedTuple):
+    """Of the index fields of every row of A: CTA, lane and column of the cell, and the lowest bit."""
+
+    cta: Ints
+    lane: Ints
+    column: Ints
+    bit: Ints
+
+
+def metadata(kind: str, m: int, pair: bool, weight_stationary: bool, selector: int) -> Indices:
+    """(m, fields) of the first bank, counted from the operand's own address.
+
+    A row has 32 fields of two bits, in two columns; of f16 16 and of tf32 8 of four bits, of which the cells of the
+    selected column hold half for two rows that are 8 apart, the other half 8 lanes further on.
+
+    >>> [int(part[9, 12]) for part in metadata("f16", 128, False, False, 1)]
+    [0, 9, 1, 24]
+    """
+    bits = 4 if kind == "tf32" else 2
+    row, field = np.indices((m, {"f16": 16, "tf32": 8}.get(kind, 32)))
+    cta = row // (m // 2) if pair else np.zeros_like(row)
+    row = row % (m // 2) if pair else row
+    lane = row if m != 64 or weight_stationary else row // 16 * 32 + row % 16
+    if kind not in ("f16", "tf32"):
+        return Indices(cta, lane, field * bits // 32, field * bits % 32)
+    half, inside = np.divmod(field, 16 // bits)
+    upper = row // 8 % 2
+    return Indices(cta, lane - 8 * upper + 8 * half, np.full_like(row, selector), 16 * upper + inside * bits)
 
 
 def registers(shape: str, number: int, split: int = 0) -> tuple[Ints, Ints]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from tcprobe.arithmetic.formats import FORMATS
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, chained
-from tcprobe.layout.arrays import Array, Bytes, Floats
+from tcprobe.layout.arrays import Array, Bytes, Floats, Ints
 
 WIDTHS = {"f16": 16, "bf16": 16, "tf32": 32, "e3m2": 6, "e2m3": 6, "e2m1": 4}  # of others 8
 EXACT = 2.0**24  # whole numbers up to it are f32's
@@ -66,20 +66,24 @@ def unpacked(raw: Bytes, kind: str, packed: bool) -> Bits:
     return np.asarray((bits.reshape(raw.shape[0], -1, width) * powers).sum(axis=-1), np.uint8)
 
 
-def multiply(a: Floats, b: Floats, c: Floats) -> tuple[Floats, bool]:
-    """(a b + c, whether every order of summing gives it): (m, k), (k, n), (m, n)."""
+def multiply(a: Floats, b: Floats, c: Floats, met: Ints | None = None) -> tuple[Floats, bool]:
+    """(a b + c, whether every order of summing gives it): (m, k), (k, n), (m, n); `met` as `matmul` has it."""
     with np.errstate(all="ignore"):
-        d = _matmul(a, b) + c
+        d = matmul(a, b, met) + c
         unit = min(_unit(a) * _unit(b), _unit(c))
-        exact = bool((_matmul(np.abs(a), np.abs(b)) + np.abs(c)).max() <= EXACT * unit)
+        exact = bool((matmul(np.abs(a), np.abs(b), met) + np.abs(c)).max() <= EXACT * unit)
     return d, exact
 
 
-def _matmul(a: Floats, b: Floats) -> Floats:
-    """a b, in parts that are too small for NumPy's library to wake threads for them."""
+def matmul(a: Floats, b: Floats, met: Ints | None = None) -> Floats:
+    """a b, in parts that are too small for NumPy's library to wake threads for them.
+
+    `met`, (m, k of a): the line of b that each element of a meets.
+    """
     made = np.empty((a.shape[0], b.shape[1]))
     for first in range(0, a.shape[0], ROWS):
-        np.matmul(a[first : first + ROWS], b, out=made[first : first + ROWS])
+        rows = slice(first, first + ROWS)
+        made[rows] = a[rows] @ b if met is None else (a[rows, None] @ b[met[rows]])[:, 0]
     return made
 
 

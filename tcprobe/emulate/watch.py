@@ -148,7 +148,9 @@ def _fragment(machine: Machine, instruction: Instruction, name: str, operand: Op
             element = cell.table.at(lane=lane, i=slot) if slot < fragment.elements else None
             value = bits >> within * fragment.slot_bits & (1 << fragment.slot_bits) - 1
             if element:
-                held.append(f"{name.upper()}({element['row']}, {element['col']}) = {_number(fragment.type, value)}")
+                place = f"{element['row']}, {element['col']}"
+                place += f" of product {element['product']}" if "product" in element else ""
+                held.append(f"{name.upper()}({place}) = {_number(fragment.type, value)}")
         yield f"  {register.name.partition('@')[0]}: {', '.join(held)}"
 
 

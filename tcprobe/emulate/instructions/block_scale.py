@@ -14,7 +14,7 @@ import numpy as np
 
 from tcprobe.emulate import tensor_products
 from tcprobe.emulate.fragments import places, split
-from tcprobe.emulate.instructions.multiply import form_of, scatter_registers, slot_bits, words_of
+from tcprobe.emulate.instructions.multiply import check_registers, form_of, scatter_registers, slot_bits, words_of
 from tcprobe.emulate.machine import WARP, Machine, Step, Where
 from tcprobe.emulate.ptx import Immediate, Operand, Statement, Vector
 from tcprobe.layout.arrays import Floats
@@ -31,6 +31,7 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
     if len(sources) != 7:
         raise statement.refused(f"with {len(sources)} sources")
     a, b, c, *of_scales = sources
+    check_registers(machine, statement, instruction, {"d": target, "a": a, "b": b, "c": c})
     tables = {name: places(instruction.id, name, machine.arch) for name in "abd"}
     reads = {name: words_of(machine, operand)[0] for name, operand in zip("abc", (a, b, c), strict=True)}
     kinds = {name: instruction.fragment(name).type for name in "ab"}

@@ -9,8 +9,9 @@ import numpy as np
 
 from tcprobe.emulate.fragments import Places, join, places, split
 from tcprobe.emulate.machine import WARP, Machine, Step, Where
-from tcprobe.emulate.products import multiply, noted_rule, rule_of
+from tcprobe.emulate.products import multiply, noted_rule
 from tcprobe.emulate.ptx import Immediate, Operand, Statement
+from tcprobe.emulate.sparse import meetings, multiply_met
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
@@ -57,23 +58,40 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
     tables = {name: places(form, name, arch) for name in "abcd" if _has(instruction, name)}
     tables.setdefault("c", tables["d"])
     target, *sources = statement.operands
+    check_registers(machine, statement, instruction, dict(zip("dabc", statement.operands[:4], strict=True)))
     reads = [words_of(machine, operand)[0] for operand in sources[:3]]
     bits = [slot_bits(instruction, name) for name in "abc"]
     registers = machine.items(target)
     wide: Any = np.dtype(np.uint64 if getattr(registers[0], "type", "") in ("f64", "b64") else np.uint32)
     writers = [machine.writer(item, wide) for item in registers]
-    satfinite = "satfinite" in words
-    if instruction.products != 1:
-        raise statement.refused("with four products of a quarter of a warp each")
+    satfinite, products = "satfinite" in words, instruction.products
 
     def run(where: Where) -> None:
         a, b, c = (
-            tables[name].gather(split(read(where), size)) for name, read, size in zip("abc", reads, bits, strict=True)
+            apart(tables[name].gather(split(read(where), size)), products)
+            for name, read, size in zip("abc", reads, bits, strict=True)
         )
         made = multiply(types, rule, a, b, c, satfinite)
-        scatter_registers(tables["d"], made, len(writers), wide, where, writers)
+        below = made.reshape(-1, products * made.shape[1], made.shape[2])
+        scatter_registers(tables["d"], below, len(writers), wide, where, writers)
 
     return machine.together(run)
+
+
+def check_registers(
+    machine: Machine, statement: Statement, instruction: Instruction, operands: Mapping[str, Operand]
+) -> None:
+    """Refuse fragments in more or fewer registers than the form has."""
+    for name, operand in operands.items():
+        found = len(machine.items(operand))
+        wanted = instruction.fragment(name if _has(instruction, name) else "d").registers
+        if found != wanted:
+            raise statement.refused(f"with {name.upper()} in {found} registers, not {wanted}")
+
+
+def apart(matrices: Any, products: int) -> Any:
+    """(groups, products x rows, cols) as (groups x products, rows, cols)."""
+    return matrices.reshape(-1, matrices.shape[1] // products, matrices.shape[2])
 
 
 def _has(instruction: Instruction, name: str) -> bool:
@@ -100,13 +118,10 @@ def scatter_registers(table: Places, matrix: Any, count: int, wide: Any, where: 
 
 def _sparse(statement: Statement, machine: Machine, instruction: Instruction) -> Step:
     """mma.sp: metadata says which lines of B the stored values of A meet."""
-    from tcprobe.emulate.sparse import meetings
-
     form, arch = instruction.id, machine.arch
-    _, types, rule, of = rule_of(form, arch)
-    noted_rule(form, arch, machine.report)
-    del of
+    types, rule = noted_rule(form, arch, machine.report)
     target, *sources = statement.operands
+    check_registers(machine, statement, instruction, dict(zip("dabce", statement.operands[:5], strict=True)))
     selector = sources[4]
     if not isinstance(selector, Immediate):
         raise statement.refused("with a selector in a register")
@@ -123,12 +138,7 @@ def _sparse(statement: Statement, machine: Machine, instruction: Instruction) ->
             tables[name].gather(split(read(where), size))
             for name, read, size in zip("abc", reads[:3], bits, strict=True)
         )
-        lines = met(reads[3](where))  # (groups, m, stored k) lines of B
-        group = np.arange(a.shape[0])[:, None, None]
-        made = np.empty((*a.shape[:2], b.shape[2]), np.uint32 if c.dtype.itemsize == 4 else c.dtype)
-        for row in range(a.shape[1]):
-            chosen = b[group[:, 0], lines[:, row]]
-            made[:, row : row + 1] = multiply(types, rule, a[:, row : row + 1], chosen, c[:, row : row + 1], satfinite)
+        made = multiply_met(types, rule, (a, b, c), met(reads[3](where), machine.report), satfinite)
         scatter_registers(tables["d"], made, len(writers), np.dtype(np.uint32), where, writers)
 
     return machine.together(run)

@@ -13,11 +13,12 @@ from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
 from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.fragments import join, places, split
-from tcprobe.emulate.instructions.multiply import form_of, slot_bits
+from tcprobe.emulate.instructions.multiply import check_registers, form_of, slot_bits
 from tcprobe.emulate.machine import Machine, Outcome, Step, Where
 from tcprobe.emulate.memory import OUTSIDE, UNWRITTEN
 from tcprobe.emulate.products import multiply, noted_rule
 from tcprobe.emulate.ptx import Immediate, Negated, Operand, Register, Statement, Vector
+from tcprobe.emulate.sparse import meetings, multiply_met
 from tcprobe.emulate.unwritten import registers_of, results_and_sources
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARPGROUP
@@ -156,7 +157,7 @@ def _wgmma(statement: Statement, machine: Machine) -> Step:
         return machine.together(commit)
     if words[0] == "wait_group":
         return machine.together(_wait(statement, machine, held))
-    if words[0] != "mma_async" or "sp" in words:
+    if words[0] != "mma_async":
         raise statement.refused()
     return machine.together(Multiply(statement, machine, held).run, WARPGROUP)
 
@@ -191,11 +192,20 @@ class Multiply:
 
     def __init__(self, statement: Statement, machine: Machine, held: Registers) -> None:
         self.statement, self.machine, self.held = statement, machine, held
-        self.instruction: Instruction = form_of(statement._replace(name=".".join(w for w in statement.name.split("."))))
+        self.instruction: Instruction = form_of(statement)
         form = self.instruction.id
         self.types, self.rule = noted_rule(form, machine.arch, machine.report)
         target, a, b, *rest = statement.operands
+        self.metadata = None
+        if self.instruction.metadata:
+            metadata, selector, *rest = rest
+            if not isinstance(selector, Immediate):
+                raise statement.refused("with a selector in a register")
+            self.metadata = machine.reader(metadata, np.uint32)
+            self.met = meetings(form, selector.value, machine.arch)
         self.in_registers = isinstance(a, Vector)
+        in_registers = {"d": target} | ({"a": a} if self.in_registers else {})
+        check_registers(machine, statement, self.instruction, in_registers)
         self.accumulator = held.key(target)
         self.factor = held.key(a) if self.in_registers else self.accumulator
         self.d = places(form, "d", machine.arch)
@@ -236,8 +246,10 @@ class Multiply:
             machine.find(
                 "race", first, "registers of the multiply were set since the last wgmma.fence, or there was none"
             )
-        a = None if self.a is None else self._smem(self.a, span, self.major_a, self.shape.m, first)
-        b = self._smem(self.b, span, self.major_b, self.shape.n, first)
+        a = None
+        if self.a is not None:
+            a = self._smem(self.a, span, self.major_a, (self.shape.m, self.instruction.stored), first)
+        b = self._smem(self.b, span, self.major_b, (self.shape.n, self.shape.k), first)
         if b is None or (self.a is not None and a is None):
             return
         scale = bool(np.broadcast_to(self.scale(span), (WARPGROUP,))[0])
@@ -249,7 +261,11 @@ class Multiply:
                 np.full(region.size, first // 32 + (first // WARPGROUP)), region, CHUNK, np.full(region.size, tag)
             )
         reads = [(machine.shared, (region[:, None] + np.arange(CHUNK)).reshape(-1)) for region in regions]
-        flight = Flight(self.statement, lambda: self._effect(span, a, b, scale), reads=reads)
+        lines = None  # of B that A's columns meet; metadata is read with the descriptors
+        if self.metadata is not None:
+            words = np.broadcast_to(self.metadata(span), (WARPGROUP,)).reshape(1, WARPGROUP, 1)
+            lines = self.met(words, machine.report)
+        flight = Flight(self.statement, lambda: self._effect(span, a, b, lines, scale), reads=reads)
         own = [entry.flight for entry in held.open if entry.left[first]]
         flight.after = own[-1] if own else None
         left = np.zeros(machine.count, np.bool_)
@@ -261,14 +277,14 @@ class Multiply:
         held.reading[self.factor][span] += 1
         machine.kept["flights"].issue(flight)
 
-    def _smem(self, read: Any, span: slice, major: str, lines: int, first: int) -> Ints | None:
+    def _smem(self, read: Any, span: slice, major: str, size: tuple[int, int], first: int) -> Ints | None:
         """(lines, k) offsets in the memory of all blocks of a factor's elements; None, with a finding, if outside."""
         machine = self.machine
         bits = np.broadcast_to(read(span), (WARPGROUP,))
         if (bits != bits[0]).any():
             machine.find("bounds", first, "the threads of the warpgroup have different descriptors")
         try:
-            within = element_offsets(int(bits[0]), major, lines, self.shape.k, self.bits)
+            within = element_offsets(int(bits[0]), major, *size, self.bits)
         except UsageError as error:
             machine.find("bounds", first, str(error)[:200])
             return None
@@ -287,7 +303,7 @@ class Multiply:
         machine.check_read(machine.shared, region, CHUNK, np.full(region.size, first), fenced=True)
         return places_
 
-    def _effect(self, span: slice, a_places: Ints | None, b_places: Ints, scale: bool) -> None:
+    def _effect(self, span: slice, a_places: Ints | None, b_places: Ints, met: Ints | None, scale: bool) -> None:
         kind: Any = np.dtype(f"u{self.bits // 8}")
         memory = self.machine.shared
         size = kind.itemsize
@@ -303,8 +319,11 @@ class Multiply:
         words = np.stack([array[span].view(np.uint32) for array in self.arrays], axis=-1)[None]
         held = np.ascontiguousarray(split(words, slot_bits(self.instruction, "d")))
         c = self.d.gather(held)[0] if scale else np.zeros((self.shape.m, self.shape.n), held.dtype)
-        made = product(self.types, self.rule, a, b, c, self.satfinite)
-        self.d.scatter(held, made[None].astype(held.dtype))
+        if met is None:
+            made = product(self.types, self.rule, a, b, c, self.satfinite)[None]
+        else:
+            made = multiply_met(self.types, self.rule, (a[None], b.T[None], c[None]), met, self.satfinite)
+        self.d.scatter(held, made.astype(held.dtype))
         registers_ = join(held, np.uint32)[0]
         for number, array in enumerate(self.arrays):
             array.view(np.uint32)[span] = registers_[:, number]
