@@ -5,6 +5,7 @@ One fragment is shown brief, with one picture; several with a few lines each; ev
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, NamedTuple, Protocol
 
 import click
@@ -47,6 +48,7 @@ from tcprobe.question.shared import (
     OnlyOption,
     PermuteOption,
     ResultsOption,
+    SvgOption,
     TileOption,
     WarpsOption,
     tiled_name,
@@ -106,7 +108,7 @@ def show(
     only: OnlyOption = False,
 ) -> Iterator[Shown]:
     """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
-    each.
+    each. --svg draws the picture of one, and of a multiply A, B and D together.
 
     Without --arch it takes the arch with the strongest method, the newest of several: of those measured in
     ./results, or else of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
@@ -175,11 +177,22 @@ def _in_registers(patterns: Sequence[str], options: OperandOptions, view: ShowVi
 
 
 @command(show, short="Formula, map both ways, evidence and verdicts.")
-def print_show(shown: Iterator[Shown], *, full: bool, elements: bool, lanes: bool, as_json: JsonOption = False) -> None:
+def print_show(
+    shown: Iterator[Shown],
+    *,
+    full: bool,
+    elements: bool,
+    lanes: bool,
+    svg: SvgOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Each as it is found; what is drawn whole goes through the pager."""
     draws = full or elements or lanes
     if as_json and draws:
         raise UsageError("`as_json` has everything: remove `full`, `lanes` and `elements`.")
+    if svg:
+        shown = iter(found := list(shown))
+        _draw(found, svg)
     with pager(draws):
         for each in shown:
             if as_json:
@@ -187,6 +200,16 @@ def print_show(shown: Iterator[Shown], *, full: bool, elements: bool, lanes: boo
                     click.echo(json.dumps(entry))
             else:
                 terminal.lines(each.in_words, each.about)
+
+
+def _draw(found: Sequence[Shown], svg: Path) -> None:
+    """Write the picture of what is found; UsageError where it has none."""
+    if len(found) != 1 or not isinstance(found[0], ShownTables):
+        raise UsageError("`svg` draws a fragment in registers, on one arch, or the operands of one instruction.")
+    picture = found[0].picture
+    from tcprobe.system import files
+
+    files.write(svg, picture.encode())
 
 
 class SideBySide(NamedTuple):
@@ -248,6 +271,20 @@ class ShownTables(NamedTuple):
         else:
             yield from _others(cells, MOST)
             yield Whole("`tcprobe show` of one of them draws it; --full shows all, whole")
+
+    @property
+    def picture(self) -> str:
+        """As SVG the table that is shown brief, a tile by its warps, or a multiply whole; UsageError for others."""
+        from tcprobe.emit import emit, svg
+
+        first = self.cells[0]
+        if any(cell.arch != first.arch or cell.fragment.experiment != first.fragment.experiment for cell in self.cells):
+            raise UsageError("`svg` draws one fragment, or the operands of one instruction, on one arch: name one.")
+        if any(cell.fragment is not first.fragment for cell in self.cells):
+            return emit("svg", self.cells)
+        if first.in_cta(0) and first.table.threads > WARP:
+            return emit("svg-warps", [first])
+        return svg.titled_picture(first) + "\n"
 
     @property
     def entries(self) -> Iterator[Json]:

@@ -260,8 +260,9 @@ def titled_picture(cell: Cell) -> str:
     """The matrix of one table below its name and formulas, on its own background."""
     lines = [f"{name} = {formula}" for name, formula in fitted(cell.table).formulas.items() if formula]
     named = manual_names(fitted(cell.table).formulas.values())
-    head = heading([f"{cell.fragment.id} on {cell.arch}", *lines, *([named] if named else [])])
-    drawings = [head, *_matrices(cell, lane_i, "lane:i of ", SMALL)]
+    chosen = "" if cell.selector is None else f", selector {cell.selector}"
+    head = heading([f"{cell.fragment.id} on {cell.arch}{chosen}", *lines, *([named] if named else [])])
+    drawings = [head, *_matrices(cell, lane_i, "0:offset of " if cell.in_memory else "lane:i of ", SMALL)]
     return svg(add_ground(below(drawings)), f"{cell.fragment.id}: the lane and the number i of each element")
 
 

@@ -11,7 +11,8 @@ from tcprobe.store.cell import Cell
 
 WHAT = "SVG of a tile by warps: which warp holds each block"
 WIDE, HIGH, MARGIN, HEAD = 54, 26, 64, 58
-LEAST = 420  # of a picture, so that its words fit
+LETTER, LEAST, MOST_NAME = 7.5, 420, 100  # of the name above: width of a letter, least width of all, letters at most
+INK = "#111111"  # on the colours of cells; other words have the colour of what surrounds the picture
 MOST = 64  # rows and columns of blocks
 COLOURS = ("#cfe3f7", "#fbe0c8", "#d8f0d0", "#f6d3dd", "#e4dbf5", "#fdf3c4", "#d1eeee", "#e8e3da")
 
@@ -27,12 +28,16 @@ def emit(cells: Sequence[Cell]) -> str:
     if max(len(rows), len(cols)) > MOST:
         counted = f"{len(rows)} x {len(cols)} blocks"
         raise UsageError(f"{cell.fragment.id} has {counted}; svg-warps draws at most {MOST} x {MOST}.")
-    width, height = max(LEAST, MARGIN + WIDE * len(cols) + 8), HEAD + HIGH * len(rows) + 8
+    name = cell.fragment.id[:MOST_NAME]
+    width, height = (
+        max(LEAST, MARGIN + WIDE * len(cols) + 8, round(LETTER * len(name)) + 8),
+        HEAD + HIGH * len(rows) + 8,
+    )
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="monospace" font-size="12">',
+        'font-family="monospace" font-size="12" fill="currentColor">',
         f"<title>{escape(cell.fragment.id)}</title>",
-        f'<text x="4" y="16">{escape(cell.fragment.id[: width // 8])}</text>',
+        f'<text x="4" y="16">{escape(name)}</text>',
         '<text x="4" y="34">blocks of rows and columns, and the warps that hold them</text>',
     ]
     for place, (first, last) in enumerate(cols):
@@ -46,5 +51,7 @@ def emit(cells: Sequence[Cell]) -> str:
             lines.append(f'<rect x="{x}" y="{y}" width="{WIDE}" height="{HIGH}" fill="{colour}" stroke="#667"/>')
             text = ",".join(map(str, numbers))
             size = f' textLength="{WIDE - 6}"' if len(text) > 6 else ""
-            lines.append(f'<text x="{x + WIDE // 2}" y="{y + 17}" text-anchor="middle"{size}>{text}</text>')
+            lines.append(
+                f'<text x="{x + WIDE // 2}" y="{y + 17}" text-anchor="middle" fill="{INK}"{size}>{text}</text>'
+            )
     return "\n".join([*lines, "</svg>"])

@@ -15,9 +15,10 @@ from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.order import Order
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.layout.arrays import Array
+from tcprobe.order import picture
 from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply, rules_of
-from tcprobe.order.picture import in_words, svg, tree_lines
+from tcprobe.order.picture import in_words, tree_lines
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
@@ -250,17 +251,18 @@ def print_order(
             "--output",
             "Of a CALL the order, ORDER.json; with --a and --b D as .npy.",
             reads=Output(dir_okay=False),
-            letter="-o",
+            also="-o",
         ),
     ] = None,
-    picture: Annotated[
-        Path | None, Option("--picture", "A picture of the order, as SVG.", reads=Output(dir_okay=False))
+    svg: Annotated[
+        Path | None,
+        Option("--svg", "Also draw the order into this file.", reads=Output(dir_okay=False), also="--picture"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Words or JSON; the exit code says whether elements differ."""
-    if picture and answer.order is not None:
-        files.write(picture, svg(answer.order).encode())
+    if svg and answer.order is not None:
+        files.write(svg, picture.svg(answer.order).encode())
     if output and isinstance(answer, OrderAnswer):
         if answer.d is None:
             raise UsageError("`output` needs `a` and `b`, or a CALL.")
@@ -271,6 +273,6 @@ def print_order(
         click.echo(answer.json())
     else:
         terminal.lines(answer.in_words)
-    if answer.order is None and (output or picture):
-        raise UsageError(f"`{'output' if output else 'picture'}` takes one order; several were found: name one size.")
+    if answer.order is None and (output or svg):
+        raise UsageError(f"`{'output' if output else 'svg'}` takes one order; several were found: name one size.")
     sys.exit(answer.exit_code)

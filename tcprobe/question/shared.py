@@ -20,7 +20,7 @@ from tcprobe.text import escaped
 
 def output_option(words: str) -> Option:
     """The option of a file to write."""
-    return Option("--output", words, reads=options.Output(path_type=Path, dir_okay=False), letter="-o")
+    return Option("--output", words, reads=options.Output(path_type=Path, dir_okay=False), also="-o")
 
 
 OutputOption = Annotated[Path | None, output_option("File for the code.")]

@@ -192,7 +192,7 @@ def _by_model(verdicts: "Sequence[Verified]") -> str:
 def contribute(
     output: Annotated[
         Path,
-        Option("--output", "File to write.", "FILE", Output(path_type=Path, dir_okay=False), shown=True, letter="-o"),
+        Option("--output", "File to write.", "FILE", Output(path_type=Path, dir_okay=False), shown=True, also="-o"),
     ] = Path("contribution.json.gz"),
     *,
     minutes: Annotated[

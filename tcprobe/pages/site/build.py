@@ -9,6 +9,7 @@ from tcprobe.emit import svg
 from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
+    check_pages,
     comparison_pages,
     data_files,
     fact_pages,
@@ -69,6 +70,7 @@ def other_views(facts: Facts) -> Iterator[View]:
     yield comparison_pages.compare_page(facts)
     yield from number_pages.number_pages(facts)
     yield from order_pages.order_pages(facts)
+    yield from check_pages.check_pages(facts)
     yield from tile_pages.tile_pages(facts)
     yield from tensor_memory_pages.bare_pages(facts)
     yield shared_memory_pages.playground(facts)
