@@ -19,6 +19,7 @@ from life_ranges import life_ranges
 from machine_code import TOOLS, needs_tools
 
 import tcprobe
+from tcprobe.check import frame
 from tcprobe.check.program import programs, target
 from tcprobe.check.registers import decode, names
 from tcprobe.check.rule import rules
@@ -314,6 +315,24 @@ def test_a_row_of_a_block_whose_width_nothing_states(tmp_path, threads, severity
     text = text.replace("<condition>", "mov.u32 %r3, %tid.y; setp.eq.u32 %p, %r3, 0;")
     found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("STL [R1], R4", range(1)),
+        ("LDL.LU.64 R2, [R1+0x8]", range(2, 4)),
+        ("STL.128 [R1+0x10], R4", range(4, 8)),
+        ("STL.U8 [R1], R4", None),
+        ("LDL.S16 R4, [R1+0x4]", None),
+        ("STL [R2], R4", None),
+        ("STL [R1+-0x4], R4", None),
+        ("STL [R1+0x2], R4", None),
+    ],
+)
+def test_words_of_the_stack_that_a_spill_is_about(text, words):
+    found = frame.slots(decode(text))
+    assert found == (None if words is None else range(frame.SLOTS + words.start, frame.SLOTS + words.stop))
 
 
 EXITS = {

@@ -224,6 +224,22 @@ def test_what_is_wrong_is_found_and_nothing_else(body, wanted, schedule):
         assert bool(found) == bool(wanted)
 
 
+FLAGGED = (
+    SHARED
+    + """ld.param.u64 %rd1, [a]; mov.u32 %r10, %ctaid.x; mul.wide.u32 %rd2, %r10, 4; add.s64 %rd3, %rd1, %rd2;
+setp.ne.u32 %p1, %r0, 0; @%p1 bra READ; st.shared.u32 [%r1], 7; setp.lt.u32 %p2, %r10, {fenced};
+@%p2 fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%rd3], 1; bra END;
+READ: setp.ne.u32 %p1, %r0, 32; @%p1 bra END;
+POLL: ld.acquire.gpu.global.u32 %r9, [%rd3]; setp.eq.u32 %p1, %r9, 0; @%p1 bra POLL; ld.shared.u32 %r9, [%r1]; END:"""
+)
+
+
+@pytest.mark.parametrize(("fenced", "wanted"), [(2, []), (1, ["race"]), (0, ["race"])])
+def test_a_fence_is_of_its_own_block(fenced, wanted):
+    done = run(FLAGGED.format(fenced=fenced), np.zeros(2, np.uint32), block=512, grid=[2])  # one block after the other
+    assert (rules(done), done.arrays[0].tolist()) == (wanted, [1, 1])
+
+
 def test_a_phase_of_the_wrong_parity_is_a_race_or_waits_for_ever():
     arrived = LOAD.format(fence=FENCE, bytes=256, wait=WAITED.format(0) + WAITED.format(0).replace("WAIT", "AGAIN"))
     assert rules(run(arrived, np.zeros(128, np.uint32), block=64)) == []
@@ -309,6 +325,45 @@ def test_hostile_text_is_refused_in_a_line(text, tmp_path):
     assert len(done.output.strip().splitlines()) <= 2
 
 
+def test_a_tensor_map_may_stand_in_a_struct():
+    """As in the parameters of CUTLASS's kernels: a pointer, and a map at a multiple of 64 bytes."""
+    body = f"""{SHARED}.shared .align 8 .b64 full; mov.u32 %r5, full; mov.u64 %rd5, p; cvta.param.u64 %rd5, %rd5;
+    setp.ne.u32 %p1, %r0, 0; @%p1 bra READY;
+    mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 128;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd5+128, {{8, 1}}], [%r5];
+    READY: bar.sync 0;
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+    ld.shared.u32 %r9, [%r3]; ld.param.u64 %rd1, [p]; mul.wide.u32 %rd2, %r0, 4; add.s64 %rd3, %rd1, %rd2;
+    st.global.u32 [%rd3], %r9;"""
+    given_ = np.arange(5 * 16, dtype=np.uint32).reshape(5, 16)
+    described = {"tensorDataType": "UINT32", "globalDim": [16, 5], "boxDim": [8, 4], "globalStrides": [64]}
+    struct = {"bytes": "00" * 256, "pointers": {"0": 2}, "maps": {"128": 1}}
+    arguments = [struct, {"tensor_map": described, "of": 3}, np.zeros(32, np.uint32), given_]
+    done = run(body, *arguments, parameters=".param .align 64 .b8 p[256]")
+    assert done.findings == []
+    assert (done.arrays[2].reshape(4, 8) == given_[1:5, 8:]).all()
+
+
+def test_no_cluster_is_cancelled_for_one_that_asks():
+    """Its answer comes beside an mbarrier; which cluster it was may be asked only of one."""
+    body = """.shared .align 16 .b8 answer[16]; .shared .align 8 .b64 full; .reg .b128 %q; mov.u32 %r1, answer;
+    mov.u32 %r5, full; setp.ne.u32 %p1, %r0, 0; @%p1 bra READY;
+    mbarrier.init.shared.b64 [%r5], 1; fence.mbarrier_init.release.cluster;
+    mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 16;
+    clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [%r1], [%r5];
+    READY: bar.sync 0;
+    WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+    ld.shared.b128 %q, [%r1];
+    clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p3, %q; selp.u32 %r9, 7, 5, %p3;
+    @GUARD clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128 {%r6, %r7, %r8, _}, %q;"""
+    assert computed(body.replace("GUARD", "%p3")).tolist() == [5] * 32
+    done = run(f"{OUT}{body.replace('GUARD', '!%p3')}", np.zeros(32, np.uint32))
+    assert rules(done) == ["uninitialised"]
+    early = body.replace("WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [%r5], 0; @!%p2 bra WAIT;", "")
+    assert "in-flight" in rules(run(f"{OUT}{early.replace('GUARD', '%p3')}", np.zeros(32, np.uint32)))
+
+
 LAUNCHES = {
     "[1]": 4,
     "{": 4,
@@ -322,6 +377,8 @@ LAUNCHES = {
     '{"arguments": [{"zeros": 99999999999}]}': 4,
     '{"arguments": [{"bytes": "xyz"}]}': 4,
     '{"arguments": [{"bytes": "00", "pointers": {"0": 0}}]}': 4,
+    '{"arguments": [{"bytes": "00", "maps": {"0": 0}}]}': 4,
+    '{"arguments": [{"bytes": "00", "maps": 1}]}': 4,
     '{"arguments": [{"tensor_map": {}, "of": 0}]}': 4,
     '{"arguments": []}': 2,
     '{"kernel": "other", "arguments": [{"zeros": 4}]}': 2,

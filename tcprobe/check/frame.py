@@ -14,6 +14,7 @@ from tcprobe.check.registers import UNIFORM_PREDICATE, Form
 SLOTS = UNIFORM_PREDICATE + 8
 MOST_SLOTS = 2048
 LOCAL = ("LDL", "STL")
+PARTS = ("U8", "S8", "8", "U16", "S16", "16")  # modifiers of what is less than a word
 _ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
 
 
@@ -27,12 +28,11 @@ def offset(form: Form) -> int | None:
 @cache
 def slots(form: Form) -> range | None:
     """The bits of the frame's words that a spill is about, None of another access of local memory."""
-    place, width = offset(form), {"64": 2, "128": 4}.get(form.opcode.rpartition(".")[2], 1)
-    if place is None or place < 0 or place % 4 or place // 4 + width > MOST_SLOTS:
+    place = offset(form)
+    words = 4 if form.has("128") else 2 if form.has("64") else 1
+    if place is None or place < 0 or place % 4 or place // 4 + words > MOST_SLOTS or any(map(form.has, PARTS)):
         return None
-    if "8" in form.opcode or "16" in form.opcode:
-        return None
-    return range(SLOTS + place // 4, SLOTS + place // 4 + width)
+    return range(SLOTS + place // 4, SLOTS + place // 4 + words)
 
 
 def reads(form: Form) -> int:

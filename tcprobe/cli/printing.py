@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # brings NumPy along
     from tcprobe.run.runner import JobEnd
     from tcprobe.store.finding import Finding
 
-ERRATUM = "errata"
-
 FEW = 2  # names that a count is shown with
 MANY = 12  # names, above which a count stands for them
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from tcprobe import plugins
 from tcprobe.emulate.flow import meeting
-from tcprobe.emulate.machine import END, Machine, Outcome, Part, Step, Where
+from tcprobe.emulate.machine import END, Code, Machine, Outcome, Part, Step, Where
 from tcprobe.emulate.ptx import Function, Named, Negated, Register, Statement
 
 Compile = Callable[[Statement, Machine], Step | None]
@@ -31,34 +31,28 @@ def compilers() -> MappingProxyType[str, tuple[Compile, ...]]:
     return MappingProxyType(found)
 
 
-def compile_function(function: Function, machine: Machine) -> list[Step]:
-    """A step for every statement of a function and of those that it calls, which follow; UsageError as refused.
-
-    The machine's `statements` are those of the steps; `kept` gets labels, meeting places and where functions begin.
-    """
-    for word in ("labels", "joins", "starts", "functions"):
-        machine.kept[word] = {}
+def compile_function(function: Function, machine: Machine) -> None:
+    """The machine's code: a function and those that it calls, which follow; UsageError as refused."""
+    code = machine.code = Code()
     order = [function]
     for called in order:
         for name in _called(called):
             other = machine.module.functions.get(name)
             if other and other.defined and other not in order:
                 order.append(other)
-    machine.statements = []
     for each in order:
-        start = len(machine.statements)
-        machine.kept["starts"][each.name] = start
-        machine.kept["functions"][each.name] = each
+        start = len(code.statements)
+        code.starts[each.name], code.functions[each.name] = start, each
         for label, number in each.labels.items():
-            machine.kept["labels"][label] = start + number
-        machine.statements += each.statements
-        machine.statements.append(Statement(each.line, None, "ret", ()))
-        machine.kept["joins"].update(_joins(each, start))
-    steps = []
-    for pc, statement in enumerate(machine.statements):
+            code.labels[label] = start + number
+        code.statements += each.statements
+        code.statements.append(Statement(each.line, None, "ret", ()))
+        code.joins.update(_joins(each, start))
+    for pc, statement in enumerate(code.statements):
         machine.pc = pc
-        steps.append(_step(statement, machine))
-    return steps
+        code.steps.append(_step(statement, machine))
+    for state in machine.states.values():
+        state.compiled()
 
 
 def _called(function: Function) -> list[str]:
@@ -89,7 +83,7 @@ def _guarded(step: Step, guard: Register | Negated, machine: Machine) -> Step:
     register, wanted = (guard.register, False) if isinstance(guard, Negated) else (guard, True)
     values = machine.register(register)
     pc = machine.pc
-    join: int = machine.kept["joins"].get(pc, END)
+    join = machine.code.joins.get(pc, END)
 
     def run(where: Where) -> int | Outcome | None:
         mask = values[where]

@@ -5,7 +5,7 @@ LAUNCH.json has "kernel", "grid", "block", "cluster", "shared" and "arguments"; 
     {"buffer": "a.npy", "out": "d.npy"}   an array; "out": where it is written after the kernel has run
     {"zeros": bytes, "out": FILE}         a buffer of zeros
     {"u32": n} {"s32": n} {"u64": n} {"s64": n} {"f32": x} {"f64": x}
-    {"bytes": HEX, "pointers": {offset: index}}   a struct, with the addresses of buffers in it
+    {"bytes": HEX, "pointers": {offset: index}}   a struct, with the addresses of buffers in it; "maps": tensor maps
     {"tensor_map": {...}, "of": index}    as `tcprobe tensormap --json` prints it, over the buffer of an argument
 
 Paths are relative to the file; no other file is read or written.
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tcprobe.emulate.boxes import MAP_BYTES
 from tcprobe.emulate.machine import MOST_THREADS, Shape
 from tcprobe.emulate.memory import MOST_BYTES
 from tcprobe.errors import DataError, UsageError
@@ -46,10 +47,13 @@ class BufferArgument(NamedTuple):
 
 
 class ScalarArgument(NamedTuple):
-    """The bytes of a number or struct; `pointers`: by offset the argument whose buffer's address is there."""
+    """The bytes of a number or struct; `pointers`: by offset the argument whose buffer's address is there; `maps`:
+    whose tensor map.
+    """
 
     raw: bytes
     pointers: Mapping[int, int] = {}
+    maps: Mapping[int, int] = {}
 
 
 class MapArgument(NamedTuple):
@@ -133,6 +137,9 @@ def check_arguments(launch: Launch) -> Launch:
             if isinstance(argument, ScalarArgument)
             else []
         )
+        for index in argument.maps.values() if isinstance(argument, ScalarArgument) else ():
+            if not 0 <= index < len(launch.arguments) or not isinstance(launch.arguments[index], MapArgument):
+                raise DataError(f"argument {number} names argument {index}, which is no tensor map.")
         for index in wanted:
             if not 0 <= index < len(launch.arguments) or not isinstance(launch.arguments[index], BufferArgument):
                 raise DataError(f"argument {number} names argument {index}, which is no buffer.")
@@ -165,7 +172,7 @@ def _argument(told: Any, number: int, folder: Path) -> Argument:
         return _buffer(told, number, folder)
     if "tensor_map" in keys and keys <= {"tensor_map", "of"}:
         return MapArgument(tensor_map(told["tensor_map"]), _whole(told.get("of"), "of", MOST_ARGUMENTS))
-    if "bytes" in keys and keys <= {"bytes", "pointers"}:
+    if "bytes" in keys and keys <= {"bytes", "pointers", "maps"}:
         return _struct(told, number)
     if len(keys) == 1 and (kind := next(iter(keys))) in SCALARS:
         return scalar(kind, told[kind])
@@ -206,15 +213,22 @@ def _struct(told: Mapping[str, Any], number: int) -> ScalarArgument:
         raw = bytes.fromhex(told["bytes"])
     except (TypeError, ValueError) as error:
         raise DataError(f"argument {number}: bytes are hexadecimal digits.") from error
-    pointers = told.get("pointers", {})
-    if not isinstance(pointers, dict) or not 0 < len(raw) <= MOST_STRUCT:
-        raise DataError(f"argument {number}: bytes are 1 to {MOST_STRUCT}, pointers an object.")
-    found = {}
-    for offset, index in pointers.items():
-        if not (offset.isdigit() and len(offset) < 6 and int(offset) + 8 <= len(raw)):
-            raise DataError(f"argument {number}: a pointer at {quoted(offset[:20])} is outside the {len(raw)} bytes.")
-        found[int(offset)] = _whole(index, "pointers", MOST_ARGUMENTS)
-    return ScalarArgument(raw, found)
+    if not 0 < len(raw) <= MOST_STRUCT:
+        raise DataError(f"argument {number}: bytes are 1 to {MOST_STRUCT}.")
+    return ScalarArgument(
+        raw, _inside(told, number, "pointers", 8, len(raw)), _inside(told, number, "maps", MAP_BYTES, len(raw))
+    )
+
+
+def _inside(told: Mapping[str, Any], number: int, name: str, size: int, end: int) -> dict[int, int]:
+    """By their offsets in a struct of `end` bytes the arguments that stand in it, in `size` bytes each."""
+    listed = told.get(name, {})
+    if not isinstance(listed, dict):
+        raise DataError(f"argument {number}: {name} is an object.")
+    for offset in listed:
+        if not (offset.isdigit() and len(offset) < 6 and int(offset) + size <= end):
+            raise DataError(f"argument {number}: {name} at {quoted(offset[:20])} is outside the {end} bytes.")
+    return {int(offset): _whole(index, name, MOST_ARGUMENTS) for offset, index in listed.items()}
 
 
 def tensor_map(told: Any) -> TensorMap:

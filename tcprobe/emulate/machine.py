@@ -8,11 +8,13 @@ number of a statement to go on at, or an `Outcome`. `instructions/NAME.py` holds
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.emulate.asynchronous import Flights
 from tcprobe.emulate.clocks import STRONG, Clocks
 from tcprobe.emulate.memory import (
     FIRST_SHARED,
@@ -29,6 +31,7 @@ from tcprobe.emulate.memory import (
 )
 from tcprobe.emulate.ptx import (
     Address,
+    Function,
     Immediate,
     Module,
     Named,
@@ -109,6 +112,59 @@ class Shape(NamedTuple):
         return x * y * z
 
 
+class Join(NamedTuple):
+    """Where threads meet again that parted in one place."""
+
+    pc: int
+    number: int
+
+
+@dataclass(eq=False)
+class Front:
+    """Threads at one statement; `calls` are the statements to return to, `wait` what they wait for."""
+
+    pc: int
+    where: Where
+    joins: tuple[Join, ...] = ()
+    calls: tuple[int, ...] = ()
+    wait: Wait | None = None
+    parked: bool = False
+    warps: int = field(default=0)
+
+
+@dataclass(eq=False)
+class Code:
+    """A kernel and the functions that it calls: their statements in a row, and the step of each.
+
+    `labels`, `starts`: the numbers of the statements that they stand before; `joins`: by statement that parts threads,
+    where they meet again; `aliases`: by the name of a caller's result, that of the callee.
+    """
+
+    statements: list[Statement] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    functions: dict[str, Function] = field(default_factory=dict)
+    starts: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    joins: dict[int, int] = field(default_factory=dict)
+    aliases: dict[str, str] = field(default_factory=dict)
+
+
+class State:
+    """What a group of instructions keeps of a machine, made when it is asked for first (`Machine.state`)."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+
+    def compiled(self) -> None:
+        """Every statement has its step."""
+
+    def restart(self) -> None:
+        """The next blocks begin."""
+
+
+S = TypeVar("S", bound=State)
+
+
 class Machine:
     """`clusters` of blocks side by side, of one kernel; `restart` gives it the next ones."""
 
@@ -130,14 +186,27 @@ class Machine:
         self.parameters: dict[str, Bytes] = {}  # of calls, of each thread
         self.constants: dict[str, bytes] = {}  # the kernel's parameters
         self.pc = 0
-        self.statements: list[Statement] = []
+        self.code = Code()
+        self.flights = Flights()
+        self.front = Front(0, self.threads)  # that runs
+        self.states: dict[type[State], State] = {}
         self.shared_bytes = self._place_shared()
         self.shared = Space("shared", self.blocks * self.shared_bytes)
         self.local = Space("local", self.count * self._place_local(), 0)
         self.local_bytes = self.local.size // self.count if self.count else 0
-        self.reading: dict[int, Any] = {}  # whatever instructions keep, by their module's own key
-        self.kept: dict[str, Any] = {}
-        self.after_issue: list[Callable[[], None]] = []
+
+    @property
+    def statements(self) -> list[Statement]:
+        """Those of the code."""
+        return self.code.statements
+
+    def state(self, kind: type[S]) -> S:
+        """What a group of instructions keeps."""
+        found = self.states.get(kind)
+        if found is None:
+            found = self.states[kind] = kind(self)
+        assert isinstance(found, kind)
+        return found
 
     def _place_shared(self) -> int:
         at = FIRST_SHARED
@@ -225,6 +294,8 @@ class Machine:
             self.shared.exist(number * self.shared_bytes + FIRST_SHARED, self.shared_used - FIRST_SHARED)
         self.local.clear()
         self.local.exist(0, self.local.size)
+        for state in self.states.values():
+            state.restart()
 
     def _special(self, name: str) -> Array:
         return self.special.setdefault(name, np.zeros(self.count, np.uint32))
@@ -313,7 +384,7 @@ class Machine:
     def label(self, operand: Operand) -> int:
         """The statement that a label stands before."""
         assert isinstance(operand, Named)
-        found: int | None = self.kept["labels"].get(operand.name)
+        found = self.code.labels.get(operand.name)
         if found is None:
             raise self.refuse(f"the label {operand.name[:60]}")
         return found

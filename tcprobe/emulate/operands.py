@@ -23,6 +23,16 @@ NUMPY: dict[str, Any] = {
 }
 
 
+COMBINED: dict[str, Any] = {  # two whole numbers, by the word of an instruction
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
+
+
 def types(statement: Statement) -> list[str]:
     """The types that a name has, in order."""
     return [word for word in statement.modifiers if word in NUMPY]
@@ -30,10 +40,8 @@ def types(statement: Statement) -> list[str]:
 
 def has(statement: Statement, *allowed: str) -> set[str]:
     """The modifiers that are no types; those that are not `allowed` are refused."""
-    found = {word for word in statement.modifiers if word not in NUMPY}
-    if strange := found - set(allowed):
-        raise statement.refused(f"with .{min(strange)}")
-    return found
+    statement.only(*NUMPY, *allowed)
+    return {word for word in statement.modifiers if word not in NUMPY}
 
 
 def operation(machine: Machine, statement: Statement, function: Callable[..., Any], result: Any, *sources: Any) -> Step:
@@ -66,19 +74,6 @@ def operation(machine: Machine, statement: Statement, function: Callable[..., An
 def vector(value: Any, size: int, kind: Any) -> Any:
     """A number or array as an array of `size` numbers."""
     return np.broadcast_to(np.asarray(value, kind), (size,))
-
-
-def read_all(machine: Machine, operands: tuple[Operand, ...], kind: Any) -> Callable[[Where, int], Any]:
-    """(threads, operands) numbers of several operands."""
-    readers = [machine.reader(operand, kind) for operand in operands]
-
-    def read(where: Where, count: int) -> Any:
-        made = np.empty((count, len(readers)), kind)
-        for number, one in enumerate(readers):
-            made[:, number] = one(where)
-        return made
-
-    return read
 
 
 def by_modifier(compilers: Mapping[str, Callable[[Statement, Machine], Step]]) -> Callable[..., Step | None]:

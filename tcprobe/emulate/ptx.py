@@ -147,6 +147,11 @@ class Statement(NamedTuple):
         """The other words."""
         return tuple(self.name.split(".")[1:])
 
+    def only(self, *known: str) -> None:
+        """Refuse other modifiers than these."""
+        if strange := next((word for word in self.modifiers if word not in known), None):
+            raise self.refused(f"with .{strange}")
+
     def refused(self, why: str = "") -> UsageError:
         """That the emulator does not know it."""
         words = f"line {self.line}: {self.name[:120]} is not emulated"
@@ -391,7 +396,8 @@ class _Parser:
         initial, addresses = self._initial(WIDTHS[kind]) if self._accept("=") else (b"", [])
         return Variable(name, space, size, align or min(each, 16), initial, tuple(addresses))
 
-    def _initial(self, width: int) -> tuple[bytes, list[tuple[int, str, int]]]:  # noqa: C901
+    def _initial(self, width: int) -> tuple[bytes, list[tuple[int, str, int]]]:
+        """The bytes of a variable's initial value, and the addresses in it: where, of what, and a number beside."""
         made, addresses, depth = bytearray(), [], 0
         while True:
             if self._accept("{"):
@@ -403,14 +409,7 @@ class _Parser:
             elif self._accept(","):
                 continue
             elif self._next.kind == "word":
-                name, added = self._take().text, 0
-                if name == "generic":
-                    self._take("(")
-                    name = self._take(kind="word").text
-                    self._take(")")
-                if self._accept("+"):
-                    added = self._whole()
-                addresses.append((len(made), name, added))
+                addresses.append((len(made), *self._initial_address()))
                 made += bytes(width)
             else:
                 number = self._immediate()
@@ -419,6 +418,15 @@ class _Parser:
                 self._fail("fewer initial values")
             if depth <= 0:
                 return bytes(made), addresses
+
+    def _initial_address(self) -> tuple[str, int]:
+        """A variable's name, perhaps as generic(name), and what is added to its address."""
+        name = self._take().text
+        if name == "generic":
+            self._take("(")
+            name = self._take(kind="word").text
+            self._take(")")
+        return name, self._whole() if self._accept("+") else 0
 
     def _body(self, function: Function) -> None:
         depth = 1
@@ -531,7 +539,7 @@ class _Parser:
                 self._take(",")
         return tuple(found)
 
-    def _operand(self, depth: int = 0) -> Operand:  # noqa: C901
+    def _operand(self, depth: int = 0) -> Operand:
         if depth > 4:
             self._fail("fewer brackets")
         token = self._next
@@ -542,16 +550,22 @@ class _Parser:
         if self._accept("["):
             return self._address(depth)
         if self._accept("!"):
-            register = self._operand(depth + 1)
-            if not isinstance(register, Register):
-                self._fail("a predicate")
-            return Negated(register)
+            return self._negated(depth)
         if token.kind == "number" or token.text == "-":
             return self._immediate()
         if token.kind != "word":
             self._fail("an operand")
-        self._take()
-        first = self._named(token.text)
+        return self._word()
+
+    def _negated(self, depth: int) -> Negated:
+        register = self._operand(depth + 1)
+        if not isinstance(register, Register):
+            self._fail("a predicate")
+        return Negated(register)
+
+    def _word(self) -> Operand:
+        """What a name stands for: alone, with a second predicate, or with a number added to its address."""
+        first = self._named(self._take().text)
         if self._accept("|"):
             return Both(first, self._named(self._take(kind="word").text))
         if isinstance(first, Named) and self._next.text in ("+", "-"):  # a variable's address and a number

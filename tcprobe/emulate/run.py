@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight, Flights
+from tcprobe.emulate.boxes import MAP_BYTES, encode_map
 from tcprobe.emulate.compiled import compile_function
 from tcprobe.emulate.launch import BufferArgument, Launch, MapArgument, ScalarArgument
 from tcprobe.emulate.machine import Machine, Shape
@@ -16,7 +17,6 @@ from tcprobe.emulate.memory import READ_ONLY, WRITTEN, GlobalMemory
 from tcprobe.emulate.ptx import Function, Module, Variable
 from tcprobe.emulate.report import Report
 from tcprobe.emulate.schedule import SCHEDULES, Scheduler
-from tcprobe.emulate.tensor_maps import MAP_BYTES, encode_map
 from tcprobe.emulate.watch import StoppedError
 from tcprobe.errors import UsageError, check_choice
 
@@ -69,26 +69,17 @@ def emulate(
     machine = Machine(module, shape, memory, together, report, options.arch or module.target.rstrip("af"))
     machine.places |= places
     machine.constants = constants
-    machine.kept["maps"] = [argument for argument in launch.arguments if isinstance(argument, MapArgument)]
     random = Random(options.seed) if options.schedule == "random" else None
-    flights = Flights(early=options.schedule == "early", random=random)
-    machine.kept["flights"] = flights
+    flights = machine.flights = Flights(early=options.schedule == "early", random=random)
     flights.at_end.append(lambda left: _left_in_flight(machine, left))
     machine.restart(0)  # special registers exist from here on
-    steps = compile_function(kernel, machine)
-    machine.kept["steps"] = steps
-    for wrap in machine.kept.get("wrap", []):
-        wrap()
-    scheduler = Scheduler(machine, steps, flights, options.most, options.seed if random else None)
+    compile_function(kernel, machine)
+    scheduler = Scheduler(machine, machine.code.steps, flights, options.most, options.seed if random else None)
     if watch is not None:
         scheduler.watch = lambda pc, where: watch(machine, pc, where)
     report.finished = True
     for first in range(0, clusters, together):
         machine.restart(first)
-        for word in ("mbarriers", "bars", "cluster bars", "cp.async", "bulk", "marks"):
-            machine.kept.get(word, {}).clear()
-        for again in machine.kept.get("restart", []):
-            again()
         try:
             report.finished = scheduler.run()
         except StoppedError:
@@ -160,7 +151,7 @@ def _place(
     for number, parameter, buffer in zip(
         given, kernel.parameters, memory.buffers[len(buffers) + len(variables) : len(sizes)], strict=True
     ):
-        raw = _bytes(launch.arguments[number], of_argument, parameter, number)
+        raw = _bytes(launch, of_argument, parameter, number)
         constants[parameter.name] = raw
         memory.fill(buffer, raw, READ_ONLY)
         places[parameter.name] = ("param", buffer.address)
@@ -182,15 +173,17 @@ def _parameters(kernel: Function, launch: Launch) -> list[int]:
     if len(arguments) > count and all(isinstance(a, BufferArgument) for a in arguments[count:]):
         return list(range(count))
     reached = {a.of for a in arguments if isinstance(a, MapArgument)}
-    reached |= {n for a in arguments if isinstance(a, ScalarArgument) for n in a.pointers.values()}
+    structs = [argument for argument in arguments if isinstance(argument, ScalarArgument)]
+    reached |= {n for struct in structs for n in (*struct.pointers.values(), *struct.maps.values())}
     given = [n for n in range(len(arguments)) if len(arguments) == count or n not in reached]
     if len(given) != count:
         raise UsageError(f"{kernel.name} has {count} parameters; the launch has {len(arguments)} arguments.")
     return given
 
 
-def _bytes(argument: object, addresses: dict[int, int], parameter: Variable, number: int) -> bytes:
+def _bytes(launch: Launch, addresses: dict[int, int], parameter: Variable, number: int) -> bytes:
     """A parameter's bytes; UsageError where the argument has another size."""
+    argument = launch.arguments[number]
     if number in addresses:
         raw = addresses[number].to_bytes(POINTER, "little")
     elif isinstance(argument, MapArgument):
@@ -200,6 +193,10 @@ def _bytes(argument: object, addresses: dict[int, int], parameter: Variable, num
         held = bytearray(argument.raw)
         for offset, index in argument.pointers.items():
             held[offset : offset + 8] = addresses[index].to_bytes(8, "little")
+        for offset, index in argument.maps.items():
+            inside = launch.arguments[index]
+            assert isinstance(inside, MapArgument)
+            held[offset : offset + MAP_BYTES] = encode_map(inside.map, addresses[inside.of])
         raw = bytes(held)
     if len(raw) != parameter.size:
         raise UsageError(

@@ -8,38 +8,16 @@ Threads that reach the place where those from which they parted will come, wait 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from random import Random
-from typing import NamedTuple
 
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flights
-from tcprobe.emulate.machine import END, WARP, Machine, Outcome, Step, Wait, Where, as_slice
+from tcprobe.emulate.machine import END, WARP, Front, Join, Machine, Outcome, Step, Wait, Where, as_slice
 
 SLICE = 4096  # instructions until another front may run
 POLLS = 4096  # rounds in which nothing came that somebody polls for
 SCHEDULES = ("late", "early", "random")
-
-
-class Join(NamedTuple):
-    """Where threads meet again that parted in one place."""
-
-    pc: int
-    number: int
-
-
-@dataclass(eq=False)
-class Front:
-    """Threads at one statement; `calls` are the statements to return to, `wait` what they wait for."""
-
-    pc: int
-    where: Where
-    joins: tuple[Join, ...] = ()
-    calls: tuple[int, ...] = ()
-    wait: Wait | None = None
-    parked: bool = False
-    warps: int = field(default=0)
 
 
 class Scheduler:
@@ -57,7 +35,6 @@ class Scheduler:
         """Whether all threads of the blocks came to their end or to a deadlock before the instructions were spent."""
         machine = self.machine
         self.fronts, self._polls = [self._front(0, as_slice(np.flatnonzero(machine.live)))], 0
-        machine.kept["front"] = None
         with np.errstate(all="ignore"):
             while self.fronts:
                 front = self._pick()
@@ -142,10 +119,26 @@ class Scheduler:
             elif apart(fronts[0].where) is None:
                 fronts[0].wait = None
 
-    def _advance(self, front: Front) -> bool:  # noqa: C901
-        """Run a front until it parts, waits, ends, or others have their turn; False if no instructions are left."""
+    def _advance(self, front: Front) -> bool:
+        """Let a front have its turn, and go on as it says; False if no instructions are left."""
+        outcome = self._run(front)
+        if isinstance(outcome, Outcome):
+            self._part(front, outcome)
+        elif front.pc == END:
+            self.machine.live[front.where] = False
+            self.fronts.remove(front)
+        else:
+            if front.joins and front.pc == front.joins[-1].pc:
+                front.parked = True
+            self._turn(front)
+        if not isinstance(outcome, Outcome) or not outcome.later:
+            self._polls = 0
+        return self.most > 0
+
+    def _run(self, front: Front) -> int | Outcome | None:
+        """Run a front until it parts, waits, ends, or others have their turn: what its last statement says."""
         machine, steps, where, pc = self.machine, self.steps, front.where, front.pc
-        machine.kept["front"] = front
+        machine.front = front
         join = front.joins[-1].pc if front.joins else END
         most = min(
             SLICE if self.random is None else self.random.randrange(1, 200), self.most // max(front.warps, 1) + 1
@@ -170,18 +163,7 @@ class Scheduler:
         self.most -= number * front.warps
         machine.report.instructions += number * front.warps
         front.pc = pc
-        if outcome.__class__ is Outcome:
-            self._part(front, outcome)
-        elif pc == END:
-            machine.live[where] = False
-            self.fronts.remove(front)
-        else:
-            if front.joins and pc == front.joins[-1].pc:
-                front.parked = True
-            self._turn(front)
-        if not isinstance(outcome, Outcome) or not outcome.later:
-            self._polls = 0
-        return self.most > 0
+        return outcome
 
     def _turn(self, front: Front) -> None:
         """The others have their turn first."""

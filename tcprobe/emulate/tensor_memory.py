@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.clocks import CLOCK, ENTITY, ENTITY_BITS, Known
-from tcprobe.emulate.machine import WARP, Outcome, Step
+from tcprobe.emulate.machine import WARP, Outcome, State, Step
 from tcprobe.emulate.memory import OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.tensor_layout import CELL, COLUMNS, LANES
 from tcprobe.emulate.unwritten import registers_of
@@ -67,11 +67,11 @@ class Pipe:
                 return
 
 
-class TensorMemory:
+class TensorMemory(State):
     """Of all blocks of a machine."""
 
     def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+        super().__init__(machine)
         self.space = Space("tensor", machine.blocks * SIZE)
         self.allocated: dict[tuple[int, int], tuple[int, Statement, int]] = {}  # (block, column): columns, by whom
         self.relinquished: set[int] = set()
@@ -82,9 +82,7 @@ class TensorMemory:
         self.loaded = False
         self.unfenced = False  # whether it was noted that a tcgen05.fence is missing
         self.awaited: dict[str, Ints] = {}  # registers of loads: how many in flight will write them, by thread
-        machine.kept["flights"].at_end.append(self.end)
-        machine.kept.setdefault("wrap", []).append(self.look)
-        machine.kept.setdefault("restart", []).append(self.restart)
+        machine.flights.at_end.append(self.end)
 
     # columns
 
@@ -224,7 +222,7 @@ class TensorMemory:
 
     def issue(self, pipe: Pipe, work: Work) -> None:
         """A multiply or copy takes off behind those before it."""
-        flights = self.machine.kept["flights"]
+        flights = self.machine.flights
         pipe.works = [one for one in pipe.works if one in flights.open]
         pipe.works.append(work)
         work.effect = lambda: pipe.land(work)
@@ -236,16 +234,16 @@ class TensorMemory:
         kept = []
         for flight, warp in self.loads:
             if warp in warps and flight.statement.modifiers[0] == kind:
-                self.machine.kept["flights"].complete(flight)
+                self.machine.flights.complete(flight)
                 for name in flight.key or ():
                     self.awaited[name][warp * WARP : (warp + 1) * WARP] -= 1
             else:
                 kept.append((flight, warp))
         self.loads = kept
 
-    def look(self) -> None:
+    def compiled(self) -> None:
         """Instructions that name a register of a load find it in flight."""
-        steps = self.machine.kept["steps"]
+        steps = self.machine.code.steps
         for pc, statement in enumerate(self.machine.statements):
             names = {name for operand in statement.operands for name in registers_of(operand)} & set(self.awaited)
             if names:
@@ -300,10 +298,7 @@ class TensorMemory:
 
 def tensor_memory(machine: Machine) -> TensorMemory:
     """The machine's."""
-    found: TensorMemory | None = machine.kept.get("tensor memory")
-    if found is None:
-        found = machine.kept["tensor memory"] = TensorMemory(machine)
-    return found
+    return machine.state(TensorMemory)
 
 
 class Issuer:

@@ -7,11 +7,12 @@ the instructions that name these registers look from then on; `mov` hands the ma
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.emulate.machine import Machine, Outcome, Step, Where
+from tcprobe.emulate.machine import Machine, Outcome, State, Step, Where
 from tcprobe.emulate.ptx import Address, Both, Negated, Operand, Register, Statement, Vector
 from tcprobe.layout.arrays import Bools
 
@@ -23,6 +24,28 @@ class Mark(NamedTuple):
 
     threads: Bools
     statement: Statement
+
+
+class Marks(State):
+    """The marked registers by name; the statements that look, and those that name a register."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.of: dict[str, Mark] = {}
+        self.looking: set[int] = set()
+
+    @cached_property
+    def uses(self) -> dict[str, list[int]]:
+        """By register the statements that name it."""
+        uses: dict[str, list[int]] = {}
+        for pc, statement in enumerate(self.machine.statements):
+            for each in {*(n for part in results_and_sources(statement) for n in part)}:
+                uses.setdefault(each, []).append(pc)
+        return uses
+
+    def restart(self) -> None:
+        """None is marked."""
+        self.of.clear()
 
 
 def registers_of(operand: Operand) -> Iterator[str]:
@@ -55,7 +78,7 @@ def results_and_sources(statement: Statement) -> tuple[list[str], list[str]]:
 
 def mark(machine: Machine, operands: Sequence[Operand], lanes: Sequence[Bools | None], where: Where) -> None:
     """Registers that a load has just set: those of `lanes` (of the threads) hold unwritten bytes."""
-    marks: dict[str, Mark] = machine.kept.setdefault("marks", {})
+    marks = machine.state(Marks).of
     statement = machine.statements[machine.pc]
     for operand, wrong in zip(operands, lanes, strict=True):
         for name in registers_of(operand):
@@ -68,23 +91,16 @@ def mark(machine: Machine, operands: Sequence[Operand], lanes: Sequence[Bools | 
 
 def _watch(machine: Machine, name: str) -> None:
     """The instructions that name a register look whether it is marked."""
-    uses: dict[str, list[int]] | None = machine.kept.get("uses")
-    if uses is None:
-        uses = machine.kept["uses"] = {}
-        for pc, statement in enumerate(machine.statements):
-            for each in {*(n for part in results_and_sources(statement) for n in part)}:
-                uses.setdefault(each, []).append(pc)
-    steps: list[Step] = machine.kept["steps"]
-    watched: set[int] = machine.kept.setdefault("watched", set())
-    for pc in uses.get(name, []):
-        if pc not in watched:
-            watched.add(pc)
+    marks, steps = machine.state(Marks), machine.code.steps
+    for pc in marks.uses.get(name, []):
+        if pc not in marks.looking:
+            marks.looking.add(pc)
             steps[pc] = _looking(machine, machine.statements[pc], steps[pc])
 
 
 def _looking(machine: Machine, statement: Statement, step: Step) -> Step:
     results, sources = results_and_sources(statement)
-    marks: dict[str, Mark] = machine.kept["marks"]
+    marks = machine.state(Marks).of
     guard = statement.guard
 
     def run(where: Where) -> int | Outcome | None:

@@ -21,7 +21,7 @@ from tcprobe import __version__
 from tcprobe.ask import descriptor
 from tcprobe.ask.descriptor import SharedTile, lay_tile
 from tcprobe.ask.tcgen05_descriptor import tile as shared_tile
-from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, placement
+from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, placement
 from tcprobe.code import templates
 from tcprobe.code.cuda import ACCUMULATORS
 from tcprobe.errors import UsageError
@@ -161,12 +161,14 @@ class TensorGemm(StagedGemm):
 
     @property
     def evidence(self) -> list[str]:
-        d = placement(MemoryOperand(self.instruction, "d"), self._variant)
+        d = self.placement_of_d
         return [f"{d.operand.id} on {self.arch.name}: {d.evidence}", "no GPU yet: documents and emulation"]
 
     @property
-    def _variant(self) -> OperandVariant:
-        return OperandVariant(self.tile[0] * self.cluster, self.tile[1])
+    def placement_of_d(self) -> Placement:
+        """Where D is in tensor memory."""
+        variant = OperandVariant(self.tile[0] * self.cluster, self.tile[1])
+        return placement(MemoryOperand(self.instruction, "d"), variant)
 
 
 def check(gemm: TensorGemm) -> TensorGemm:
@@ -197,7 +199,7 @@ def check(gemm: TensorGemm) -> TensorGemm:
 def _check_rows(gemm: TensorGemm) -> None:
     """That a lane is a row of D, and a column a column: UsageError for a table that says otherwise."""
     m, n, _ = gemm.tile
-    placed = placement(MemoryOperand(gemm.instruction, "d"), gemm._variant).formulas
+    placed = gemm.placement_of_d.formulas
     row, col = placed["row"], placed["col"]
     cells = [(cta, lane, 0) for cta in range(gemm.cluster) for lane in range(m)]
     cells += [(0, 0, column) for column in range(n)]

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-AnchoredTables = tuple[Tables, str]  # an opcode's tables by operand, and the multiply that showed them
 _NAMED_LAYOUTS = re.compile(r'^ "fragments": \{\n((?:  "[a-z_]+": "[0-9a-f]{12}",?\n)*) \}', re.MULTILINE)
 _NAMED_LAYOUT = re.compile(r'"([a-z_]+)": "([0-9a-f]{12})"')
 _LAYOUT_FILE = r"[0-9a-f]{12}\.json"

@@ -565,7 +565,6 @@ def _of_tiled_mma(
 
 
 # tiled copies
-_WIDTH = re.compile(r"<\s*(?:u?int([0-9]{1,3})_t|float|double|half_t)\s*>")
 LDMATRIX = re.compile(r"(SM[0-9]+_[US]\w+_(?:LDSM|STSM)_[NT])")
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.emulate.barriers import MBarrier, barriers
 from tcprobe.emulate.clocks import Known
+from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.instructions.exchange import with_mask
-from tcprobe.emulate.instructions.memory import address_of, space_of
-from tcprobe.emulate.machine import WARP, Machine, Outcome, Part, Step, Wait, Where
+from tcprobe.emulate.machine import WARP, Machine, Outcome, Part, State, Step, Wait, Where
+from tcprobe.emulate.mbarriers import MBarrier, barriers
 from tcprobe.emulate.memory import SHARED, WINDOW
 from tcprobe.emulate.ptx import Address, Negated, Sink, Statement
+from tcprobe.layout.arrays import Bools
 
 MOST_BARRIERS = 16
 MOST_COUNT = (1 << 20) - 1  # arrivals of an mbarrier
@@ -39,6 +41,32 @@ class Barrier:
             lambda: f"barrier {number}: {self.came} of {self.expected} threads have come",
             again=False,
         )
+
+
+class Barriers(State):
+    """The barriers of blocks, by block and number, and of clusters; the round that each thread waits for."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.of_blocks: dict[int, Barrier] = {}
+        self.of_clusters: dict[int, Barrier] = {}
+        self.rounds = np.zeros(machine.count, np.int64)
+        self.cluster_size = machine.shape.ranks * machine.threads_of_block
+
+    def cluster_of(self, threads: Any) -> Any:
+        """The clusters of threads."""
+        return threads // self.cluster_size
+
+    def passed(self, threads: Any) -> Any:
+        """Whether the round of its cluster's barrier that each of the threads came to is over."""
+        rounds = [self.of_clusters.setdefault(int(c), Barrier()).round for c in self.cluster_of(threads)]
+        return np.array(rounds) > self.rounds[threads]
+
+    def restart(self) -> None:
+        """Nobody has come."""
+        self.of_blocks.clear()
+        self.of_clusters.clear()
+        self.rounds[:] = 0
 
 
 def _bar(statement: Statement, machine: Machine) -> Step:
@@ -75,7 +103,7 @@ def _arrive(machine: Machine, where: Where, of: tuple[Any, Any], waits: bool, pc
     numbers = np.broadcast_to(number(where), threads.shape).astype(np.int64)
     counts = np.broadcast_to(count(where), threads.shape) if count else None
     keys = machine.block_of[threads] * MOST_BARRIERS + numbers % MOST_BARRIERS
-    table: dict[int, Barrier] = machine.kept.setdefault("bars", {})
+    table = machine.state(Barriers).of_blocks
     held: list[Part] = []
     released = np.zeros(threads.size, np.bool_)
     for key in np.unique(keys):
@@ -107,10 +135,13 @@ def _ended(machine: Machine, block: int) -> int:
     return machine.shape.threads - int(machine.live[first : first + machine.threads_of_block].sum())
 
 
+def joined(every: Sequence[Known]) -> Known:
+    """What all know together."""
+    return reduce(Known.joined, every)
+
+
 def _open(machine: Machine, barrier: Barrier) -> None:
-    known = barrier.known[0]
-    for more in barrier.known[1:]:
-        known = known.joined(more)
+    known = joined(barrier.known)
     for own in barrier.waiting:
         machine.clocks.acquire(own, known)
     barrier.round, barrier.came, barrier.known, barrier.waiting = barrier.round + 1, 0, [], []
@@ -172,60 +203,61 @@ def _warp(statement: Statement, machine: Machine) -> Step:
     return with_mask(machine, mask, run)
 
 
-def _cluster(statement: Statement, machine: Machine) -> Step:  # noqa: C901
+def _cluster(statement: Statement, machine: Machine) -> Step:
     """barrier.cluster.arrive and .wait."""
     words = statement.modifiers
-    table: dict[int, Barrier] = machine.kept.setdefault("cluster bars", {})
-    rounds = machine.kept.setdefault("cluster rounds", np.zeros(machine.count, np.int64))
-    pc = machine.pc
-    size = machine.shape.ranks * machine.threads_of_block
+    step = _arrive_in_cluster(machine, "relaxed" not in words) if "arrive" in words else _wait_for_cluster(machine)
+    return machine.together(step) if "aligned" in words else step
 
-    def arrive(where: Where) -> None:
+
+def _arrive_in_cluster(machine: Machine, releases: bool) -> Step:
+    held = machine.state(Barriers)
+
+    def run(where: Where) -> None:
         threads = machine.threads[where]
-        clusters = threads // size
+        clusters = held.cluster_of(threads)
         for cluster in np.unique(clusters):
             own = threads[clusters == cluster]
-            barrier = table.setdefault(int(cluster), Barrier())
-            rounds[own] = barrier.round
+            barrier = held.of_clusters.setdefault(int(cluster), Barrier())
+            held.rounds[own] = barrier.round
             barrier.came += own.size
-            if "relaxed" not in words:
+            if releases:
                 barrier.known.append(machine.clocks.release(own))
-            first = int(cluster) * size
-            ended = machine.shape.ranks * machine.shape.threads - int(machine.live[first : first + size].sum())
             barrier.expected = machine.shape.ranks * machine.shape.threads
+            first, size = int(cluster) * held.cluster_size, held.cluster_size
+            ended = barrier.expected - int(machine.live[first : first + size].sum())
             if barrier.came + ended >= barrier.expected:
-                known = barrier.known or [machine.clocks.nothing()]
-                joined = known[0]
-                for more in known[1:]:
-                    joined = joined.joined(more)
-                barrier.joined = joined
+                barrier.joined = joined(barrier.known or [machine.clocks.nothing()])
                 barrier.round, barrier.came, barrier.known = barrier.round + 1, 0, []
 
-    def wait(where: Where) -> Outcome | None:
+    return run
+
+
+def _wait_for_cluster(machine: Machine) -> Step:
+    held, pc = machine.state(Barriers), machine.pc
+
+    def run(where: Where) -> Outcome | None:
         threads = machine.threads[where]
-        clusters = threads // size
-        passed = np.array([table.setdefault(int(c), Barrier()).round for c in clusters]) > rounds[threads]
+        clusters = held.cluster_of(threads)
+        passed = held.passed(threads)
         if not passed.all():
             waiting = threads[~passed]
-            barrier = table[int(clusters[~passed][0])]
-
-            def ready() -> bool:
-                return all(table[int(c)].round > rounds[t] for c, t in zip(waiting // size, waiting, strict=True))
-
-            words_ = lambda: f"the barrier of the cluster: {barrier.came} of {barrier.expected} threads have come"  # noqa: E731
-            parts = [Part(pc, machine.subset(where, ~passed), Wait(ready, words_))]
+            barrier = held.of_clusters[int(clusters[~passed][0])]
+            wait = Wait(
+                lambda: bool(held.passed(waiting).all()),
+                lambda: f"the barrier of the cluster: {barrier.came} of {barrier.expected} threads have come",
+            )
+            parts = [Part(pc, machine.subset(where, ~passed), wait)]
             if passed.any():
                 parts.append(Part(pc, machine.subset(where, passed)))
             return Outcome(tuple(parts))
         for cluster in np.unique(clusters):
-            known = table[int(cluster)].joined
+            known = held.of_clusters[int(cluster)].joined
             if known is not None:
                 machine.clocks.acquire(threads[clusters == cluster], known)
         return None
 
-    if "arrive" in words:
-        return machine.together(arrive) if "aligned" in words else arrive
-    return machine.together(wait) if "aligned" in words else wait
+    return run
 
 
 # mbarriers
@@ -255,24 +287,16 @@ def found_at(machine: Machine, offset: int, thread: int) -> MBarrier | None:
     return barrier
 
 
+OPERATIONS = (
+    *("init", "inval", "arrive", "arrive_drop", "expect_tx", "complete_tx", "test_wait", "try_wait", "parity"),
+    *("pending_count", "noComplete"),
+)
+SCOPES = ("cta", "cluster", "release", "acquire", "relaxed", "shared", "shared::cta", "shared::cluster", "b64")
+
+
 def _mbarrier(statement: Statement, machine: Machine) -> Step:
     words = statement.modifiers
-    known = (
-        "init",
-        "inval",
-        "arrive",
-        "arrive_drop",
-        "expect_tx",
-        "complete_tx",
-        "test_wait",
-        "try_wait",
-        "parity",
-        "pending_count",
-        "noComplete",
-    )
-    scopes = ("cta", "cluster", "release", "acquire", "relaxed", "shared", "shared::cta", "shared::cluster", "b64")
-    if strange := [w for w in words if w not in (*known, *scopes)]:
-        raise statement.refused(f"with .{strange[0]}")
+    statement.only(*OPERATIONS, *SCOPES)
     if words[0] in ("test_wait", "try_wait"):
         return _wait(statement, machine)
     if words[0] == "init":
@@ -390,59 +414,71 @@ def _reach_barrier(machine: Machine, barrier: MBarrier, threads: Any, offset: in
     del barrier
 
 
-def _wait(statement: Statement, machine: Machine) -> Step:  # noqa: C901
+class Asked(NamedTuple):
+    """A phase of an mbarrier that threads ask for: by its parity, or the phase of which they have the state."""
+
+    barrier: MBarrier
+    offset: int
+    number: int
+    parity: bool
+
+    @property
+    def over(self) -> bool:
+        """Whether it is over."""
+        return self.barrier.over(self.number) if self.parity else self.barrier.phase > self.number
+
+    def words(self, machine: Machine) -> str:
+        """What is waited for."""
+        place = f"the mbarrier at {self.offset % machine.shared_bytes:#x} of shared memory"
+        return f"{place}, parity {self.number}: {self.barrier.words}"
+
+
+def _wait(statement: Statement, machine: Machine) -> Step:
     """test_wait polls; try_wait waits until the phase is over."""
     words = statement.modifiers
     target, place, state, *_ = statement.operands
-    parity, tries = "parity" in words, words[0] == "try_wait"
+    parity, tries, pc = "parity" in words, words[0] == "try_wait", machine.pc
     space = space_of(statement)
     address = address_of(machine, place, space)
     phase = machine.reader(state, np.uint32 if parity else np.uint64)
     write = machine.writer(target, np.bool_)
-    acquires, pc = "relaxed" not in words, machine.pc
+    acquires = "relaxed" not in words
 
     def run(where: Where) -> Outcome | None:
         threads = machine.threads[where]
         offsets = offsets_of(machine, space, address(where), threads)
-        wanted = np.broadcast_to(phase(where), threads.shape)
-        over = np.ones(threads.size, np.bool_)
-        missing: list[tuple[MBarrier, int, int]] = []
-        pairs = offsets.astype(np.int64) << 32 | (wanted.astype(np.int64) & 0xFFFFFFFF)
-        for pair in np.unique(pairs):
-            chosen = pairs == pair
-            own = threads[chosen]
-            offset, number = int(pair) >> 32, int(pair) & 0xFFFFFFFF
-            barrier = found_at(machine, offset, int(own[0]))
-            if barrier is None:
-                continue
-            _reach_barrier(machine, barrier, own, offset)
-            if barrier.over(number) if parity else barrier.phase > number:
-                if acquires:
-                    barrier.learn(machine, own)
-            else:
+        over, missing = np.ones(threads.size, np.bool_), list[Asked]()
+        for asked, chosen in _asked(machine, threads, offsets, np.broadcast_to(phase(where), threads.shape), parity):
+            if not asked.over:
                 over[chosen] = False
-                missing.append((barrier, number, offset))
+                missing.append(asked)
+            elif acquires:
+                asked.barrier.learn(machine, threads[chosen])
         write(where, over)
         if over.all():
             return None
         if not tries:
             return Outcome((Part(pc + 1, where),), later=True)
-
-        def ready() -> bool:
-            return any(barrier.over(number) if parity else barrier.phase > number for barrier, number, _ in missing)
-
-        def words_() -> str:
-            barrier, number, offset = missing[0]
-            return (
-                f"the mbarrier at {offset % machine.shared_bytes:#x} of shared memory, parity {number}: {barrier.words}"
-            )
-
-        parts = [Part(pc, machine.subset(where, ~over), Wait(ready, words_))]
+        wait = Wait(lambda: any(asked.over for asked in missing), lambda: missing[0].words(machine))
+        parts = [Part(pc, machine.subset(where, ~over), wait)]
         if over.any():
             parts.append(Part(pc + 1, machine.subset(where, over)))
         return Outcome(tuple(parts), pc + 1)
 
     return run
+
+
+def _asked(machine: Machine, threads: Any, offsets: Any, numbers: Any, parity: bool) -> Iterator[tuple[Asked, Bools]]:
+    """Each phase that is asked for, with its threads; findings where there is no mbarrier."""
+    pairs = offsets.astype(np.int64) << 32 | (numbers.astype(np.int64) & 0xFFFFFFFF)
+    for pair in np.unique(pairs):
+        chosen = pairs == pair
+        own = threads[chosen]
+        offset, number = int(pair) >> 32, int(pair) & 0xFFFFFFFF
+        barrier = found_at(machine, offset, int(own[0]))
+        if barrier is not None:
+            _reach_barrier(machine, barrier, own, offset)
+            yield Asked(barrier, offset, number, parity), chosen
 
 
 OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.barriers import MBarrier
+from tcprobe.emulate.boxes import MAP_BYTES, Box, box_of, decode_map
+from tcprobe.emulate.instructions.accesses import address_of, combine
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
-from tcprobe.emulate.instructions.memory import address_of, combine
-from tcprobe.emulate.machine import Machine, Step, Where
+from tcprobe.emulate.machine import Machine, State, Step, Where
+from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.memory import GLOBAL, OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Address, Immediate, Operand, Statement, Vector
-from tcprobe.emulate.tensor_maps import MAP_BYTES, Box, box_of, decode_map
 from tcprobe.errors import UsageError
 
 CHUNK = 16  # bytes that every bulk copy is a multiple of
@@ -37,7 +37,7 @@ def _bulk(statement: Statement, machine: Machine) -> Step | None:
     if "bulk" not in words:
         return None
     if "commit_group" in words:
-        groups = _groups(machine)
+        groups = machine.state(BulkCopies).groups
 
         def commit(where: Where) -> None:
             groups[where] += 1
@@ -48,13 +48,7 @@ def _bulk(statement: Statement, machine: Machine) -> Step | None:
     if "prefetch" in words:
         return lambda where: None
     reduces = statement.opcode == "cp" and words[0] == "reduce"
-    known = (
-        *WORDS,
-        *MORE,
-        *(("reduce", *REDUCTIONS, *NUMPY, "noftz", "release", "relaxed", "cta", "cluster", "gpu") if reduces else ()),
-    )
-    if strange := [word for word in words if word not in known]:
-        raise statement.refused(f"with .{strange[0]}")
+    statement.only(*WORDS, *MORE, *((*REDUCED, *REDUCTIONS, *NUMPY) if reduces else ()))
     spaces = [word for word in words if word in ("global", "shared::cta", "shared::cluster")]
     if len(spaces) < 2:
         raise statement.refused()
@@ -65,31 +59,37 @@ def _bulk(statement: Statement, machine: Machine) -> Step | None:
     return _load_bulk(statement, machine, spaces[1])
 
 
-def _groups(machine: Machine) -> Any:
-    """How many groups of bulk copies each thread has committed."""
-    return machine.kept.setdefault("bulk groups", np.zeros(machine.count, np.int64))
+REDUCED = ("reduce", "noftz", "release", "relaxed", "cta", "cluster", "gpu")
 
 
-def _open(machine: Machine) -> list[tuple[Flight, int, int]]:
-    """Stores in flight, their threads and groups."""
-    found: list[tuple[Flight, int, int]] = machine.kept.setdefault("bulk", [])
-    return found
+class BulkCopies(State):
+    """How many groups each thread has committed; stores in flight, their threads and groups."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.groups = np.zeros(machine.count, np.int64)
+        self.open: list[tuple[Flight, int, int]] = []
+
+    def restart(self) -> None:
+        """Nothing is in flight."""
+        self.groups[:] = 0
+        self.open.clear()
 
 
 def _wait(statement: Statement, machine: Machine) -> Step:
     operand = statement.operands[0]
     assert isinstance(operand, Immediate)
-    groups = _groups(machine)
+    groups = machine.state(BulkCopies).groups
 
     def run(where: Where) -> None:
         waits = {int(thread): int(groups[thread]) - operand.value for thread in machine.threads[where]}
         kept = []
-        for flight, thread, group in _open(machine):
+        for flight, thread, group in machine.state(BulkCopies).open:
             if thread in waits and group < waits[thread]:
-                machine.kept["flights"].complete(flight)
+                machine.flights.complete(flight)
             else:
                 kept.append((flight, thread, group))
-        machine.kept["bulk"][:] = kept
+        machine.state(BulkCopies).open[:] = kept
 
     return run
 
@@ -163,7 +163,7 @@ def _load_bulk(statement: Statement, machine: Machine, source: str) -> Step:
                 where_to, where_at = (
                     (to, at) if rank is None else (to & 0xFFFFFF | rank << 24, at & 0xFFFFFF | rank << 24)
                 )
-                _issue(machine, statement, thread, where_to, where_at, box, count, alignment, copy)
+                issue_copy(machine, statement, thread, where_to, where_at, box, count, alignment, copy)
 
     return run
 
@@ -211,7 +211,7 @@ def _line_source(machine: Machine, source: str, at: int, count: int, thread: int
     return copy
 
 
-def _issue(
+def issue_copy(
     machine: Machine,
     statement: Statement,
     thread: int,
@@ -274,7 +274,7 @@ def _issue(
         statement, effect, writes=[(memory, (chunks[:, None] + np.arange(CHUNK)).reshape(-1))], self_landing=True
     )
     flight.thread = thread
-    machine.kept["flights"].issue(flight)
+    machine.flights.issue(flight)
 
 
 def check_overwritten(machine: Machine, memory: Space, chunks: Any, threads: Any) -> None:
@@ -303,7 +303,7 @@ def _store_bulk(statement: Statement, machine: Machine, reduces: bool) -> Step:
     target = None if tensor else address_of(machine, operands[0], "global")
     size = None if tensor else machine.reader(operands[2], np.uint32)
     name = next((word for word in words if word in REDUCTIONS), None) if reduces else None
-    groups = _groups(machine)
+    groups = machine.state(BulkCopies).groups
 
     def run(where: Where) -> None:
         for thread in map(int, machine.threads[where]):
@@ -384,8 +384,8 @@ def _issue_store(
     reads = [(shared, (places[:, None] + np.arange(unit)).reshape(-1))]
     flight = Flight(statement, effect, reads=reads, self_landing=True)
     flight.thread = thread
-    _open(machine).append((flight, thread, int(groups[thread])))
-    machine.kept["flights"].issue(flight)
+    machine.state(BulkCopies).open.append((flight, thread, int(groups[thread])))
+    machine.flights.issue(flight)
 
 
 OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"cp": _bulk}

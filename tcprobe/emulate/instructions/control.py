@@ -24,15 +24,15 @@ def _branch(statement: Statement, machine: Machine) -> Step:
 def _indexed(statement: Statement, machine: Machine) -> Step:
     index, targets = statement.operands[0], statement.operands[1]
     assert isinstance(targets, Named)
-    function = next(f for f in machine.kept["functions"].values() if targets.name in f.targets)
-    start = machine.kept["starts"][function.name]
+    function = next(f for f in machine.code.functions.values() if targets.name in f.targets)
+    start = machine.code.starts[function.name]
     places = np.array(
         [
             start + next(at for name, at in function.labels.items() if label in (name, name.partition("@")[0]))
             for label in function.targets[targets.name]
         ]
     )
-    read, join = machine.reader(index, np.uint32), machine.kept["joins"].get(machine.pc, END)
+    read, join = machine.reader(index, np.uint32), machine.code.joins.get(machine.pc, END)
 
     def run(where: Where) -> int | Outcome:
         chosen = places[np.broadcast_to(read(where), machine.threads[where].shape)]
@@ -49,12 +49,12 @@ def _end(statement: Statement, machine: Machine) -> Step:
     returns = statement.opcode == "ret"
 
     def run(where: Where) -> int | Outcome:
-        front = machine.kept["front"]
+        front = machine.front
         if returns and front.calls:
             at = front.calls[-1]
             if machine.threads[where].size == machine.threads[front.where].size:
                 front.calls = front.calls[:-1]
-                return int(at)
+                return at
             raise statement.refused("where only some of a warp's threads return from a function")
         return Outcome((Part(END, where),))
 
@@ -80,7 +80,7 @@ def _call(statement: Statement, machine: Machine) -> Step:
     given: tuple[Any, ...] = operands[0].items if operands and isinstance(operands[0], Vector) else ()
     if not isinstance(target, Named):
         raise statement.refused("by address")
-    function = machine.kept["functions"].get(target.name)
+    function = machine.code.functions.get(target.name)
     after = machine.pc + 1
     if function is None:
 
@@ -88,20 +88,20 @@ def _call(statement: Statement, machine: Machine) -> Step:
             raise UsageError(f"line {statement.line}: {target.name[:60]} is called, whose text is not there.")
 
         return refuse
-    start = machine.kept["starts"][function.name]
+    start = machine.code.starts[function.name]
 
     # what a function returns is read under the caller's name
     for result, formal in zip(results, function.returned, strict=True):
-        machine.kept.setdefault("aliases", {})[result.name] = formal.name
+        machine.code.aliases[result.name] = formal.name
 
     def run(where: Where) -> int:
-        front = machine.kept["front"]
+        front = machine.front
         if len(front.calls) >= MOST_CALLS:
             raise UsageError(f"line {statement.line}: more than {MOST_CALLS} calls in each other.")
         for source, formal in zip(given, function.parameters, strict=True):
             _copy(machine, source, formal.name, formal.size, where)
         front.calls = (*front.calls, after)
-        return int(start)
+        return start
 
     return run
 

@@ -8,53 +8,55 @@ from typing import Any
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.barriers import MBarrier
+from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
-from tcprobe.emulate.instructions.memory import address_of, space_of
-from tcprobe.emulate.machine import Machine, Step, Where
-from tcprobe.emulate.ptx import Immediate, Register, Statement
+from tcprobe.emulate.machine import Machine, State, Step, Where
+from tcprobe.emulate.mbarriers import MBarrier
+from tcprobe.emulate.ptx import Immediate, Operand, Register, Statement
+
+HINTS = ("L2::64B", "L2::128B", "L2::256B", "L2::cache_hint")
 
 
-def _groups(machine: Machine) -> Any:
-    """How many groups each thread has committed."""
-    return machine.kept.setdefault("cp.async groups", np.zeros(machine.count, np.int64))
+class Copies(State):
+    """How many groups each thread has committed; copies in flight with their threads and the groups of these."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.groups = np.zeros(machine.count, np.int64)
+        self.open: list[tuple[Flight, Any, Any]] = []
+
+    def restart(self) -> None:
+        """Nothing is in flight."""
+        self.groups[:] = 0
+        self.open.clear()
 
 
-def _open(machine: Machine) -> list[tuple[Flight, Any, Any]]:
-    """Copies in flight with their threads and these threads' groups."""
-    found: list[tuple[Flight, Any, Any]] = machine.kept.setdefault("cp.async", [])
-    return found
-
-
-def _copy(statement: Statement, machine: Machine) -> Step | None:  # noqa: C901
+def _async(statement: Statement, machine: Machine) -> Step | None:
     words = statement.modifiers
     if words[0] != "async" or "bulk" in words:
         return None
     if "mbarrier" in words:
         return _arrive(statement, machine)
     if "commit_group" in words:
-        groups = _groups(machine)
-
-        def commit(where: Where) -> None:
-            groups[where] += 1
-
-        return commit
+        return _commit(machine)
     if "wait_group" in words or "wait_all" in words:
         return _wait(statement, machine)
-    known = (
-        "async",
-        "ca",
-        "cg",
-        "shared",
-        "shared::cta",
-        "global",
-        "L2::64B",
-        "L2::128B",
-        "L2::256B",
-        "L2::cache_hint",
-    )
-    if strange := [word for word in words if word not in known]:
-        raise statement.refused(f"with .{strange[0]}")
+    return _copy(statement, machine)
+
+
+def _commit(machine: Machine) -> Step:
+    groups = machine.state(Copies).groups
+
+    def run(where: Where) -> None:
+        groups[where] += 1
+
+    return run
+
+
+def _copy(statement: Statement, machine: Machine) -> Step:
+    """4, 8 or 16 bytes a thread; of fewer, or none where a predicate says so, the rest becomes zeros."""
+    words = statement.modifiers
+    statement.only("async", "ca", "cg", "shared", "shared::cta", "global", *HINTS)
     to, of, count, *more = statement.operands
     if not isinstance(count, Immediate) or count.value not in (4, 8, 16) or ("cg" in words and count.value != 16):
         raise statement.refused()
@@ -62,23 +64,26 @@ def _copy(statement: Statement, machine: Machine) -> Step | None:  # noqa: C901
         more = more[:-1]
     size = count.value
     target, source = address_of(machine, to, "shared"), address_of(machine, of, "global")
-    predicate = bool(more) and isinstance(more[0], Register) and more[0].type == "pred"
-    left = machine.reader(more[0], np.bool_ if predicate else np.uint32) if more else None
-    groups = _groups(machine)
+    taken_by, groups = _taken(machine, size, *more), machine.state(Copies).groups
 
     def run(where: Where) -> None:
-        threads = machine.threads[where]
-        if left is None:
-            taken = np.full(threads.size, size)
-        elif predicate:
-            taken = np.where(left(where), 0, size)
-        else:
-            taken = np.minimum(np.broadcast_to(left(where), threads.shape).astype(np.int64), size)
+        threads, taken = machine.threads[where], taken_by(where)
         origin = np.broadcast_to(np.asarray(source(where)), threads.shape).copy()
         for memory, offsets, lanes in machine.reach("shared", target(where), size, threads):
             _issue(machine, statement, memory, offsets, threads[lanes], origin[lanes], taken[lanes], size, groups)
 
     return run
+
+
+def _taken(machine: Machine, size: int, *given: Operand) -> Callable[[Where], Any]:
+    """How many bytes each thread takes: all, as many as the operand says, or none where it is a true predicate."""
+    if not given:
+        return lambda where: np.full(machine.threads[where].size, size)
+    if isinstance(given[0], Register) and given[0].type == "pred":
+        ignored = machine.reader(given[0], np.bool_)
+        return lambda where: np.where(np.broadcast_to(ignored(where), machine.threads[where].shape), 0, size)
+    count = machine.reader(given[0], np.uint32)
+    return lambda where: np.minimum(np.broadcast_to(count(where), machine.threads[where].shape).astype(np.int64), size)
 
 
 def _issue(
@@ -109,21 +114,21 @@ def _issue(
 
     places = (offsets[:, None] + np.arange(size)).reshape(-1)
     flight = Flight(statement, effect, writes=[(memory, places)], key=(memory, offsets, size))
-    _open(machine).append((flight, threads, groups[threads].copy()))
-    machine.kept["flights"].issue(flight)
+    machine.state(Copies).open.append((flight, threads, groups[threads].copy()))
+    machine.flights.issue(flight)
 
 
 def _wait(statement: Statement, machine: Machine) -> Step:
     every = "wait_all" in statement.modifiers
     operand = statement.operands[0] if statement.operands else Immediate(0)
     assert isinstance(operand, Immediate)
-    groups, flights = _groups(machine), machine.kept["flights"]
+    groups, flights = machine.state(Copies).groups, machine.flights
 
     def run(where: Where) -> None:
         waits = np.zeros(machine.count, np.bool_)
         waits[where] = True
         kept = []
-        for flight, threads, numbers in _open(machine):
+        for flight, threads, numbers in machine.state(Copies).open:
             done = waits[threads] & (every | (numbers < groups[threads] - operand.value))
             if done.all():
                 flights.complete(flight)
@@ -134,7 +139,7 @@ def _wait(statement: Statement, machine: Machine) -> Step:
             if done.any():  # written, for others, when the thread has waited
                 memory, offsets, size = flight.key
                 memory.set_writers(offsets[done], size, machine.clocks.tags(threads[done]))
-        machine.kept["cp.async"][:] = kept
+        machine.state(Copies).open[:] = kept
         if every:
             groups[where] += 1
 
@@ -145,7 +150,7 @@ def _split(machine: Machine, flight: Flight, threads: Any, numbers: Any, done: A
     """Some of the threads have waited: the copies of the others stay in flight."""
     (memory, places) = flight.writes[0]
     rows = places.reshape(threads.size, -1)
-    flights = machine.kept["flights"]
+    flights = machine.flights
     before = memory.bytes[rows[~done]].copy(), memory.state[rows[~done]].copy()
     landed = flight.landed
     flights.complete(flight)
@@ -177,7 +182,7 @@ def _arrive(statement: Statement, machine: Machine) -> Step:
         offsets = offsets_of(machine, space, address(where), threads)
         mine = np.zeros(machine.count, np.bool_)
         mine[where] = True
-        copies = [entry for entry in _open(machine) if mine[entry[1]].any()]
+        copies = [entry for entry in machine.state(Copies).open if mine[entry[1]].any()]
         for offset in np.unique(offsets):
             own = threads[offsets == offset]
             barrier = found_at(machine, int(offset), int(own[0]))
@@ -193,12 +198,12 @@ def _arrive(statement: Statement, machine: Machine) -> Step:
 def _later(
     machine: Machine, statement: Statement, barrier: MBarrier, own: Any, copies: list[tuple[Flight, Any, Any]]
 ) -> None:
-    flights = machine.kept["flights"]
+    flights = machine.flights
     known = machine.clocks.release(own)
 
     def effect() -> None:
         kept = []
-        for entry in _open(machine):
+        for entry in machine.state(Copies).open:
             done = np.isin(entry[1], own)
             if any(entry[0] is copy[0] for copy in copies) and done.all():
                 flights.complete(entry[0])
@@ -206,7 +211,7 @@ def _later(
                 kept += _split(machine, *entry, done)
             else:
                 kept.append(entry)
-        machine.kept["cp.async"][:] = kept
+        machine.state(Copies).open[:] = kept
         flights.complete(flight)
         barrier.arrive(own.size, known)
 
@@ -214,4 +219,4 @@ def _later(
     flights.issue(flight)
 
 
-OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"cp": _copy}
+OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"cp": _async}

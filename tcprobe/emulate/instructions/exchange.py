@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tcprobe.emulate.machine import WARP, Machine, Outcome, Step, Where
-from tcprobe.emulate.operands import NUMPY, types
+from tcprobe.emulate.operands import COMBINED, NUMPY, types
 from tcprobe.emulate.ptx import Both, Negated, Sink, Statement
 
 
@@ -129,20 +129,10 @@ def _match(statement: Statement, machine: Machine) -> Step:
     return with_mask(machine, mask, run)
 
 
-SUMS: dict[str, Any] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
-
-
 def _reduce(statement: Statement, machine: Machine) -> Step:
     """redux.sync of whole numbers."""
     words = statement.modifiers
-    name = next((w for w in words if w in SUMS), None)
+    name = next((w for w in words if w in COMBINED), None)
     kind = NUMPY[words[-1]]
     if "sync" not in words or name is None or kind.kind == "f":
         raise statement.refused()
@@ -156,7 +146,7 @@ def _reduce(statement: Statement, machine: Machine) -> Step:
         groups = (threads // WARP).astype(np.int64) << 32 | named
         for group in np.unique(groups):
             chosen = groups == group
-            made[chosen] = SUMS[name].reduce(numbers[chosen], dtype=kind)
+            made[chosen] = COMBINED[name].reduce(numbers[chosen], dtype=kind)
         write(where, made)
 
     return with_mask(machine, mask, run)

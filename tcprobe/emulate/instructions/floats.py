@@ -66,9 +66,7 @@ class Mode:
         words = [word for word in statement.modifiers if word not in KINDS]
         self.way = next((word for word in words if word in DIRECTIONS), "rn")
         self.flush, self.saturate, self.relu = (word in words for word in ("ftz", "sat", "relu"))
-        known = (*DIRECTIONS, "ftz", "sat", "relu", *more)
-        if strange := [word for word in words if word not in known and word not in NUMPY]:
-            raise statement.refused(f"with .{strange[0]}")
+        statement.only(*DIRECTIONS, "ftz", "sat", "relu", *more, *KINDS, *NUMPY)
 
     @property
     def plain(self) -> bool:

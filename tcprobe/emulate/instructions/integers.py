@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.emulate.machine import Machine, Step, Where
+from tcprobe.emulate.machine import Machine, State, Step, Where
 from tcprobe.emulate.operands import NUMPY, has, operation, types
 from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Register, Sink, Statement, Vector
 
@@ -67,15 +67,21 @@ def _add(statement: Statement, machine: Machine) -> Step | None:
     return operation(machine, statement, np.subtract if subtract else np.add, kind, kind, kind)
 
 
-def _carry(machine: Machine) -> Any:
-    if "carry" not in machine.kept:
-        machine.kept["carry"] = np.zeros(machine.count, np.bool_)
-    return machine.kept["carry"]
+class Carry(State):
+    """The carry of each thread (CC.CF)."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.flag = np.zeros(machine.count, np.bool_)
+
+    def restart(self) -> None:
+        """There is none."""
+        self.flag[:] = False
 
 
 def _with_carry(statement: Statement, machine: Machine, kind: Any, subtract: bool, keeps: bool) -> Step:
     kind = np.dtype(f"u{kind.itemsize}")
-    carry, takes = _carry(machine), statement.opcode.endswith("c")
+    carry, takes = machine.state(Carry).flag, statement.opcode.endswith("c")
     write = machine.writer(statement.operands[0], kind)
     a, b = (machine.reader(operand, kind) for operand in statement.operands[1:3])
 
@@ -129,7 +135,7 @@ def _mul(statement: Statement, machine: Machine) -> Step | None:
 
 def _mad_with_carry(statement: Statement, machine: Machine, kind: Any, words: set[str]) -> Step:
     kind = np.dtype(f"u{kind.itemsize}") if "lo" in words else kind
-    carry, takes = _carry(machine), statement.opcode == "madc"
+    carry, takes = machine.state(Carry).flag, statement.opcode == "madc"
     unsigned = np.dtype(f"u{kind.itemsize}")
     write = machine.writer(statement.operands[0], unsigned)
     a, b, c = (machine.reader(operand, kind) for operand in statement.operands[1:4])
@@ -378,8 +384,8 @@ def _move(statement: Statement, machine: Machine) -> Step:
     dtype = NUMPY[kind]
     if isinstance(source, Address) and not isinstance(source.base, Named):
         raise statement.refused()
-    if isinstance(source, Named) and source.name in machine.kept["functions"]:
-        start = machine.kept["starts"][source.name]
+    if isinstance(source, Named) and source.name in machine.code.functions:
+        start = machine.code.starts[source.name]
         return operation(machine, statement._replace(operands=(target, Immediate(start))), lambda a: a, dtype, dtype)
     return operation(machine, statement, lambda a: a, dtype, dtype)
 

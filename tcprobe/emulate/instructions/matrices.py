@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tcprobe.emulate.fragments import places
-from tcprobe.emulate.instructions.memory import address_of, space_of
+from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.machine import WARP, Machine, Step, Where
 from tcprobe.emulate.ptx import Operand, Statement
 from tcprobe.emulate.unwritten import mark

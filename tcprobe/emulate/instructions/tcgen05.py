@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.barriers import MBarrier
+from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
-from tcprobe.emulate.instructions.memory import address_of, space_of
 from tcprobe.emulate.machine import WARP, Machine, Outcome, Part, Step, Wait, Where
+from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.operands import by_modifier, only
 from tcprobe.emulate.ptx import Statement
 from tcprobe.emulate.tensor_layout import CELL, COLUMNS
@@ -164,7 +164,7 @@ def _commit(statement: Statement, machine: Machine) -> Step:
 def _issue_commit(
     machine: Machine, memory: TensorMemory, statement: Statement, thread: int, barriers: list[MBarrier]
 ) -> None:
-    pipe, flights = memory.pipe(thread), machine.kept["flights"]
+    pipe, flights = memory.pipe(thread), machine.flights
     works, known = list(pipe.works), memory.known(pipe, thread)
 
     def arrive() -> None:

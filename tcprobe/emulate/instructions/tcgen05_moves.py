@@ -203,7 +203,7 @@ def _store(statement: Statement, machine: Machine) -> Step:
 
 
 def _fly(machine: Machine, memory: TensorMemory, flight: Flight, thread: int) -> None:
-    machine.kept["flights"].issue(flight)
+    machine.flights.issue(flight)
     memory.loads.append((flight, thread // WARP))
 
 

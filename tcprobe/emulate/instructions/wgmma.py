@@ -14,7 +14,7 @@ from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
 from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.fragments import join, places, split
 from tcprobe.emulate.instructions.multiply import check_registers, form_of, slot_bits
-from tcprobe.emulate.machine import Machine, Outcome, Step, Where
+from tcprobe.emulate.machine import Machine, Outcome, State, Step, Where
 from tcprobe.emulate.memory import OUTSIDE, UNWRITTEN
 from tcprobe.emulate.products import multiply, noted_rule
 from tcprobe.emulate.ptx import Immediate, Negated, Operand, Register, Statement, Vector
@@ -43,11 +43,11 @@ class InFlight:
     clock: int
 
 
-class Registers:
+class Registers(State):
     """Registers of multiplies: how many in flight have them, and whether they were set since the last fence."""
 
     def __init__(self, machine: Machine) -> None:
-        self.machine = machine
+        super().__init__(machine)
         self.open: list[InFlight] = []
         self.groups = np.zeros(machine.count, np.int64)
         self.fenced = np.zeros(machine.count, np.bool_)
@@ -56,6 +56,15 @@ class Registers:
         self.dirty: dict[str, Any] = {}
         self.keys: dict[str, set[str]] = {}
         self.engines: dict[int, int] = {}
+        for statement in machine.statements:
+            if statement.name.startswith("wgmma.mma_async"):
+                self.key(statement.operands[0])
+                if isinstance(statement.operands[1], Vector):
+                    self.key(statement.operands[1])
+
+    def compiled(self) -> None:
+        """Other instructions find registers in flight, and leave a mark on those that they set."""
+        _look(self.machine, self)
 
     def key(self, operand: Operand) -> str:
         """A name for registers together."""
@@ -84,24 +93,9 @@ class Registers:
                 counts[:] = 0
 
 
-def registers(machine: Machine) -> Registers:
-    """The machine's; the first use lets all other instructions that name them look."""
-    if "wgmma" not in machine.kept:
-        found = machine.kept["wgmma"] = Registers(machine)
-        for statement in machine.statements:
-            if statement.name.startswith("wgmma.mma_async"):
-                found.key(statement.operands[0])
-                if isinstance(statement.operands[1], Vector):
-                    found.key(statement.operands[1])
-        machine.kept.setdefault("wrap", []).append(lambda: _look(machine, found))
-        machine.kept.setdefault("restart", []).append(found.restart)
-    kept: Registers = machine.kept["wgmma"]
-    return kept
-
-
 def _look(machine: Machine, found: Registers) -> None:
     """Other instructions find registers in flight, and leave a mark on those that they set."""
-    steps: list[Step] = machine.kept["steps"]
+    steps = machine.code.steps
     for pc, statement in enumerate(machine.statements):
         if statement.opcode == "wgmma":
             continue
@@ -140,7 +134,7 @@ def _looking(
 
 def _wgmma(statement: Statement, machine: Machine) -> Step:
     words = statement.modifiers
-    held = registers(machine)
+    held = machine.state(Registers)
     if words[0] == "fence":
 
         def fence(where: Where) -> None:
@@ -175,7 +169,7 @@ def _wait(statement: Statement, machine: Machine, held: Registers) -> Step:
         for entry in held.open:
             done = entry.left & waits
             if done.any() and entry.group < int(held.groups[int(np.argmax(done))]) - operand.value:
-                machine.kept["flights"].complete(entry.flight)
+                machine.flights.complete(entry.flight)
                 machine.clocks.learn(np.flatnonzero(done), entry.engine, entry.clock)
                 held.written[entry.accumulator][done] -= 1
                 held.reading[entry.factor][done] -= 1
@@ -275,7 +269,7 @@ class Multiply:
         )
         held.written[self.accumulator][span] += 1
         held.reading[self.factor][span] += 1
-        machine.kept["flights"].issue(flight)
+        machine.flights.issue(flight)
 
     def _smem(self, read: Any, span: slice, major: str, size: tuple[int, int], first: int) -> Ints | None:
         """(lines, k) offsets in the memory of all blocks of a factor's elements; None, with a finding, if outside."""

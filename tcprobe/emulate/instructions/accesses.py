@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.emulate.barriers import barriers
 from tcprobe.emulate.clocks import STRONG, Known
-from tcprobe.emulate.machine import BITS, Machine, Step, Where
+from tcprobe.emulate.machine import BITS, Machine, State, Step, Where
+from tcprobe.emulate.mbarriers import barriers
 from tcprobe.emulate.memory import GLOBAL, LOCAL, RANK, SHARED, WINDOW
-from tcprobe.emulate.operands import NUMPY
+from tcprobe.emulate.operands import COMBINED, NUMPY
 from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Operand, Register, Sink, Statement
 from tcprobe.emulate.rounding import WORDS, exact_sum, narrow, widen
 from tcprobe.emulate.unwritten import mark
@@ -79,9 +79,7 @@ def _element(statement: Statement) -> tuple[Any, int]:
 
 
 def _check(statement: Statement, *more: str) -> None:
-    known = (*SPACES, *NUMPY, *WIDTH, *HINTS, *STRONG_WORDS, "b128", *more)
-    if strange := [word for word in statement.modifiers if word not in known]:
-        raise statement.refused(f"with .{strange[0]}")
+    statement.only(*SPACES, *NUMPY, *WIDTH, *HINTS, *STRONG_WORDS, "b128", *more)
 
 
 def _load(statement: Statement, machine: Machine) -> Step:
@@ -140,7 +138,7 @@ def _load_parameter(statement: Statement, machine: Machine, kind: Any, count: in
         return constant
 
     def own(where: Where) -> None:
-        memory = machine.parameters.get(machine.kept.get("aliases", {}).get(name, name))
+        memory = machine.parameters.get(machine.code.aliases.get(name, name))
         if memory is None:
             machine.find("uninitialised", int(machine.threads[where][0]), f"reads the parameter {name} that nobody set")
             return
@@ -196,7 +194,7 @@ def _half(array: Any, number: int, where: Where) -> Any:
 
 def _store_parameter(machine: Machine, name: str, offset: int, readers: list[Any], kind: Any) -> Step:
     size = max(
-        (v.size for f in machine.kept["functions"].values() for v in f.variables.values() if v.name == name), default=0
+        (v.size for f in machine.code.functions.values() for v in f.variables.values() if v.name == name), default=0
     )
     memory = machine.parameters.setdefault(name, np.zeros((machine.count, max(size, 1)), np.uint8))
     if offset < 0 or offset + kind.itemsize * len(readers) > memory.shape[1]:
@@ -214,21 +212,39 @@ def _store_parameter(machine: Machine, name: str, offset: int, readers: list[Any
 # order by strong accesses: what was released at an address, and by whom
 
 
-def _released(machine: Machine) -> dict[int, tuple[Known, int]]:
-    found: dict[int, tuple[Known, int]] = machine.kept.setdefault("released", {})
-    return found
+FENCED = (
+    *("sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"),
+    *("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
+)
+
+
+class Released(State):
+    """By address what was released there, and in which cluster, which stays; threads that have executed a fence; what
+    threads have observed, to learn at their next fence.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.at: dict[int, tuple[Known, int]] = {}
+        self.fenced = np.zeros(machine.count, np.bool_)
+        self.observed: list[tuple[Any, tuple[Known, int]]] = []
+
+    def restart(self) -> None:
+        """None of the threads has done anything."""
+        self.fenced[:] = False
+        self.observed.clear()
 
 
 def _publish(machine: Machine, at: Any, where: Where, releases: bool) -> None:
     """Strong writes: with a release, or a fence before, others may learn what these threads know."""
     threads = machine.threads[where]
     if not releases:
-        fenced = machine.kept.get("fenced")
-        if fenced is None or not fenced[threads].any():
+        fenced = machine.state(Released).fenced
+        if not fenced[threads].any():
             return
         if not fenced[threads].all():
             threads, at = threads[fenced[threads]], np.broadcast_to(at, threads.shape)[fenced[threads]]
-    released, addresses = _released(machine), np.broadcast_to(at, threads.shape)
+    released, addresses = machine.state(Released).at, np.broadcast_to(at, threads.shape)
     for address in np.unique(addresses):
         own = threads[addresses == address]
         known = machine.clocks.release(own)
@@ -239,7 +255,7 @@ def _publish(machine: Machine, at: Any, where: Where, releases: bool) -> None:
 
 def _observe(machine: Machine, at: Any, where: Where, acquires: bool) -> None:
     """Strong reads: with an acquire, or a fence later, these threads learn what was released."""
-    released = _released(machine)
+    released = machine.state(Released).at
     if not released:
         return
     threads = machine.threads[where]
@@ -251,7 +267,7 @@ def _observe(machine: Machine, at: Any, where: Where, acquires: bool) -> None:
         if acquires:
             learn(machine, own, found)
         else:
-            machine.kept.setdefault("observed", []).append((own, found))
+            machine.state(Released).observed.append((own, found))
 
 
 def learn(machine: Machine, threads: Any, found: tuple[Known, int]) -> None:
@@ -264,48 +280,39 @@ def learn(machine: Machine, threads: Any, found: tuple[Known, int]) -> None:
         machine.clocks.met.add((own, serial))
 
 
-def _fence(statement: Statement, machine: Machine) -> Step:  # noqa: C901
-    """fence, membar: of memory, of the async proxy."""
-    words = statement.modifiers
-    if "proxy" in words:
-        if "async" in words:
-            return machine.clocks.fence_proxy
-        if "tensormap::generic" in words or "alias" in words:
-            return lambda where: None
-        if any(word.startswith("async") for word in words):
-            return machine.clocks.fence_proxy
-        raise statement.refused()
-    if "mbarrier_init" in words:
-
-        def initialised(where: Where) -> None:
-            for barrier in barriers(machine).values():
-                barrier.fenced |= barrier.initialiser in machine.threads[where]
-
-        return initialised
-    known = (
-        "sc",
-        "acq_rel",
-        "acquire",
-        "release",
-        "cta",
-        "cluster",
-        "gpu",
-        "sys",
-        "gl",
-        "sync_restrict::shared::cta",
-        "sync_restrict::shared::cluster",
-    )
-    if strange := [word for word in words if word not in known]:
-        raise statement.refused(f"with .{strange[0]}")
-    fenced = machine.kept.setdefault("fenced", np.zeros(machine.count, np.bool_))
+def _fence(statement: Statement, machine: Machine) -> Step:
+    """fence, membar: of memory, of the async proxy, of the initialisation of mbarriers."""
+    if "proxy" in statement.modifiers:
+        return _proxy_fence(statement, machine)
+    if "mbarrier_init" in statement.modifiers:
+        return _initialisation_fence(machine)
+    statement.only(*FENCED)
+    released = machine.state(Released)
 
     def run(where: Where) -> None:
-        fenced[where] = True
+        released.fenced[where] = True
         threads = machine.threads[where]
-        for own, found in machine.kept.get("observed", []):
+        for own, found in released.observed:
             both = np.intersect1d(own, threads)
             if both.size:
                 learn(machine, both, found)
+
+    return run
+
+
+def _proxy_fence(statement: Statement, machine: Machine) -> Step:
+    words = statement.modifiers
+    if any(word.startswith("async") for word in words):
+        return machine.clocks.fence_proxy
+    if "tensormap::generic" in words or "alias" in words:
+        return lambda where: None
+    raise statement.refused()
+
+
+def _initialisation_fence(machine: Machine) -> Step:
+    def run(where: Where) -> None:
+        for barrier in barriers(machine).values():
+            barrier.fenced |= barrier.initialiser in machine.threads[where]
 
     return run
 
@@ -317,12 +324,7 @@ def _wrap(name: str) -> Callable[[Any, Any], Any]:
 
 
 WHOLE: dict[str, Callable[[Any, Any], Any]] = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
+    **COMBINED,
     "exch": lambda old, b: b,
     "inc": _wrap("inc"),
     "dec": _wrap("dec"),

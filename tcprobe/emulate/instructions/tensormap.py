@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.emulate.instructions.memory import address_of, space_of
+from tcprobe.emulate.boxes import MAP_BYTES, MAP_MARK
+from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Immediate, Statement
-from tcprobe.emulate.tensor_maps import MAP_BYTES, MAP_MARK
 
 # the driver's number of an element type by PTX's: f32.ftz, f64 and bf16 stand in another order
 TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12)

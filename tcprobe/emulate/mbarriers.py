@@ -12,13 +12,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.clocks import Known
-
-if TYPE_CHECKING:
-    from tcprobe.emulate.machine import Machine, Where
+from tcprobe.emulate.machine import Machine, State, Where
 
 
 @dataclass(eq=False)
@@ -75,7 +72,7 @@ class MBarrier:
             machine.clocks.acquire(where, self.known)
         if self.clock:
             machine.clocks.learn(where, self.engine, self.clock)
-        flights = machine.kept["flights"]
+        flights = machine.flights
         for flight in [flight for flight in self.flights if flight.landed and flight.key < self.phase]:
             flights.complete(flight)
             self.flights.remove(flight)
@@ -86,7 +83,18 @@ class MBarrier:
         return f"phase {self.phase}: {self.pending} of {self.count} arrivals and {self.bytes} bytes are missing"
 
 
+class MBarriers(State):
+    """All of a machine, by offset in shared memory."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine)
+        self.at: dict[int, MBarrier] = {}
+
+    def restart(self) -> None:
+        """There are none."""
+        self.at.clear()
+
+
 def barriers(machine: Machine) -> dict[int, MBarrier]:
     """All of the machine's by offset in shared memory."""
-    found: dict[int, MBarrier] = machine.kept.setdefault("mbarriers", {})
-    return found
+    return machine.state(MBarriers).at
