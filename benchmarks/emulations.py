@@ -31,7 +31,8 @@ from tcprobe.emulate.ptx import parse
 from tcprobe.emulate.run import Options, emulate
 from tcprobe.errors import EnvironmentUnfitError, TcprobeError
 from tcprobe.isa.dtypes import dtype
-from tcprobe.kernel.emulated import HostLines, launch_of, to_ptx
+from tcprobe.kernel.compiled import compiled as by_nvcc
+from tcprobe.kernel.emulated import HostLines, launch_of
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.kernel.products import result_bits
 
@@ -125,7 +126,7 @@ def without_fence() -> Case:
 def compiled(source: str, target: str) -> str:
     """PTX by nvcc, or by NVRTC where there is CuPy and no nvcc."""
     try:
-        return to_ptx(source, target)
+        return by_nvcc(source, target, "ptx").decode()
     except EnvironmentUnfitError:
         from cupy.cuda import nvrtc
 

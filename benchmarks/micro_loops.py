@@ -1,12 +1,14 @@
 """Loops of one class of instruction each, ablated: does the patch free what it claims?
 
     python benchmarks/micro_loops.py --out micro.jsonl [--seconds 60] [--classes fp32,multiplies] [--filler nop]
+    python benchmarks/micro_loops.py --out guard.jsonl --filler guard
+    python benchmarks/micro_loops.py --table micro.jsonl guard.jsonl       # as in docs/ablate.md
 
 Each loop does some instructions of its class a round in WARPS warps of one block. Without them a round takes no more
 than its issue slots: a scheduler's warps issue one instruction a cycle, and each warp keeps its stall counts. A class
 is freed where `without` is within TOLERANCE of that bound.
 Lines of JSON are added to --out; classes that are there are not run again. --filler: what stands in place of what is
-patched away; guard: the instruction itself, its guard false. Needs CuPy and a GPU.
+patched away; guard: the instruction itself, its guard false. Needs CuPy and a GPU; --table does not.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import json_lines
@@ -62,6 +65,21 @@ BODIES = {
     "conversions": chains(32, "cvt.rzi.s32.f32 %r{0}, %f{0};\ncvt.rn.f32.s32 %f{0}, %r{0};"),
     "shuffles": chains(32, "shfl.sync.bfly.b32 %r{0}, %r{0}, 1, 31, -1;"),
     "barriers": "\n".join(["bar.sync 0;"] * 8),
+}
+ROUND = {  # what a round does, in SASS, in the table's order
+    "multiplies": "16 HMMA.16816",
+    "shared-loads": "16 LDS.128",
+    "shared-stores": "16 STS.128",
+    "copies": "8 LDGSTS.128",
+    "special-functions": "32 MUFU.EX2",
+    "fp32": "64 FFMA",
+    "fp16": "64 HFMA2",
+    "fp64": "16 DFMA",
+    "integer": "64 IMAD",
+    "conversions": "32 F2I, 32 I2F",
+    "shuffles": "32 SHFL",
+    "barriers": "8 BAR",
+    "global-stores": "8 STG.128",
 }
 KERNEL = """.version 8.0
 .target {target}
@@ -154,14 +172,32 @@ def guarded(cubin: bytes, kernel: Kernel, of: patch.Patch) -> bytes:
     return patch.patched(cubin, kernel, of._replace(off=(), never=(*of.never, *of.off)))
 
 
+def table(away: Path, guarded: Path) -> Iterator[str]:
+    """Markdown: cycles of a round whole, with a false guard before each instruction, patched away, and the bound."""
+    found, beside = (
+        {row["class"]: row for row in map(json.loads, path.read_text().splitlines())} for path in (away, guarded)
+    )
+    yield "| a round | whole | `@!PT` | patched away | bound |"
+    yield "| --- | --- | --- | --- | --- |"
+    for name, words in ROUND.items():
+        if name in found and name in beside:
+            row = found[name]
+            taken = (row["cycles"], beside[name]["without"][name], row["without"][name], row["bound"])
+            yield f"| {words} | " + " | ".join("" if cycles is None else f"{cycles:.0f}" for cycles in taken) + " |"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("micro.jsonl"))
+    parser.add_argument("--table", type=Path, nargs=2, metavar=("FILE", "GUARDED"))
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--classes", default=",".join(BODIES))
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("--filler", choices=("ffma", "nop", "guard"), default="ffma")
     asked = parser.parse_args()
+    if asked.table:
+        print("\n".join(table(*asked.table)))
+        return 0
     patch.FILLER = patch.NOP if asked.filler == "nop" else patch.FFMA
     if asked.filler == "guard":
         runs.patched = guarded

@@ -117,6 +117,7 @@ CALLS = {
     ],
     "kernel gemm": [
         ("kernel", "gemm", "--arch", "sm_80", "--type", "bf16", "--explain", "1", "2", "3"),
+        ("kernel", "gemm", "--arch", "sm_80", "--type", "bf16", "--budget"),
         ("kernel", "gemm", "--arch", "sm_90", "--type", "e4m3", "--size", "512x512x512"),
     ],
     "tensormap": [

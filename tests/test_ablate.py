@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from json_samples import SCHEMA
 from machine_code import TOOLS, needs_tools
 
+import tcprobe
 from tcprobe.check.addresses import reaches
 from tcprobe.check.program import BYTES, programs
 from tcprobe.cli import main
@@ -380,6 +381,16 @@ def test_a_launch_file_for_a_kernel_of_tritons(made, tmp_path):
             triton_launch.launch_file(about, raw, bad)
 
 
+def test_each_sm_writes_its_counter_and_the_time():
+    """In the emulator, where a block is an SM: both behind the cycles that it is to wait."""
+    launch = {"grid": [5], "block": [1], "arguments": [np.zeros((8, 2), np.uint64), {"u64": 300}]}
+    done = tcprobe.emulate(bench.TICK, launch=launch)
+    assert (done.finished, done.findings) == (True, [])
+    counts = np.asarray(done.arrays[0]).reshape(8, 2)
+    assert (counts[:5] >= 300).all()
+    assert not counts[5:].any()
+
+
 @needs_tools
 def test_the_clock_assembles_and_its_bound_is_of_stalls(made, tmp_path):
     raw, kernel = made(bench.TICK)
@@ -389,3 +400,20 @@ def test_the_clock_assembles_and_its_bound_is_of_stalls(made, tmp_path):
     assert micro_loops.bound(loop) >= 4 * 64
     assert {class_of(i) for i in loop.instructions} >= {"fp32"}
     assert code[:4] == raw[:4]
+
+
+def test_the_table_of_loops_is_that_of_the_page(tmp_path):
+    """Every row of docs/ablate.md, from lines as the benchmark writes them."""
+    page = (ROOT / "docs" / "ablate.md").read_text().splitlines()
+    at = page.index("| a round | whole | `@!PT` | patched away | bound |")
+    rows = page[at : page.index("", at)]
+    names = {words: name for name, words in micro_loops.ROUND.items()}
+    assert set(micro_loops.ROUND) == set(micro_loops.BODIES)
+    files = [tmp_path / "away.jsonl", tmp_path / "guarded.jsonl"]
+    for path, column in zip(files, (2, 1), strict=True):
+        with path.open("w") as file:
+            for words, *texts in (row.strip("| ").split(" | ") for row in rows[2:]):
+                name, cycles = names[words], [float(text) for text in texts]
+                row = {"class": name, "cycles": cycles[0], "without": {name: cycles[column]}, "bound": cycles[3]}
+                file.write(json.dumps(row) + "\n")
+    assert list(micro_loops.table(*files)) == rows

@@ -17,15 +17,16 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tcprobe.check import requests
+from tcprobe.check import published, requests
 from tcprobe.check.addresses import SHARED, reaches
 from tcprobe.check.code_check import Checker, KernelCheck
 from tcprobe.check.program import Kernel, programs
-from tcprobe.check.rule import rules
+from tcprobe.check.rule import Finding, rules
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import judge
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import CodeFiles
+from tcprobe.store.choose import default
 from tests.test_ptx import needs_ptxas
 
 pytestmark = needs_ptxas
@@ -268,3 +269,43 @@ def test_a_block_of_unstated_shape_has_whole_warps_in_a_row(tmp_path, shape, wav
     (found,) = [one.finding for one in kernel.findings if one.finding.severity == "warning"]
     assert found.numbers["wavefronts"] == wavefronts
     assert ("whole warps" in found.text) == assumed
+
+
+def findings_of(name: str, folder: Path, arch: str = "sm_90") -> list[Finding]:
+    """What a rule finds in its own example, on an arch."""
+    (kernel,) = built(rules()[name].FAILS.replace(".target sm_90", f".target {arch}"), folder)
+    return list(rules()[name].check(kernel))
+
+
+def test_cycles_stand_beside_a_warning_where_they_are_measured(tmp_path):
+    """The prices that are published: a wavefront of LDS and STS, a wgmma's round trip, an emulated multiply."""
+    layers = default()
+    multiply = layers.findings("cost", "sm_90")
+    group = multiply["wgmma.mma_async.m64n64k16.f32.bf16.bf16"].finding.body
+    (alone,) = (
+        trip.cycles for trip in group.round_trip if (trip.a, trip.warpgroups, trip.in_flight) == ("shared", 1, 1)
+    )
+    row = min(flight.cycles for flight in group.interval if (flight.a, flight.warpgroups) == ("shared", 1))
+    for finding in findings_of("bank-conflicts", tmp_path):
+        assert finding.numbers["cycles"] == finding.numbers["wavefronts"] - finding.numbers["least"]
+        assert f"{finding.numbers['cycles']:g} cycles more" in finding.text
+    for finding in findings_of("serialised", tmp_path):
+        assert finding.numbers["cycles"] == pytest.approx(alone - row, abs=0.06)
+    (finding,) = findings_of("emulated", tmp_path)
+    cycles = multiply["mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"].finding.body.interval.cycles
+    assert finding.numbers["cycles"] == pytest.approx(cycles, abs=0.06)
+
+
+def test_without_a_price_there_are_no_cycles(tmp_path, monkeypatch):
+    for name in ("bank-conflicts", "spills"):
+        for finding in findings_of(name, tmp_path, "sm_80"):
+            assert "cycles" not in finding.numbers
+            assert "cycle" not in finding.text
+    (finding,) = findings_of("spills", tmp_path)  # local memory has no price there
+    assert published.interval("sm_90", "LDL") is None
+    assert "cycles" not in finding.numbers
+    monkeypatch.setattr(published, "interval", lambda arch, opcode: {"LDL": 2.0, "STL": 3.0}[opcode.split(".")[0]])
+    (finding,) = findings_of("spills", tmp_path)
+    cycles = 2 * finding.numbers["loads"] + 3 * finding.numbers["stores"]
+    assert finding.numbers["cycles"] == cycles
+    assert f"and {cycles:g} cycles of an SM for each warp a round" in finding.text

@@ -1,6 +1,8 @@
 """`predict`: the way through loops, what limits a round, ranges, refusals, and hostile files."""
 
 import json
+import shutil
+import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from tcprobe.sass.code_files import CodeFiles
 from tcprobe.store.choose import default
 
 SCHEMA = Path(__file__).parent.parent / "docs" / "schema.json"
+GEMM = "kernel gemm --arch sm_90 --type bf16 --multiply mma"
 ONE = simulate.ORDERS[:1]
 
 
@@ -235,6 +238,38 @@ def test_measuring_and_a_launch_file_belong_together(tmp_path):
     for words, said in ((["--measure"], "--measure needs --launch"), (["--launch", str(launch)], "is for --measure")):
         done = CliRunner().invoke(main, ["predict", str(loop), *words])
         assert (done.exit_code, said in done.stderr) == (2, True), done.stderr
+
+
+def explained(*words):
+    """The loop that `kernel gemm --explain` gives."""
+    done = CliRunner().invoke(main, ["kernel", "gemm", "--type", "bf16", *words, "--explain", "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["loop"]
+
+
+@pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
+def test_a_kernel_says_what_its_main_loop_takes(tmp_path):
+    """As `predict` of the machine code that nvcc makes; a round of 128x128x64 in 4 warps is 128 multiplies each."""
+    found = explained("--arch", "sm_90", "--multiply", "mma")["predicted"]
+    path = tmp_path / "gemm.cu"
+    assert CliRunner().invoke(main, [*GEMM.split(), "-o", str(path)]).exit_code == 0
+    command = ["nvcc", "-cubin", "-arch=sm_90", str(path), "-o", str(tmp_path / "gemm.cubin")]
+    subprocess.run(command, check=True, capture_output=True)
+    done = CliRunner().invoke(main, ["predict", str(tmp_path / "gemm.cubin"), "--json"])
+    assert found in [json.loads(line) for line in done.stdout.splitlines()]
+    assert (found["tensor"], found["warps"]) == (128 * 6, 4)
+    done = CliRunner().invoke(main, [*GEMM.split(), "--explain"])
+    assert f"{found['cycles']['least']:g} to {found['cycles']['most']:g} cycles a round" in done.stdout
+    assert "other warps start" in explained("--arch", "sm_90")["reason"]
+
+
+def test_a_kernel_whose_loop_is_not_predicted_says_why(monkeypatch):
+    assert explained("--arch", "sm_80") == {
+        "predicted": None,
+        "reason": "opcodes have measured prices on sm_90, not on sm_80",
+    }
+    monkeypatch.setattr(toolchain, "_found", lambda *_: iter(()))
+    assert "nvcc was not found" in explained("--arch", "sm_90", "--multiply", "mma")["reason"]
 
 
 def test_the_time_line_fits_a_terminal_and_is_drawn(tmp_path):

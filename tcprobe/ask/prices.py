@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced, how, source_words
 from tcprobe.store.kinds.cost import Point
-from tcprobe.store.kinds.prices import CONSTANTS, REGISTERS, Body
+from tcprobe.store.kinds.prices import CONSTANTS, REGISTERS, Body, covering
 from tcprobe.text import Described
 from tcprobe.values import Json
 
@@ -109,13 +109,8 @@ def price_of(opcode: str, found: Mapping[str, Price]) -> Price | None:
 
     Of several that cover it the one with the longest pattern.
     """
-    covering = [
-        (len(pattern), price)
-        for price in found.values()
-        for pattern in price.body.covers
-        if fnmatch.fnmatchcase(opcode, pattern)
-    ]
-    return max(covering, key=lambda pair: pair[0])[1] if covering else None
+    id_ = covering(opcode, {id_: price.body for id_, price in found.items()})
+    return None if id_ is None else found[id_]
 
 
 def price_of_ptx(instruction: str, found: Mapping[str, Price]) -> Price | None:

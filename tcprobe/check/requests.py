@@ -9,7 +9,7 @@ tried, and an answer is one only where they agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
@@ -51,14 +51,16 @@ class Request(NamedTuple):
 class Counting(NamedTuple):
     """What a rule counts of requests: its name, the unit, stems of accesses, the cost, and what is said of one.
 
-    `words` takes the opcode, the numbers, and what holds of the lanes.
+    `words` takes the opcode, the numbers, and what holds of the lanes. `cycles`: those of an SM for one more of the
+    unit, by arch and stem; None where they are not measured.
     """
 
     rule: str
     unit: str
     stems: frozenset[str]
     cost: Callable[[Reach], Request | None]
-    words: Callable[[str, dict[str, int], str], str]
+    words: Callable[[str, Mapping[str, int | float], str], str]
+    cycles: Callable[[str, str], float | None] = lambda _arch, _stem: None
 
 
 def costly(kernel: Kernel, counting: Counting) -> Iterator[Finding]:
@@ -76,13 +78,16 @@ def costly(kernel: Kernel, counting: Counting) -> Iterator[Finding]:
             continue
         if request is None or request.worst <= request.least:
             continue
-        numbers = {
+        numbers: dict[str, int | float] = {
             counting.unit: request.worst,
             "least": request.least,
             "typical": request.typical,
             "lanes": request.lanes,
             "a_round": int(loop_of(kernel, instruction) is not None),
         }
+        each = counting.cycles(kernel.arch, instruction.stem)
+        if each:
+            numbers["cycles"] = round(each * (request.worst - request.least), 1)
         lanes = ("" if reach.sure else ", if all lanes take part that may") + (ROWS if request.assumed else "")
         text = counting.words(instruction.opcode, numbers, lanes)
         yield Finding(counting.rule, "warning", instruction.address, text, numbers)

@@ -14,7 +14,7 @@ from tcprobe.emulate.launch import Argument, BufferArgument, Launch, MapArgument
 from tcprobe.emulate.ptx import parse
 from tcprobe.emulate.report import Report
 from tcprobe.emulate.run import Options, emulate
-from tcprobe.errors import EnvironmentUnfitError
+from tcprobe.kernel.compiled import compiled
 from tcprobe.kernel.gemm import GemmKernel
 from tcprobe.kernel.products import (
     UNWRITTEN,
@@ -25,8 +25,6 @@ from tcprobe.kernel.products import (
     rounded_bits,
 )
 from tcprobe.layout.arrays import Bits, Bytes
-from tcprobe.sass import toolchain
-from tcprobe.system.children import Scratch, one_line
 from tcprobe.values import Json
 
 
@@ -68,19 +66,6 @@ class EmulatedProduct:
         return {"elements": self.elements, "wrong": self.wrong, "outside": self.outside, **self.report.to_json()}
 
 
-def to_ptx(source: str, target: str) -> str:
-    """The PTX that nvcc makes of CUDA C++; EnvironmentUnfitError without nvcc, DataError where it refuses."""
-    nvcc = toolchain.program("nvcc")
-    with Scratch() as scratch:
-        text, made = scratch.folder / "kernel.cu", scratch.folder / "kernel.ptx"
-        text.write_text(source)
-        command = [nvcc, "-ptx", f"-arch={target}", str(text), "-o", str(made)]
-        done = toolchain.attempt(scratch, command, toolchain.LIMIT)
-        if done.returncode:
-            raise EnvironmentUnfitError(f"{nvcc} does not compile the kernel: {one_line(done.stderr)[:300]}")
-        return made.read_text()
-
-
 def launch_of(
     kernel: GemmKernel, abd: tuple[HostLines, HostLines, HostLines], mnk: ProductSize, scales: list[Bytes]
 ) -> Launch:
@@ -106,7 +91,7 @@ def launch_of(
 
 def emulate_product(kernel: GemmKernel, mnk: ProductSize, options: Options | None = None) -> EmulatedProduct:
     """Run the kernel over a product of a size; EnvironmentUnfitError without nvcc."""
-    module = parse(to_ptx(kernel.source, kernel.to_json(None)["target"]))
+    module = parse(compiled(kernel.source, kernel.gemm.compiled_for, "ptx").decode())
     (a, b), images, scales = random_matrices(kernel, mnk)
     first, second, third = (HostLines(bits) for bits in (*images, ~result_bits(kernel, mnk)))
     launch = launch_of(kernel, (first, second, third), mnk, scales)

@@ -19,6 +19,7 @@ from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from tcprobe.kernel.gemm import GemmKernel
+    from tcprobe.kernel.main_loop import PredictedLoop
     from tcprobe.kernel.plan import Budget
     from tcprobe.kernel.products import ProductRun
 
@@ -131,6 +132,13 @@ def _budget(made: "GemmKernel") -> "Budget":
     return of(asked._replace(warps=gemm.warps if isinstance(gemm, Gemm) else (4 * gemm.consumers, 1)), gemm.layers)
 
 
+def _loop(made: "GemmKernel") -> "PredictedLoop":
+    """What a round of its main loop takes."""
+    from tcprobe.kernel.main_loop import predicted_loop
+
+    return predicted_loop(made)
+
+
 class Explaining(click.Command):
     """A command whose --explain without numbers means --budget."""
 
@@ -168,7 +176,9 @@ def print_kernel(
     budget: Annotated[
         bool,
         Option(
-            "--budget", "What a tile takes of an SM, and who has which part of it; so --explain without numbers too."
+            "--budget",
+            "What a tile takes of an SM, who has which part of it, what a round of its main loop takes (by nvcc, on "
+            "archs whose opcodes have prices); so --explain without numbers too.",
         ),
     ] = False,
     launch: Annotated[
@@ -198,7 +208,7 @@ def print_kernel(
     mnk = _three(size)
     note(made.warning and f"warning: {made.warning}")
     ways = made.explain(*explain) if explain else []
-    taken = _budget(made) if budget else None
+    taken, loop = (_budget(made), _loop(made)) if budget else (None, None)
     for path, text in [(p, t) for p, t in ((output, made.source), (launch, made.launch_file(mnk))) if p]:
         files.write(path, text.encode())
     outcome = None
@@ -216,12 +226,14 @@ def print_kernel(
                     **made.to_json(mnk),
                     "explain": ways,
                     "budget": taken.to_json() if taken else None,
+                    "loop": loop.to_json() if loop else None,
                     "run": outcome.to_json() if outcome else None,
                 }
             )
         )
     elif ways or outcome or taken:
         _say_where(made, ways, taken)
+        terminal.lines(loop.in_words if loop else ())
         if outcome:
             _say_outcome(made, outcome)
     elif not output:

@@ -5,9 +5,10 @@ nobody measured is in `opcodes.csv`, whose lines name their sources. An opcode t
 name.
 
 A finding's interval is of an SM at its best, so a scheduler's pipe is held four times as long: in whole cycles, as a
-clock has them (FFMA's 0.261 are 1 cycle, with what its loop's counter takes beside it). Latencies likewise. A request
-of shared memory holds a scheduler's queue as long as the narrowest does; what its width adds are wavefronts, which
-`work` counts. What `simulate` has rules of its own for, and what memory behind L1 decides, has no price here.
+clock has them (FFMA's 0.261 are 1 cycle, with what its loop's counter takes beside it). So are latencies; one that is a
+bound counts whole. A request of shared memory holds a scheduler's queue as long as the narrowest does; what its width
+adds are wavefronts, which `work` counts. What `simulate` has rules of its own for, and what memory behind L1 decides,
+has no price here.
 """
 
 from __future__ import annotations
@@ -111,6 +112,11 @@ def _name(instruction: Instruction) -> str:
 def _plain(opcode: str) -> str:
     """An opcode without what does not change its price: caching of L2 and its prefetches, zero fill."""
     return ".".join(part for part in opcode.split(".") if part not in ("LTC128B", "LTC64B", "LTC256B", "ZFILL", "U"))
+
+
+def priced(arch: str, layers: Layers) -> bool:
+    """Whether opcodes of an arch have measured prices, and what has none is stated."""
+    return arch in STATED and bool(published.prices(arch, layers))
 
 
 def prices(arch: str, layers: Layers) -> Prices:

@@ -74,8 +74,8 @@ class Prediction(Described):
     measured: Measured | None = None
 
     @property
-    def in_words(self) -> Iterator[str]:
-        """What it takes and took, what each pipe is busy, opcodes by what they take, a time line."""
+    def summary(self) -> Iterator[str]:
+        """What it takes and took, and what each pipe is busy."""
         place = f"{self.kernel} on {self.arch}, {self.first:#06x} to {self.last:#06x}"
         if self.cycles is None:
             yield f"{place}: refused: {self.refused}"
@@ -90,6 +90,13 @@ class Prediction(Described):
             yield f"  its tensor cores work {self.tensor:g} of them: {share:.0%}"
         pipes = sorted(self.busy.items(), key=lambda pair: -pair[1])
         yield f"  busy, of a scheduler: {', '.join(f'{pipe} {used:g}' for pipe, used in pipes)}"
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """The summary, opcodes by what they take, a time line."""
+        yield from self.summary
+        if self.cycles is None:
+            return
         yield f"  {_many(self.instructions, 'instruction')} a warp, by what they take of a scheduler's pipe:"
         for part in self.parts[:SHOWN_OPCODES]:
             yield f"    {part.executed:5} {part.opcode}: {part.pipe} {part.cycles:g}"

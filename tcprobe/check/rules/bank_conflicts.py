@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from tcprobe.check import published
 from tcprobe.check.addresses import SHARED
 from tcprobe.check.program import Kernel
 from tcprobe.check.requests import Counting, conflicts, costly
@@ -16,26 +17,36 @@ MEND = "pad the rows or swizzle the addresses: tcprobe banks and tcprobe swizzle
 EVIDENCE = (
     "The rule of wavefronts is measured on an H200 for ld, st, ldmatrix, stmatrix, atomics and cp.async.ca; `tcprobe "
     "run --family banks` repeats it. Destinations of cp.async.cg are judged by the rule of cp.async.ca.",
-    "Shared memory passes one wavefront a cycle: a plan's cycles are its wavefronts (docs/cost.md, 130 of 130 plans "
-    "within 0.6 %).",
+    "On sm_90 shared memory passes one wavefront a cycle (`tcprobe cost LDS`), so a plan's cycles are its wavefronts "
+    "(docs/cost.md, 130 of 130 plans within 0.6 %). Archs without prices have wavefronts alone.",
     "Addresses follow from the machine code: what is not known of them is the same in all lanes of a warp, "
     "which turns or exchanges banks and leaves the wavefronts as they are.",
 )
 
 
+NARROWEST = {"LDS": "LDS", "STS": "STS", "LDSM": "LDSM.16.M88", "STSM": "STSM.16.M88"}  # accesses of one wavefront
+
+
 def check(kernel: Kernel) -> Iterator[Finding]:
     """A warning for each access whose worst warp takes more wavefronts than beats; a note where that is not known."""
-    return costly(kernel, Counting(NAME, "wavefronts", SHARED, conflicts, _words))
+    return costly(kernel, Counting(NAME, "wavefronts", SHARED, conflicts, _words, _cycles))
 
 
-def _words(opcode: str, numbers: dict[str, int], lanes: str) -> str:
+def _cycles(arch: str, stem: str) -> float | None:
+    """Cycles of an SM for a wavefront: for one access that takes one."""
+    return published.interval(arch, NARROWEST[stem]) if stem in NARROWEST else None
+
+
+def _words(opcode: str, numbers: Mapping[str, int | float], lanes: str) -> str:
     """What to say of an access."""
     warps = "" if numbers["typical"] == numbers["wavefronts"] else f" in the worst warp, {numbers['typical']} in most"
-    more = numbers["wavefronts"] - numbers["least"]
+    more, unit = numbers["wavefronts"] - numbers["least"], "wavefront"
+    if "cycles" in numbers:
+        more, unit = numbers["cycles"], "cycle"
     often = "once a round of its loop" if numbers["a_round"] else "outside loops"
     return (
         f"{opcode} takes {numbers['wavefronts']} wavefronts{warps} where {numbers['least']} would do{lanes}: "
-        f"{more} cycle{'s' * (more > 1)} more for each warp, {often}; {MEND}"
+        f"{more:g} {unit}{'s' * (more > 1)} more for each warp, {often}; {MEND}"
     )
 
 

@@ -44,8 +44,12 @@ def _of_text(kernel: Kernel, ptx: str) -> Iterator[Finding]:
             continue
         native = _native(form, kernel.arch)
         beside = f"native is {native}" if native else f"{kernel.arch} has no native multiply of these types"
-        text = f"{form.name} is {words(lowering, form)} on {kernel.arch}; {beside}"
-        counted = {"instructions": lowering.others + sum(lowering.opcodes.values())}
+        counted: dict[str, int | float] = {"instructions": lowering.others + sum(lowering.opcodes.values())}
+        cycles, taken = published.multiply_cycles(kernel.arch, id_), ""
+        if cycles is not None:
+            counted["cycles"] = round(cycles, 1)
+            taken = f", {cycles:.1f} cycles of an SM"
+        text = f"{form.name} is {words(lowering, form)} on {kernel.arch}{taken}; {beside}"
         yield Finding(NAME, SEVERITY, _address(kernel, lowering), text, counted)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tcprobe.check.addresses import GLOBAL
 from tcprobe.check.program import Kernel
@@ -26,7 +26,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     return costly(kernel, Counting(NAME, "sectors", GLOBAL, sectors, _words))
 
 
-def _words(opcode: str, numbers: dict[str, int], lanes: str) -> str:
+def _words(opcode: str, numbers: Mapping[str, int | float], lanes: str) -> str:
     """What to say of an access."""
     touched, least = numbers["sectors"], numbers["least"]
     return (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from tcprobe.check import published
 from tcprobe.check.flow import at_each, forward
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.registers import decode
@@ -56,10 +57,16 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         what = (
             f"{opcode} is waited for alone" if alone else f"{count} multiplies are waited for whose results come later"
         )
-        text = f"{what}, and the next multiply begins when no other runs; {MEND}"
+        numbers: dict[str, int | float] = {"multiplies": count, "left": wait.left}
+        held: Literal["registers", "shared"] = "registers" if multiplies[wait.ended[0]].a else "shared"
+        longer, taken = published.waiting(kernel.arch, opcode, held), ""
+        if longer is not None and alone and not wait.left:
+            numbers["cycles"] = longer
+            taken = f", {longer:g} cycles later than in a row"
+        text = f"{what}, and the next multiply begins when no other runs{taken}; {MEND}"
         if wait.left:
             text = f"{what}, and {wait.left} group{'s' * (wait.left > 1)} are left running where more could; {MEND}"
-        yield Finding(NAME, SEVERITY, wait.instruction.address, text, {"multiplies": count, "left": wait.left})
+        yield Finding(NAME, SEVERITY, wait.instruction.address, text, numbers)
 
 
 def waits(kernel: Kernel) -> Iterator[Wait]:

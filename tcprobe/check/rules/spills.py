@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tcprobe.check import published
 from tcprobe.check.frame import LOCAL, offset
 from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.requests import loop_of, width
@@ -34,15 +35,22 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     for found in sorted(by_loop.values(), key=lambda each: each[0].number):
         loads = sum(instruction.stem == "LDL" for instruction in found)
         places = {place for i in found for place in range(offset(i.form) or 0, (offset(i.form) or 0) + width(i.form))}
-        numbers = {
+        numbers: dict[str, int | float] = {
             "loads": loads,
             "stores": len(found) - loads,
             "registers": -(-len(places) // 4),
             "bytes": sum(width(instruction.form) for instruction in found),
         }
+        each = [published.interval(kernel.arch, instruction.opcode) for instruction in found]
+        priced = [cycles for cycles in each if cycles is not None]
+        taken = ""
+        if len(priced) == len(each):
+            numbers["cycles"] = round(sum(priced), 1)
+            taken = f" and {numbers['cycles']:g} cycles of an SM for each warp"
         text = (
             f"{numbers['registers']} registers are on the stack in a loop: {numbers['loads']} loads and "
-            f"{numbers['stores']} stores of local memory, {numbers['bytes']} bytes for each thread a round; {MEND}"
+            f"{numbers['stores']} stores of local memory, {numbers['bytes']} bytes for each thread{taken} a round; "
+            f"{MEND}"
         )
         yield Finding(NAME, SEVERITY, found[0].address, text, numbers)
 

@@ -11,7 +11,7 @@ one axis, such as cycles of an instruction by the length of its loop.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
@@ -89,6 +89,12 @@ def check(finding: Finding) -> None:
         )
     if body.interval and body.curve and body.interval not in body.curve:
         raise DataError(f"{finding.subject}: its interval is not a point of its curve.")
+
+
+def covering(opcode: str, bodies: Mapping[str, Body]) -> str | None:
+    """The subject whose price covers an opcode as nvdisasm prints it; of several the one with the longest pattern."""
+    found = [(len(one), id_) for id_, body in bodies.items() for one in body.covers if fnmatch.fnmatchcase(opcode, one)]
+    return max(found)[1] if found else None
 
 
 def essence(body: Body) -> object:
