@@ -54,7 +54,7 @@ def metadata(kind, fields, selector, threads):
             lane, bit = lane + 2 * selector + half, row // 8 % 2 * 16 + inside * bits
             lane -= selector if fields.shape[1] * bits == 16 else 0  # one thread has it all
         else:
-            lane, bit = lane + row // 8 % 2 + 2 * (col // 16), col % 16 * bits
+            lane, bit = lane + row // 8 % 2 + 2 * (col // 16 + selector), col % 16 * bits
         words[lane] |= np.uint32(int(fields[row, col]) << bit)
     return words
 
@@ -182,15 +182,16 @@ ret;
 """
 
 
-def one_warp(form, target, parts, count, tail="", wide=4):
-    """(32, count) words of D: `parts` are (32, words) of A, B, C, and of metadata, whose register stands alone."""
+def one_warp(form, target, parts, count, tail=(), wide=4):
+    """(32, count) words of D: `parts` are (32, words) of A, B, C, and of words that stand alone, `tail` after each."""
     kind, letter = f"b{8 * wide}", "r" if wide == 4 else "d"
     words = np.concatenate([np.ascontiguousarray(part) for part in parts], axis=1)
     names, first = [], 10
     for part in parts:
         names.append([f"%{letter}{first + i}" for i in range(part.shape[1])])
         first += part.shape[1]
-    vectors = ["{" + ", ".join(each) + "}" for each in names[:3]] + [each[0] for each in names[3:]]
+    vectors = ["{" + ", ".join(each) + "}" for each in names[:3]]
+    vectors += [each[0] + after for each, after in zip(names[3:], tail, strict=True)]
     d = "{" + ", ".join(f"%{letter}{10 + i}" for i in range(count)) + "}"
     loaded = [name for each in names for name in each]
     text = WARP.format(
@@ -198,7 +199,7 @@ def one_warp(form, target, parts, count, tail="", wide=4):
         bytes=wide * words.shape[1],
         stored=wide * count,
         form=form,
-        operands=", ".join([d, *vectors]) + tail,
+        operands=", ".join([d, *vectors]),
         loads="\n".join(f"ld.global.{kind} {name}, [%d3+{wide * i}];" for i, name in enumerate(loaded)),
         stores="\n".join(f"st.global.{kind} [%d3+{wide * i}], %{letter}{10 + i};" for i in range(count)),
     )
@@ -249,8 +250,92 @@ def test_a_sparse_mma_is_the_product_of_a_in_full(case):
         d_places = v // 4 + n // 2 * 8, v % 4 * 2 + n % 2
         parts = [fragment(stored, a_places), fragment(b, b_places), fragment(c, d_places)]
         parts.append(metadata(kind, fields, selector, 32)[:, None])
-        made = one_warp(form, "sm_90", parts, 2 if d == "f16" else 4, f", {selector}").view(NUMPY[d])
+        made = one_warp(form, "sm_90", parts, 2 if d == "f16" else 4, [f", {selector}"]).view(NUMPY[d])
         assert (made == (full.astype(float) @ b.astype(float) + c)[d_places]).all()
+
+    check()
+
+
+PATTERNS = {"e4m3": (0x00, 0x38, 0x40, 0xC4), "e2m1": (0, 2, 4, 13), "s4": (0, 1, 2, 13)}  # of 0, 1, 2, -3
+V, N = slots(4)
+D = V // 4 + N // 2 * 8, V % 4 * 2 + N % 2  # rows and columns of D in threads
+
+
+def packed(patterns, each):
+    """(32, words) of (32, elements) patterns, `each` in a word."""
+    shifts = (32 // each * np.arange(each)).astype(np.uint32)
+    return (patterns.reshape(32, -1, each).astype(np.uint32) << shifts).sum(-1, dtype=np.uint32)
+
+
+def narrow(rng, kind, k):
+    """(A in full, B, index fields (16, units), words of A and of B): 0 to 2 and -3, of 4 bits in pairs."""
+    each, span = (4, 1) if kind == "e4m3" else (8, 2)
+    patterns, numbers = np.array(PATTERNS[kind], np.uint8), np.array([0, 1, 2, -3])
+    a, b = rng.integers(0, 4, (16, k // 2)), rng.integers(0, 4, (k, 8))
+    pairs = np.array([(i, j) for i in range(4) for j in range(i + 1, 4)])
+    at = pairs[rng.integers(0, len(pairs), (16, k // 4 // span))]
+    columns = (at + 4 * np.arange(at.shape[1])[:, None]).reshape(16, -1, 1) * span + np.arange(span)
+    full = np.zeros((16, k))
+    np.put_along_axis(full, columns.reshape(16, -1), numbers[a], axis=1)
+    thread, i = slots(k // 4)
+    word, within = i // each, i % each
+    a_places = thread // 4 + word % 2 * 8, (thread % 4 + word // 2 * 4) * each + within
+    b_places = (thread % 4 + word * 4) * each + within, thread // 4
+    words = [packed(patterns[a][a_places], each), packed(patterns[b][b_places], each)]
+    return full, numbers[b], at.reshape(16, -1), words
+
+
+@pytest.mark.parametrize("k", [64, 128])
+def test_a_sparse_mma_of_four_bits_is_the_product_of_a_in_full(k):
+    """Pairs of elements are stored; a row's metadata of K = 64 is in a pair of threads, of K = 128 in all four."""
+
+    @examples(15)
+    @given(SEEDS)
+    def check(seed):
+        rng = np.random.default_rng(seed)
+        full, b, fields, words = narrow(rng, "s4", k)
+        c = drawn(rng, "s32", 16, 8)
+        e = metadata("s4", fields, k == 64, 32)[:, None]
+        form = f"mma.sp::ordered_metadata.sync.aligned.m16n8k{k}.row.col.s32.s4.s4.s32"
+        made = one_warp(form, "sm_90", [*words, fragment(c, D), e], 4, [f", {int(k == 64)}"]).view(np.int32)
+        assert (made == (full @ b + c)[D]).all()
+
+    check()
+
+
+# form, k, scales of a row, their bits
+SCALED = [
+    ("kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0", 64, 1, (126, 127, 128)),
+    ("kind::mxf4.block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0", 128, 2, (126, 127, 128)),
+    ("kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3", 128, 4, (0x30, 0x38, 0x40)),
+]
+
+
+@pytest.mark.parametrize("case", SCALED, ids=lambda case: case[0])
+def test_a_sparse_mma_with_scales_is_the_product_of_a_in_full(case):
+    """Thread and first byte of the scales at random, PTX ISA 9.1, section 9.7.14.3; 1/2, 1 and 2."""
+
+    @examples(15)
+    @given(SEEDS)
+    def check(seed):
+        form, k, many, bits = case
+        rng = np.random.default_rng(seed)
+        full, b, fields, words = narrow(rng, form.split(".")[4], k)
+        (byte_a, byte_b), (thread_a, thread_b) = rng.integers(0, 5 - many, 2) & -many, rng.integers(0, (2, 4))
+        of_a, of_b = rng.integers(0, 3, (16, many)), rng.integers(0, 3, (8, many))
+        held_a, held_b = np.zeros((2, 32, 4), np.uint8)
+        row, col = np.arange(16), np.arange(8)
+        held_a[4 * (row % 8) + 2 * thread_a + row // 8, byte_a : byte_a + many] = np.array(bits)[of_a]
+        held_b[4 * col + thread_b, byte_b : byte_b + many] = np.array(bits)[of_b]
+        full = full * np.repeat(2.0 ** (of_a - 1), k // many, axis=1)
+        b = b * np.repeat(2.0 ** (of_b - 1), k // many, axis=1).T
+        c = drawn(rng, "f32", 16, 8)
+        parts = [*words, fragment(c, D), metadata("s8", fields, 0, 32)[:, None]]
+        parts += [held_a.view(np.uint32), held_b.view(np.uint32)]
+        tail = [", 0x0", f", {{{byte_a}, {thread_a}}}", f", {{{byte_b}, {thread_b}}}"]
+        name = f"mma.sp::ordered_metadata.sync.aligned.m16n8k{k}.row.col.{form}"
+        made = one_warp(name, "sm_120a", parts, 4, tail).view(np.float32)
+        assert (made == (full @ b + c)[D]).all()
 
     check()
 

@@ -38,7 +38,8 @@ def meetings(form: str, selector: int, arch: str) -> Callable[[Any, Report], Int
     ordered = "ordered_metadata" in form
 
     def met(words: Any, report: Report) -> Ints:
-        fields = places.gather(split(words, fragment.slot_bits)).astype(np.int64)
+        held = places.gather(split(words, fragment.slot_bits)).astype(np.int64)
+        fields = held[..., :: rule.span]  # a table has a field at the first of its elements
         if not meaningful(fields, rule, ordered):
             report.note(f"{instruction.id}: metadata has indices that PTX gives no meaning; they are taken as they are")
         return lines_of(fields, rule, instruction.stored)

@@ -1,4 +1,4 @@
-"""mma.sync with scales: which lane's word has a scale by PTX's text, products exact or rounded once.
+"""mma.sync and mma.sp with scales: which lane's word has a scale by PTX's text, products exact or rounded once.
 
 Written from PTX ISA 9.1, section 9.7.14.3: thread-id-a names two lanes of each four, the first of which has the scales
 of the row of that number, the second those of 8 rows below; thread-id-b names one of four, which has those of a column.
@@ -8,7 +8,7 @@ byte-id is the first of the bytes that are scales.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,20 +17,26 @@ from tcprobe.emulate.fragments import places, split
 from tcprobe.emulate.instructions.multiply import check_registers, form_of, scatter_registers, slot_bits, words_of
 from tcprobe.emulate.machine import WARP, Machine, Step, Where
 from tcprobe.emulate.ptx import Immediate, Operand, Statement, Vector
-from tcprobe.layout.arrays import Floats
+from tcprobe.emulate.sparse import meetings
+from tcprobe.isa.instruction import Instruction
+from tcprobe.layout.arrays import Floats, Ints
 
 ROWS, COLS = 16, 8
+Met: TypeAlias = Callable[[Where], "Ints | None"]  # (groups, m, stored k) lines of B
 
 
 def _mma(statement: Statement, machine: Machine) -> Step | None:
     words = statement.modifiers
-    if "block_scale" not in words or any(word.startswith("sp") for word in words):
+    if "block_scale" not in words:
         return None
     instruction = form_of(statement)
-    target, *sources = statement.operands
-    if len(sources) != 7:
-        raise statement.refused(f"with {len(sources)} sources")
-    a, b, c, *of_scales = sources
+    target, a, b, c, *of_scales = statement.operands
+    met: Met = lambda where: None  # noqa: E731
+    if instruction.metadata:
+        e, selector, *of_scales = of_scales
+        met = _meetings(machine, statement, instruction, (e, selector))
+    if len(of_scales) != 4:
+        raise statement.refused(f"with {len(statement.operands)} operands")
     check_registers(machine, statement, instruction, {"d": target, "a": a, "b": b, "c": c})
     tables = {name: places(instruction.id, name, machine.arch) for name in "abd"}
     reads = {name: words_of(machine, operand)[0] for name, operand in zip("abc", (a, b, c), strict=True)}
@@ -58,13 +64,15 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
 
     def run(where: Where) -> None:
         left, right = factor("a", where), factor("b", where)
-        block = left.shape[2] // many
-        left = left * np.repeat(scales(0, byte_a, where), block, axis=2)
-        right = right * np.repeat(scales(1, byte_b, where), block, axis=2).transpose(0, 2, 1)
+        left = left * np.repeat(scales(0, byte_a, where), left.shape[2] // many, axis=2)
+        right = right * np.repeat(scales(1, byte_b, where), right.shape[1] // many, axis=2).transpose(0, 2, 1)
+        lines = met(where)
         held = tables["d"].gather(split(reads["c"](where), 32)).view(np.float32).astype(np.float64)
         made = np.empty_like(held)
         for group in range(held.shape[0]):
-            made[group], exact = tensor_products.multiply(left[group], right[group], held[group])
+            made[group], exact = tensor_products.multiply(
+                left[group], right[group], held[group], None if lines is None else lines[group]
+            )
             if not exact:
                 machine.report.note("sums of mma with scales that are not exact are rounded once; none were measured")
         scatter_registers(
@@ -72,6 +80,17 @@ def _mma(statement: Statement, machine: Machine) -> Step | None:
         )
 
     return machine.together(run)
+
+
+def _meetings(
+    machine: Machine, statement: Statement, instruction: Instruction, operands: tuple[Operand, Operand]
+) -> Met:
+    """The lines of B that the elements of a sparse A meet, by metadata and its selector."""
+    e, selector = operands
+    if not isinstance(selector, Immediate):
+        raise statement.refused("with a selector in a register")
+    read, met = words_of(machine, e)[0], meetings(instruction.id, selector.value, machine.arch)
+    return lambda where: met(read(where), machine.report)
 
 
 def _selected(statement: Statement, operand: Operand) -> tuple[int, int]:
