@@ -188,6 +188,7 @@ def runs(device: Arch, target: str) -> bool:
     return covers(device.targets[-1], target)
 
 
+@cache
 def covers(own: str, target: str) -> bool:
     """Whether PTX target `own` has all that `target` has: sm_103a what sm_100f has, sm_100a not what sm_103f has."""
     (device, suffix), (needed, kind) = _parts(own), _parts(target)
