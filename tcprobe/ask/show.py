@@ -110,14 +110,14 @@ def show(
     """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
     each. --svg draws the picture of one.
 
-    Without --arch it takes the arch with the strongest method, the newest of several: of those measured in
-    ./results, or else of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
-    A layout that is not measured on an arch is shown as documented. Metadata (operand e of mma.sp) has a table
-    for each selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given
-    by --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an
-    instruction has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the
-    anchor, the assumption, and how sure it is. FRAGMENT may be a layout as CuTe, Triton or Gluon write it, over --tile,
-    or with --warps one over a CTA's tile (`tcprobe layouts`). --json prints one object per line.
+    Without --arch it takes the arch with the strongest method, the newest if several have it: among those measured in
+    ./results, or else among all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side. A
+    layout that is not measured on an arch is shown as documented. Metadata (operand e of mma.sp) has a table for each
+    selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given by
+    --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an instruction
+    has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the anchor, the
+    assumption, and how sure it is. FRAGMENT may be a layout in the notation of CuTe, Triton or Gluon (`tcprobe
+    layouts`), over --tile; with --warps a fragment is spread over a CTA's tile. --json prints one object per line.
     """
     folders, at = layers(results, only), arch_name(arch)
     options = OperandOptions(

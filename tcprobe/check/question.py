@@ -51,13 +51,13 @@ def checks(
     ] = None,
     min: Annotated[  # noqa: A002
         Literal["error", "warning", "note"],
-        Option("--min", "The least severity that is printed.", default="note"),
+        Option("--min", "Print only what is at least this severe.", default="note"),
     ] = "note",
     baseline: Annotated[
         Path | None,
         Option(
             "--baseline",
-            "Only what is new: not in this file, which --json or --sarif wrote.",
+            "Leave out what this file has, which --json or --sarif wrote.",
             "FILE",
             Named(path_type=Path, exists=True, dir_okay=False),
         ),
@@ -118,7 +118,7 @@ def print_checks(
     ] = False,
     sarif: Annotated[
         Path | None,
-        Option("--sarif", "Also write SARIF 2.1.0 into this file.", "FILE", Output(path_type=Path, dir_okay=False)),
+        Option("--sarif", "Also write SARIF 2.1.0 to this file.", "FILE", Output(path_type=Path, dir_okay=False)),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
