@@ -174,9 +174,7 @@ def guarded(cubin: bytes, kernel: Kernel, of: patch.Patch) -> bytes:
 
 def table(away: Path, guarded: Path) -> Iterator[str]:
     """Markdown: cycles of a round whole, with a false guard before each instruction, patched away, and the bound."""
-    found, beside = (
-        {row["class"]: row for row in map(json.loads, path.read_text().splitlines())} for path in (away, guarded)
-    )
+    found, beside = ({row["class"]: row for row in json_lines.read(path)} for path in (away, guarded))
     yield "| a round | whole | `@!PT` | patched away | bound |"
     yield "| --- | --- | --- | --- | --- |"
     for name, words in ROUND.items():

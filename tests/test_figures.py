@@ -60,7 +60,6 @@ def test_a_shown_fragment_is_drawn_as_its_table(tmp_path, words):
 @pytest.mark.parametrize(
     ("words", "title"),
     [
-        (("m16n8k16", "f16", "f32"), "register layout of mma.m16n8k16.row.col.f32.f16.f16.f32.a, "),
         (
             ("m16n8k16", "f16", "f32", "d", "--warps", "2x4", "--tile", "64x64x16"),
             "mma.m16n8k16.row.col.f32.f16.f16.f32.d",
@@ -72,7 +71,7 @@ def test_a_shown_fragment_is_drawn_as_its_table(tmp_path, words):
         (("Sw<3,4,3> o smem_ptr[16b](unset) o (8,64):(64,1)",), "Sw<3,4,3>"),
     ],
 )
-def test_multiplies_tiles_and_metadata_are_drawn(tmp_path, words, title):
+def test_tiles_metadata_and_memory_are_drawn(tmp_path, words, title):
     path = tmp_path / "a.svg"
     run("show", *words, "--json", "--svg", str(path))
     root = ET.parse(path).getroot()
@@ -86,6 +85,7 @@ def test_multiplies_tiles_and_metadata_are_drawn(tmp_path, words, title):
         ("cost", "wgmma.m64n8k16.f32.f16.f16"),
         ("cost", "HMMA.16816.F32"),
         ("banks", "--rule"),
+        ("show", "m16n8k16 f16 f32"),
         ("show", "wgmma.m64n24k16.f32.bf16.bf16.b_smem"),
         ("show", "m16n8k16 f16 f32 a", "m16n8k16 f16 f32 b", "m16n8k8 f16 f32 a"),
         ("show", "m16n8k16 f16 f32 a", "--arch", "sm_80,sm_90"),

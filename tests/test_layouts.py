@@ -431,9 +431,9 @@ def test_the_budget_of_a_tile():
     assert tcprobe.plan("sm_100", (128, 256, 64), "bf16", 2, accumulators=2).columns == 512
     assert tcprobe.plan("sm_107", (128, 256, 64), "bf16", 2, accumulators=2, columns=64).columns == 576
     for columns, words in ((96, "608"), (128, "640")):
-        with pytest.raises(UsageError, match=f"{words} columns of tensor memory .* of 512"):
+        with pytest.raises(UsageError, match=f"{words} columns of tensor memory .*; at most 512"):
             tcprobe.plan("sm_100", (128, 256, 64), "bf16", 2, accumulators=2, columns=columns)
-    with pytest.raises(UsageError, match="registers of a thread, of 255"):
+    with pytest.raises(UsageError, match="registers per thread; at most 255"):
         tcprobe.plan("sm_80", (256, 256, 32), "f16", 2)
     with pytest.raises(UsageError, match="bytes of shared memory"):
         tcprobe.plan("sm_75", (128, 128, 64), "f16", 4)

@@ -108,16 +108,16 @@ def show(
     only: OnlyOption = False,
 ) -> Iterator[Shown]:
     """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
-    each. --svg draws the picture of one, and of a multiply A, B and D together.
+    each. --svg draws the picture of one.
 
-    Without --arch it takes the arch with the strongest method, the newest of several: of those measured in
-    ./results, or else of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
-    A layout that is not measured on an arch is shown as documented. Metadata (operand e of mma.sp) has a table
-    for each selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given
-    by --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an
-    instruction has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the
-    anchor, the assumption, and how sure it is. FRAGMENT may be a layout as CuTe, Triton or Gluon write it, over --tile,
-    or with --warps one over a CTA's tile (`tcprobe layouts`). --json prints one object per line.
+    Without --arch it takes the arch with the strongest method, the newest if several have it: among those measured in
+    ./results, or else among all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side. A
+    layout that is not measured on an arch is shown as documented. Metadata (operand e of mma.sp) has a table for each
+    selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given by
+    --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an instruction
+    has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the anchor, the
+    assumption, and how sure it is. FRAGMENT may be a layout in the notation of CuTe, Triton or Gluon (`tcprobe
+    layouts`), over --tile; with --warps a fragment is spread over a CTA's tile. --json prints one object per line.
     """
     folders, at = layers(results, only), arch_name(arch)
     options = OperandOptions(
@@ -205,7 +205,7 @@ def print_show(
 def _draw(found: Sequence[Shown], svg: Path) -> None:
     """Write the picture of what is found; UsageError where it has none."""
     if len(found) != 1 or not isinstance(found[0], ShownTables):
-        raise UsageError("`svg` draws a fragment in registers, on one arch, or the operands of one instruction.")
+        raise UsageError("`svg` draws one fragment in registers, on one arch.")
     picture = found[0].picture
     from tcprobe.system import files
 
@@ -274,17 +274,17 @@ class ShownTables(NamedTuple):
 
     @property
     def picture(self) -> str:
-        """As SVG the table that is shown brief, a tile by its warps, or a multiply whole; UsageError for others."""
-        from tcprobe.emit import emit, svg
-
+        """As SVG the picture of the table that is shown brief; UsageError for several fragments or archs."""
         first = self.cells[0]
-        if any(cell.arch != first.arch or cell.fragment.experiment != first.fragment.experiment for cell in self.cells):
-            raise UsageError("`svg` draws one fragment, or the operands of one instruction, on one arch: name one.")
-        if any(cell.fragment is not first.fragment for cell in self.cells):
-            return emit("svg", self.cells)
+        if any(cell.arch != first.arch or cell.fragment is not first.fragment for cell in self.cells):
+            raise UsageError("`svg` draws one fragment on one arch; `tcprobe emit --to svg` draws a whole multiply.")
         if first.in_cta(0) and first.table.threads > WARP:
-            return emit("svg-warps", [first])
-        return svg.titled_picture(first) + "\n"
+            from tcprobe.ask.tile_picture import tile_picture
+
+            return tile_picture(first) + "\n"
+        from tcprobe.ask.matrix_picture import titled_picture
+
+        return titled_picture(first) + "\n"
 
     @property
     def entries(self) -> Iterator[Json]:

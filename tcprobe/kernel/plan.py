@@ -237,18 +237,18 @@ def _made(  # noqa: PLR0913, PLR0917
     of, shared = limits(device.number), _stage_bytes(asked) * asked.stages
     together = sum(registers.values())
     refused = [
-        (threads, MOST_THREADS, "threads of a block"),
-        (together, MOST_REGISTERS, "registers of a thread"),
-        (shared, device.shared_kib << 10, "bytes of shared memory of a block"),
+        (threads, MOST_THREADS, "threads per block"),
+        (together, MOST_REGISTERS, "registers per thread"),
+        (shared, device.shared_kib << 10, "bytes of shared memory per block"),
         (sum(tensor_memory.values()), of.tmem_columns, "columns of tensor memory"),
-        (-(-together * WARP // GRANULE) * GRANULE * (threads // WARP), ALL_REGISTERS, "registers of a block"),
+        (-(-together * WARP // GRANULE) * GRANULE * (threads // WARP), ALL_REGISTERS, "registers per block"),
     ]
     for needed, most, what in refused:
         if needed > most:
             detail = ""
             if what.startswith("columns"):
                 detail = f" ({', '.join(f'{count} of {name}' for name, count in tensor_memory.items())})"
-            raise UsageError(f"this would not launch on {device.name}: {needed} {what}{detail}, of {most}.")
+            raise UsageError(f"this would not launch on {device.name}: {needed} {what}{detail}; at most {most}.")
     per_warp = -(-together * WARP // GRANULE) * GRANULE
     taken = shared + (of.reserved_kib << 10)
     fits: dict[str, int | None] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
-from tcprobe.emit import svg
+from tcprobe.ask import matrix_picture
 from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
@@ -109,7 +109,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
         yield from data_files.fragment_files(fact)
     yield from data_files.thumbnail_files(facts)
     for address, cell in pictures(facts).items():
-        yield address, svg.picture(cell)
+        yield address, matrix_picture.picture(cell)
 
 
 def pictures(facts: Facts) -> dict[str, Cell]:
