@@ -5,9 +5,9 @@ examples and the loops of wgmma are made here, by NVRTC and ptxas. Kinds are tho
 at most --most mutants of a kernel are tried, evenly spread. Two kinds are made of texts: a form of mma for an arch that
 emulates it, though another one has it, and a GEMM of mma.sync for an arch with wgmma or tcgen05.mma.
 
-Writes docs/check_mutants.json: by kind how many were tried, found, left out as harmless by each reason, and which were
-missed; undecided are those where the rule has a note, with its reason, of the right kernel too. --page writes the table
-of benchmarks/notes/check.md from it.
+Writes results/check_mutants.json: by kind how many were tried, found, left out as harmless by each reason, and which
+were missed; undecided are those where the rule has a note, with its reason, of the right kernel too. --page writes the
+table of benchmarks/notes/check.md from it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tcprobe.sass.cubin import assemble
 from tcprobe.sass.image import cubin
 
 ROOT = Path(__file__).parent.parent
-PAGE, SAVED = ROOT / "benchmarks" / "notes" / "check.md", ROOT / "docs" / "check_mutants.json"
+PAGE, SAVED = ROOT / "benchmarks" / "notes" / "check.md", ROOT / "results" / "check_mutants.json"
 HEAD = "| kind | rule | found | undecided, as in the right kernel | break nothing |"
 UNDECIDED = "undecided"
 GEMMS = [(number, kind) for number in (75, 80, 86, 89, 90, 120) for kind in ("f16", "bf16", "tf32", "s8", "e4m3")]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe import numerics
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.parameters import types_of
 from tcprobe.isa import names
 

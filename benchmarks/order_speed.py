@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tcprobe import numerics
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.order import Additions, FusedMultiplyAdds, Multiplies, Node, Order, Types
 from tcprobe.order import multiply
 

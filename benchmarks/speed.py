@@ -2,6 +2,7 @@
 
 python benchmarks/speed.py [PAIRS]: every command in turn with the import, so that a machine that slows down slows both;
 the median of the ratios, and of the seconds. User and system time of the process and its children, not the clock.
+Modules are compiled before, as when installed.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from statistics import median
 TCPROBE = (sys.executable, "-m", "tcprobe")
 IMPORTS = (sys.executable, "-c", "import click, rich.console")
 NAME = "mma.m16n8k16.row.col.f32.bf16.bf16.f32"
+KEPT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 COMMANDS = {
     "where": ("where", "m16n8k16", "bf16", "f32", "a", "--row", "3", "--col", "9"),
     "trace": ("trace", NAME, "--row", "3", "--col", "2"),
@@ -37,7 +39,7 @@ FEW = ("fit", "pages")  # run three times
 def seconds(words: Sequence[str]) -> float:
     """User and system time of a process and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False, env=KEPT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
@@ -45,8 +47,11 @@ def seconds(words: Sequence[str]) -> float:
 def main(pairs: int) -> None:
     """A line a command."""
     os.chdir(Path(__file__).resolve().parent.parent)
+    seconds(IMPORTS)
     print(f"{'command':<10}{'CPU s':>8}{'/ importing click and rich':>28}   load {os.getloadavg()[0]:.1f}")
     for name, words in COMMANDS.items():
+        if name not in FEW:
+            seconds([*TCPROBE, *words])
         times = [(seconds([*TCPROBE, *words]), seconds(IMPORTS)) for _ in range(3 if name in FEW else pairs)]
         ratio = median(own / imports for own, imports in times)
         print(f"{name:<10}{median(own for own, _ in times):>8.2f}{ratio:>28.1f}", flush=True)

@@ -11,76 +11,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tcprobe.arithmetic.formats import FORMATS, bits_of, check_numbers, values_of
+from tcprobe.arithmetic.floats import FORMATS
+from tcprobe.arithmetic.formats import bits_of, check_numbers, values_of
 from tcprobe.arithmetic.gemm import gemm, integers_of, multiplied_integers
 from tcprobe.arithmetic.model import dot as dot_of_bits
-from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, subject, types_of
-from tcprobe.errors import NoMajorityError, TcprobeError, UsageError
+from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, types_of
+from tcprobe.errors import UsageError
 from tcprobe.isa import names
-from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bits
-from tcprobe.store.choose import Layers, default
-from tcprobe.store.finding import Sourced
-
-KIND = "numerics"
-MEASURED = "sm_90"  # the arch that is meant where none is named
+from tcprobe.store.arithmetic import measured, model
 
 __all__ = ["dot", "measured", "model", "multiply"]
-
-
-def measured(instruction: Instruction, arch: str, layers: Layers | None = None) -> Sourced | None:
-    """What was measured of a form's arithmetic on an arch, None if nothing."""
-    if instruction.unprobed:
-        return None
-    return (layers or default()).finding(KIND, arch, subject(instruction))
-
-
-def model(instruction: Instruction, arch: str | None = None, layers: Layers | None = None) -> Arithmetic | Integers:
-    """The parameters of a form; UsageError where it has no model that gives every bit.
-
-    NoMajorityError where as many devices found one arithmetic as another.
-    """
-    rule = _rule_for(instruction, arch, layers)
-    if isinstance(rule, TcprobeError):
-        raise rule
-    return rule
-
-
-def find_model(instruction: Instruction, arch: str, layers: Layers | None) -> Arithmetic | Integers | None:
-    """As `model`, None where it has none."""
-    rule = _rule_for(instruction, arch, layers)
-    return None if isinstance(rule, TcprobeError) else rule
-
-
-def _rule_for(
-    instruction: Instruction, arch: str | None, layers: Layers | None
-) -> Arithmetic | Integers | TcprobeError:
-    """The parameters, or why there are none."""
-    name = arch_row(arch or MEASURED).name
-    sourced = measured(instruction, name, layers)
-    if sourced is None:
-        return UsageError(
-            f"{instruction.id} has no model on {name}: its arithmetic was not measured.",
-            "no arithmetic",
-            id=subject(instruction),
-        )
-    if instruction.scales:
-        return UsageError(
-            f"{instruction.id} has scales: its parameters are known, products of it are not computed here."
-        )
-    try:
-        body = sourced.settled.body
-    except NoMajorityError as error:
-        return error
-    if body.unfit:
-        return UsageError(f"{instruction.id} has no model on {name}: no parameters describe it: {body.unfit}")
-    if body.wrong:
-        return UsageError(f"{instruction.id} does not follow the model on {name}: {body.wrong} of {body.random} cases.")
-    rule: Arithmetic | Integers = body.floats or body.integers
-    return rule
 
 
 def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> Array:

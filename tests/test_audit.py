@@ -196,7 +196,7 @@ def test_missing_packages(monkeypatch):
     monkeypatch.setattr(package_audit, "version", lambda _: None)
     assert "pip" in audit("tilus", code=3).stderr
     assert "apache-tvm" in audit(code=3).stderr
-    assert "there is no adapter for numpy; there are: apache-tvm" in audit("numpy", code=2).stderr
+    assert "there is no adapter for numpy, only for apache-tvm" in audit("numpy", code=2).stderr
 
 
 # packages that tests install

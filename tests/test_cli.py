@@ -231,6 +231,10 @@ def test_help_and_version_of_every_command():
             "standalone_mode=False)",
             ("numpy", "sympy", "cupy"),
         ),
+        (
+            "from tcprobe.cli import main; main(['numerics', 'mma.m16n8k16.f32.bf16.bf16.f32'], standalone_mode=False)",
+            ("numpy", "ml_dtypes", "rich"),
+        ),
         ("import tcprobe.run.backend", ("numpy", "cupy")),
     ],
 )

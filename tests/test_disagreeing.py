@@ -10,13 +10,12 @@ from bench import TensorMemoryCore, run
 from choose_findings import tcprobe
 from json_samples import SCHEMA
 
-from tcprobe import numerics as library
 from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.ask.undocumented import beyond
 from tcprobe.errors import NoMajorityError
 from tcprobe.isa import inventory, names
 from tcprobe.isa.shared_memory import access
-from tcprobe.store import findings, kinds
+from tcprobe.store import arithmetic, findings, kinds
 from tcprobe.store.choose import alone, layers
 from tcprobe.store.kinds import tensor_maps
 from tcprobe.store.results import Results, published
@@ -145,8 +144,8 @@ def test_numerics_says_who_disagrees(tmp_path, published_too):
     assert {run["device"] for run in json.loads(asked.stdout)["runs"]} == {"NVIDIA H100", "NVIDIA H200"}
     row = names.resolve(MMA).instruction
     with pytest.raises(NoMajorityError, match="NVIDIA H100"):
-        library.model(row, "sm_90", layers(both))
-    assert library.find_model(row, "sm_90", layers(both)) is None
+        arithmetic.model(row, "sm_90", layers(both))
+    assert arithmetic.find_model(row, "sm_90", layers(both)) is None
     merge(both, of("numerics", MMA, "NVIDIA GH200"), code=1)
     plain = json.loads(tcprobe("numerics", MMA, *options, "--json").stdout)
     assert (plain["status"], plain["fraction_bits"]) == ("measured", 25)

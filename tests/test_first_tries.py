@@ -78,6 +78,7 @@ def made(folder):
     for name, shape in (("a", (2, 4096)), ("b", (4096, 3))):
         np.save(folder / f"{name}.npy", np.ones(shape, np.float32))
     (folder / "kernel.ptx").write_text(fatbins.ptx())
+    (folder / "examples").symlink_to(ROOT / "examples")
     emulated_bench.written(folder)
     filled(folder / "theirs")
 
@@ -176,7 +177,7 @@ MISTAKES = [
     ("reduce m16n8k16 f16 f32 d --row", "Did you mean --over row? !--op"),
     ("reduce m16n8k16 f16 f32 d --op row", "Did you mean --over row?"),
     ("reduce m16n8k16 f16 f32 d --max", "Did you mean --op max? !--mask"),
-    ("show m16n8k16 f16 f32 a --svg", "See `tcprobe emit --to svg`, !--sbo"),
+    ("where m16n8k16 f16 f32 a --svg", "See `tcprobe emit --to svg`, !--sbo"),
     ("show m16n8k16 f16 f32 a --tile 64x64", "`tcprobe path --tile`"),
     ("kernel gemm --tiles 128x128x64", "Did you mean --tile?"),
     ("reduce m16n8k16 f16 f32 d --mask causal", "'causal' is compared with nothing !is a number"),

@@ -246,7 +246,7 @@ REFUSED = {
     ("sm_90", "e4m3", None, None, None, "col"): "k contiguous only",
     ("sm_90", "bf16", (192, 256, 64), None, 3): "nearest: m 128",
     ("sm_90", "bf16", (128, 512, 64)): "nearest: n 240, 256",
-    ("sm_90", "bf16", (128, 40, 64)): "into bf16 has n 40; nearest: n 32, 48",
+    ("sm_90", "bf16", (128, 40, 64)): "stores bf16 has n 40; nearest: n 32, 48",
     ("sm_90", "s8", (128, 40, 64)): "nearest: n 32, 48",
     ("sm_80", "f16", None, None, None, "row", "col", "bf16"): "stored as f16 or f32",
 }

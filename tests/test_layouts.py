@@ -19,6 +19,9 @@ from tcprobe.ask.written import warp_picture
 from tcprobe.cli import main
 from tcprobe.errors import TcprobeError, UsageError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import ARCHS
+from tcprobe.isa.dtypes import DTYPES
+from tcprobe.kernel.staged import SCALED
 from tcprobe.notation import cute, triton
 from tcprobe.references.cute import L, apply, atoms, modes, name_of, size
 from tcprobe.store.choose import layers
@@ -396,6 +399,28 @@ def test_plain_names_load_none_of_it():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.parametrize("arch", [row.name for row in ARCHS])
+def test_a_budget_of_every_type_is_an_answer_or_a_refusal(arch, sample):
+    """Types that no kernel of ours multiplies among them: such a plan lacks what brings A and B to registers."""
+    answered = []
+    for kind in [*sample([row.name for row in DTYPES], 6), *SCALED, "f17"]:
+        for multiply in (None, "mma"):
+            with suppress(UsageError):
+                tcprobe.plan(arch, (128, 256, 256), kind, 1, warps=(4, 2), multiply=multiply)
+                answered.append(kind)
+    assert "f17" not in answered
+    if arch in ("sm_100", "sm_103"):
+        assert set(SCALED) <= set(answered)
+
+
+def test_a_budget_with_scales_is_that_of_their_elements():
+    for kind, of in SCALED.items():
+        plain = tcprobe.plan("sm_100", (128, 128, 128), of.element, scale_block=of.block)
+        assert tcprobe.plan("sm_100", (128, 128, 128), kind).to_json() == plain.to_json()
+    with pytest.raises(UsageError, match="scales of nvf4 are of 16"):
+        tcprobe.plan("sm_100", (128, 128, 128), "nvf4", scale_block=32)
+
+
 def test_the_budget_of_a_tile():
     found = tcprobe.plan("sm_90", (128, 256, 64), "bf16", 4)
     assert (found.registers["accumulators"], found.shared_bytes, found.threads) == (128, 4 * (128 + 256) * 64 * 2, 384)
@@ -406,9 +431,9 @@ def test_the_budget_of_a_tile():
     assert tcprobe.plan("sm_100", (128, 256, 64), "bf16", 2, accumulators=2).columns == 512
     assert tcprobe.plan("sm_107", (128, 256, 64), "bf16", 2, accumulators=2, columns=64).columns == 576
     for columns, words in ((96, "608"), (128, "640")):
-        with pytest.raises(UsageError, match=f"{words} columns of tensor memory .* of 512"):
+        with pytest.raises(UsageError, match=f"{words} columns of tensor memory .*; at most 512"):
             tcprobe.plan("sm_100", (128, 256, 64), "bf16", 2, accumulators=2, columns=columns)
-    with pytest.raises(UsageError, match="registers of a thread, of 255"):
+    with pytest.raises(UsageError, match="registers per thread; at most 255"):
         tcprobe.plan("sm_80", (256, 256, 32), "f16", 2)
     with pytest.raises(UsageError, match="bytes of shared memory"):
         tcprobe.plan("sm_75", (128, 128, 64), "f16", 4)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from tcprobe.arithmetic.formats import FORMATS, bits_of, decode, values_of
+from tcprobe.arithmetic.floats import FORMATS
+from tcprobe.arithmetic.formats import bits_of, decode, values_of
 from tcprobe.arithmetic.model import _exact_fma, fma
 from tcprobe.isa.dtypes import DTYPES
 

@@ -8,7 +8,8 @@ import numeric_core as core
 import numpy as np
 import pytest
 
-from tcprobe.arithmetic.formats import FORMATS, decode
+from tcprobe.arithmetic.floats import FORMATS
+from tcprobe.arithmetic.formats import decode
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import (
     IN_GROUP,

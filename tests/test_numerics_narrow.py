@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
-from tcprobe.arithmetic.formats import FORMATS, NAN, decode, decoded_scale
+from tcprobe.arithmetic.floats import FORMATS
+from tcprobe.arithmetic.formats import NAN, decode, decoded_scale
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import AFTER, NEAREST, Arithmetic, ElementTypes, chained, forms_alike
 from tcprobe.cli import main

@@ -101,7 +101,7 @@ def test_zeros_of_both_signs_differ_and_nan_does_not(folder):
 
 
 def test_words_bound_and_picture(folder):
-    done = ask("order", "--file", "ORDER.json", "--bound", "--picture", "order.svg")
+    done = ask("order", "--file", "ORDER.json", "--bound", "--svg", "order.svg")
     assert "2 sums added in f32, from left to right" in done.stdout
     assert "a product is rounded at most 10 times" in done.stdout  # 8 multiply-adds, an addition, to bf16
     assert (folder / "order.svg").read_text().startswith("<svg")

@@ -10,8 +10,8 @@ from importlib import resources
 import pytest
 
 from tcprobe import emit
-from tcprobe.emit import svg
-from tcprobe.emit.svg import DARK, DARK_INK, INK, LIGHT
+from tcprobe.ask import matrix_picture
+from tcprobe.ask.matrix_picture import DARK, DARK_INK, INK, LIGHT
 from tcprobe.isa.names import resolve
 from tcprobe.store.cell import load, operands
 from tcprobe.store.results import published
@@ -85,14 +85,16 @@ def cells(text):
 
 
 def test_every_cell_has_a_title_and_the_colour_of_its_lane():
-    found = {title: (text, of, paths) for title, text, of, paths in cells(svg.picture(load(f"{MMA}.a")))}
+    found = {title: (text, of, paths) for title, text, of, paths in cells(matrix_picture.picture(load(f"{MMA}.a")))}
     assert len(found) == 256
     assert found["[3][9]: 12:5"] == ("12:5", "c4", 1)
 
 
 def test_an_element_of_two_threads_is_split():
     split = [
-        paths for _, text, _, paths in cells(svg.picture(load("wmma.m16n16k16.a.row.f16", "sm_70"))) if " " in text
+        paths
+        for _, text, _, paths in cells(matrix_picture.picture(load("wmma.m16n16k16.a.row.f16", "sm_70")))
+        if " " in text
     ]
     assert split == [2] * 256
 
@@ -169,7 +171,7 @@ def structure(text):
 
 def test_pictures_have_the_structure_that_was_looked_at(golden):
     """Row by row, colour by colour; not pixel by pixel, since fonts differ."""
-    found = {name: structure(svg.picture(load(*of))) for name, of in PICTURES.items()}
+    found = {name: structure(matrix_picture.picture(load(*of))) for name, of in PICTURES.items()}
     golden("pictures.json", json.dumps(found, indent=1) + "\n")
 
 
@@ -177,7 +179,7 @@ def test_a_picture_says_what_the_table_says():
     """Text and colour of each cell from the table alone."""
     for id_, arch in PICTURES.values():
         cell = load(id_, arch)
-        for group in ET.fromstring(svg.picture(cell)).iter(f"{SVG}g"):
+        for group in ET.fromstring(matrix_picture.picture(cell)).iter(f"{SVG}g"):
             title = group.find(f"{SVG}title")
             if title is None:
                 continue
@@ -194,7 +196,7 @@ def test_a_picture_says_what_the_table_says():
 def test_other_programs_paint_every_cell_in_its_colours(draw, name):
     """The corners of each cell, where no text is: upper left the first thread's colour, lower right the second's."""
     image = pytest.importorskip("PIL.Image", reason="no Pillow, which CairoSVG brings")
-    text = svg.picture(load(*PICTURES[name]))
+    text = matrix_picture.picture(load(*PICTURES[name]))
     painted = image.open(io.BytesIO(draw(text))).convert("RGB")
     for left, top, wide, of, other, _ in boxes(ET.fromstring(text)):
         corners = ((left + 3, top + 3, of), (left + wide - 3, top + 16, other or of))

@@ -185,7 +185,7 @@ def test_help_names_one_order_of_tiles(command):
 
 
 REFUSED = [
-    (MapOptions("e2m1", tile=(64,)), "no tensor map of 'e2m1'"),
+    (MapOptions("e2m1", tile=(64,)), "no tensor map has elements of 'e2m1'"),
     (MapOptions("bf16"), "give `tile`"),
     (MapOptions("bf16", tile=(8,), box=(8,)), "give `tile`"),
     (MapOptions("bf16", tile=(8, 8), dims=(8,)), "`tile` has 2 numbers, for a tensor of 1 dimensions"),

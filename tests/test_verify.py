@@ -11,7 +11,7 @@ import numpy as np
 import nvrtc
 import pytest
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.ask.descriptor import cuda
 from tcprobe.ask.registers import elements_held
 from tcprobe.errors import RowError

@@ -9,6 +9,7 @@ docs/rules.md: what `tcprobe check` looks for, from the rules.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 import click
 
 ROOT = Path(__file__).resolve().parent.parent
+MANY = re.compile(r"\{(\w+), (?:\w+, ){7,}(\w+)\}")  # a multiply's registers
 MADE = "<!-- made by `python tools/reference.py`; edit the commands' help instead -->"
 
 
@@ -106,7 +108,11 @@ def rules() -> str:
     from tcprobe.check.rule import rules as every
 
     lines = ["# Rules", "", MADE.replace("the commands' help", "the rules in tcprobe/check/rules"), ""]
-    lines += ["What [`tcprobe check`](check.md) looks for. `tcprobe check --rules` prints the examples whole.", ""]
+    lines += [
+        "What [`tcprobe check`](check.md) looks for, and what turns the example that fails into the one that passes;",
+        "`tcprobe check --rules` prints both whole.",
+        "",
+    ]
     for rule in every().values():
         lines += [
             f"## `{rule.NAME}`",
@@ -118,8 +124,8 @@ def rules() -> str:
         ]
         lines += [*(f"- {evidence}" for evidence in rule.EVIDENCE), ""]
         fails, passes = (text.strip("\n").splitlines() for text in (rule.FAILS, rule.PASSES))
-        changed = [line.rstrip() for line in [*unified_diff(fails, passes, n=2)][2:] if line[:2] != "@@"]
-        lines += ["What turns the example that fails into the one that passes:", "", "```diff", *changed, "```", ""]
+        changed = [line.rstrip() for line in [*unified_diff(fails, passes, n=1)][2:] if line[:2] != "@@"]
+        lines += ["```diff", *(MANY.sub(r"{\1, ..., \2}", line) for line in changed), "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -108,6 +108,7 @@ LATER = {
     "draw_conflicts": ("tcprobe.ask.figures", "bank_map_svg"),
     "draw_cost": ("tcprobe.ask.figures", "curve_svg"),
     "draw_banks": ("tcprobe.layout.banks", "svg_of_picture"),
+    "draw_fragment": ("tcprobe.ask.matrix_picture", "titled_picture"),
     "emulate_product": ("tcprobe.kernel.emulated", "emulate_product"),
     "in_namespace": ("tcprobe.code.names", "in_namespace"),
     "instruction_descriptor": ("tcprobe.ask.tcgen05_descriptor", "instruction_json"),

@@ -96,12 +96,12 @@ class FragmentAnswer(Cell):
 
     def _repr_svg_(self) -> str | None:
         """For a notebook: the matrix with its holders in colours; None where it is too large to be looked at."""
-        from tcprobe.emit import svg
+        from tcprobe.ask import matrix_picture
         from tcprobe.errors import answer_or_none
 
         if self.fragment.rows * self.fragment.cols > MOST_DRAWN:
             return None
-        return answer_or_none(lambda: svg.titled_picture(self))
+        return answer_or_none(lambda: matrix_picture.titled_picture(self))
 
     def _repr_html_(self) -> str:
         """For a notebook: whose table, the formulas, the picture where it can be looked at, the evidence."""

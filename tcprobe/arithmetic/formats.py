@@ -1,13 +1,11 @@
-"""Floats as bits: sign, significand and exponent for every type of a multiply's operands and results.
+"""Arrays of floats as bits: sign, significand and exponent for every type of a multiply's operands and results.
 
 >>> import numpy as np
->>> from tcprobe.arithmetic.formats import FORMATS, decode
+>>> from tcprobe.arithmetic.floats import FORMATS
+>>> from tcprobe.arithmetic.formats import decode
 >>> half = decode(FORMATS["f16"], np.array([0x3E00, 0x0001], np.uint16))
 >>> half.significand.tolist(), half.exponent.tolist()
 ([1536, 1], [0, -14])
-
-A number is significand x 2^(exponent - fraction bits); a subnormal has the least exponent. e4m3 has no infinity, and
-types below 8 bits have neither infinity nor NaN (PTX ISA 9.1, section 5.2.3; OCP MX 1.0).
 
 Scales of blocks: a product has two more factors, the scale of its block in A's row and that in B's column.
 
@@ -23,78 +21,16 @@ ue8m0 is a power of two, ue4m3 an e4m3 without a sign; both have a NaN (PTX ISA 
 from __future__ import annotations
 
 from functools import cache
-from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tcprobe.arithmetic.floats import FORMATS, FloatFormat
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array, Bits, Bools, Bytes, Ints
 
 FINITE, INFINITE, NAN = 0, 1, 2
-WORDS: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
-
-
-class FloatFormat(NamedTuple):
-    """`fraction`: bits below the leading one; `special`: what the top exponent means; `unread`: ignored low bits."""
-
-    name: str
-    bits: int
-    fraction: int
-    bias: int
-    special: Literal["ieee", "nan", "none"]
-    numpy: Any
-    unread: int = 0
-
-    @property
-    def word(self) -> Any:
-        """The NumPy type of the bits."""
-        return WORDS[max(8, self.bits)]
-
-    @property
-    def least(self) -> int:
-        """The exponent of the smallest normal number, and of subnormals."""
-        return 1 - self.bias
-
-    @property
-    def infinity(self) -> int:
-        """The bits of infinity; without one, of the first pattern beyond the largest exponent."""
-        return (1 << self.bits - 1 - self.fraction) - 1 << self.fraction
-
-    @property
-    def largest(self) -> float:
-        """The largest finite number."""
-        taken = 2 if self.special == "nan" else 1  # the very last pattern is NaN
-        return (2 - taken * 2.0**-self.fraction) * 2.0 ** (self.bias + (self.special != "ieee"))
-
-    def one(self) -> int:
-        """The bits of the number one."""
-        return self.bias << self.fraction + self.unread
-
-    def without(self, unread: int) -> FloatFormat:
-        """The same format with the low `unread` bits ignored."""
-        return self._replace(fraction=self.fraction - unread, unread=unread)
-
-
-FORMATS = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            FloatFormat("f64", 64, 52, 1023, "ieee", np.float64),
-            FloatFormat("f32", 32, 23, 127, "ieee", np.float32),
-            FloatFormat("tf32", 32, 23, 127, "ieee", np.float32),
-            FloatFormat("f16", 16, 10, 15, "ieee", np.float16),
-            FloatFormat("bf16", 16, 7, 127, "ieee", ml_dtypes.bfloat16),
-            FloatFormat("e5m2", 8, 2, 15, "ieee", ml_dtypes.float8_e5m2),
-            FloatFormat("e4m3", 8, 3, 7, "nan", ml_dtypes.float8_e4m3fn),
-            FloatFormat("e3m2", 6, 2, 3, "none", ml_dtypes.float6_e3m2fn),
-            FloatFormat("e2m3", 6, 3, 1, "none", ml_dtypes.float6_e2m3fn),
-            FloatFormat("e2m1", 4, 1, 1, "none", ml_dtypes.float4_e2m1fn),
-        )
-    }
-)
 
 
 OperandBits = tuple[Bits, Bits, Bits]  # of A, B and C

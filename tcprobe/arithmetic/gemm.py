@@ -27,7 +27,8 @@ from itertools import product
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS, OperandBits
+from tcprobe.arithmetic.floats import FORMATS
+from tcprobe.arithmetic.formats import OperandBits
 from tcprobe.arithmetic.model import CACHED, factor, multiplied, separate
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, TOWARD_ZERO, Arithmetic, ElementTypes, Integers
 from tcprobe.errors import UsageError

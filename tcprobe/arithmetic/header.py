@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import NamedTuple
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.model import in_f32, nan_bits
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
 from tcprobe.isa.operand import INPUTS, MATRICES

@@ -28,18 +28,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arithmetic.formats import (
-    FINITE,
-    FORMATS,
-    INFINITE,
-    NAN,
-    Decoded,
-    DecodedOperands,
-    FloatFormat,
-    OperandBits,
-    decode,
-    values_of,
-)
+from tcprobe.arithmetic.floats import FORMATS, FloatFormat
+from tcprobe.arithmetic.formats import FINITE, INFINITE, NAN, Decoded, DecodedOperands, OperandBits, decode, values_of
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, NEAREST, Arithmetic, ElementTypes
 from tcprobe.layout.arrays import Bits, Floats, Ints
 

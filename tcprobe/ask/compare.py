@@ -479,8 +479,8 @@ def compare(
 ) -> list[Verdict] | ReferenceComparison | FileComparison | CostComparison:
     """Say where saved tables agree with what others published.
 
-    `compare FILE FRAGMENT` checks your own table of lane,i,row,col (- is standard input), or a layout's text in place
-    of FILE, over --tile. It says what is wrong as a whole: transposed, counted from 1, registers or lane bits
+    `compare FILE FRAGMENT` checks your own table of lane,i,row,col (- is standard input), or, in place of FILE, a
+    written layout over --tile. It says what is wrong as a whole: transposed, counted from 1, registers or lane bits
     exchanged, another arch's table. For metadata give the --selector. Exit code 1 if something differs that is not a
     known erratum.
     \f

@@ -451,9 +451,9 @@ def cost(
     """Show what instructions cost: cycles from each operand to the result, between two of them, and round trips.
 
     Every number was measured, and the machine code of its loop was read; what papers and projects state stands beside
-    it, and alone if nobody measured the arch. INSTRUCTION may be a shortened name, words, a pattern, or an opcode such
-    as HMMA.16816.F32; that of other opcodes, such as FFMA, LDS.64 or 'MUFU.*', is their price in a main loop. Without
-    one, --table or --arch shows all multiplies. --json prints one object per line.
+    it, and alone if nobody measured the arch. INSTRUCTION may be a shortened name, words, a pattern, or an opcode
+    such as HMMA.16816.F32; other opcodes, such as FFMA, LDS.64 or 'MUFU.*', have a price in a main loop. Without one,
+    --table or --arch shows all multiplies. --json prints one object per line.
     \f
     `InstructionCost.overlap` has the numbers of a `partner`, which is checked here, and `table` the shares.
     """

@@ -45,7 +45,7 @@ def _notations() -> tuple[Notation, ...]:
 @checked
 def layouts(
     notation: Annotated[
-        Literal["cute", "triton", "gluon", "tcprobe"] | None, Option("--of", "Those of one notation alone.")
+        Literal["cute", "triton", "gluon", "tcprobe"] | None, Option("--of", "Only this notation.")
     ] = None,
 ) -> Sequence[Notation]:
     """List the notations in which a layout may be written wherever FRAGMENT is asked for, with an example each."""

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 
 from tcprobe import numerics
-from tcprobe.arithmetic.formats import FINITE, FORMATS, NAN, Decoded, FloatFormat, bits_of, decode, values_of
+from tcprobe.arithmetic.floats import FORMATS, FloatFormat
+from tcprobe.arithmetic.formats import FINITE, NAN, Decoded, bits_of, decode, values_of
 from tcprobe.arithmetic.gemm import error_bound, gemm
 from tcprobe.arithmetic.model import (
     NOTHING,

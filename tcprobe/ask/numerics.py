@@ -6,14 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import click
-import numpy as np
-from numpy.typing import ArrayLike
 
-import tcprobe.numerics as models
-from tcprobe.arithmetic.header import Entry, header
 from tcprobe.arithmetic.parameters import (
     AFTER,
     BEFORE,
@@ -39,12 +35,18 @@ from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOpti
 from tcprobe.references.numerics import BOTH, Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering, saved
 from tcprobe.sass.lowering import words as lowering_words
+from tcprobe.store import arithmetic as models
 from tcprobe.store import names
 from tcprobe.store.choose import Layers, layers, some
 from tcprobe.store.finding import Finding, Sourced, how, source_words
 from tcprobe.system.files import read_text
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from tcprobe.arithmetic.header import Entry
 
 
 @dataclass(frozen=True, repr=False)
@@ -147,8 +149,10 @@ class FormNumerics(Described):
             **tail,
         }
 
-    def steps(self, a: ArrayLike, b: ArrayLike, c: ArrayLike = 0) -> list[str]:
+    def steps(self, a: "ArrayLike", b: "ArrayLike", c: "ArrayLike" = 0) -> list[str]:
         """One dot product, every step: `a` and `b` are k numbers, or a text of numbers or bits: "1, 0x3c00"."""
+        import numpy as np
+
         from tcprobe.ask.numeric_steps import parse_case, steps
 
         texts = (abc if isinstance(abc, str) else ",".join(map(str, np.atleast_1d(abc).tolist())) for abc in (a, b, c))
@@ -384,15 +388,18 @@ def header_of(instruction: Instruction, arch: str | None, layers: Layers) -> str
 
 def headers(instructions: Sequence[Instruction], arch: str | None, layers: Layers) -> str:
     """One header of several instructions, as `header_of`."""
+    from tcprobe.arithmetic.header import header
+
     return header([_entry(instruction, arch, layers) for instruction in instructions])
 
 
-def _entry(instruction: Instruction, arch: str | None, layers: Layers) -> Entry:
+def _entry(instruction: Instruction, arch: str | None, layers: Layers) -> "Entry":
     rule = models.model(instruction, arch, layers)
     if not isinstance(rule, Arithmetic):
         raise UsageError(f"{instruction.id}: sums of integers are exact, up to 32 bits; the header covers floats only.")
     form = answer(instruction, arch, layers)
     words = f"{instruction.id} on {form.arch}; {form.evidence}"
+    from tcprobe.arithmetic.header import Entry
     from tcprobe.probes.ptx import identifier
 
     return Entry(identifier(instruction.id), words, types_of(instruction), rule)
@@ -488,20 +495,29 @@ def print_numerics(
     _check_ways({"a": a, "cases": cases, "length": length, "header": header}, b, c, parts)
     if header and as_json:
         raise UsageError("`as_json` does not apply to `header`, which prints C++.")
-    from tcprobe.ask import numeric_steps
-
     if header:
         click.echo(header_of(found.form, found.arch, found.layers), nl=False)
-    elif cases:
-        for d in numeric_steps.cases(found.form, found.model, read_text(cases, MOST_CASES).splitlines()):
-            click.echo(json.dumps(d))
-    elif length is not None:
-        bound = numeric_steps.bound_error(found.form, found.model, length, parts or 1)
-        print_answer(numeric_steps.ErrorBound(found.form.id, bound), as_json)
-    elif a and b:
-        case = numeric_steps.parse_case(found.form, a, b, c or "0")
-        print_answer(numeric_steps.OneProduct(found.form, found.model, case), as_json)
+    elif cases or length is not None or (a and b):
+        _print_computed(found, cases, (length, parts or 1), (a or "", b or "", c or "0"), as_json)
     else:
         print_answer(found, as_json)
         if found.status == "contradicted":
             sys.exit(NoMajorityError.exit_code)
+
+
+def _print_computed(
+    found: FormNumerics, cases: Path | None, bound: tuple[int | None, int], product: tuple[str, str, str], as_json: bool
+) -> None:
+    """D of cases, an error bound of (length, parts), or a dot product's steps: what NumPy is needed for."""
+    from tcprobe.ask import numeric_steps
+
+    length, parts = bound
+    if cases:
+        for d in numeric_steps.cases(found.form, found.model, read_text(cases, MOST_CASES).splitlines()):
+            click.echo(json.dumps(d))
+    elif length is not None:
+        error = numeric_steps.bound_error(found.form, found.model, length, parts)
+        print_answer(numeric_steps.ErrorBound(found.form.id, error), as_json)
+    else:
+        case = numeric_steps.parse_case(found.form, *product)
+        print_answer(numeric_steps.OneProduct(found.form, found.model, case), as_json)

@@ -28,6 +28,7 @@ from tcprobe.values import Json
 if TYPE_CHECKING:
     from tcprobe.ask.banks.patterns import BankRules
 
+SHOWN = 2  # of what others state, in words; the data has all
 # what a warp's cp.async of so many bytes a lane is timed as
 ASYNC = {"cp.async.4": "cp.async.ca.4", "cp.async.8": "cp.async.ca.8", "cp.async.16": "cp.async.cg.16"}
 
@@ -88,9 +89,15 @@ class PlanCycles(NamedTuple):
             f"{self.latency:.0f} from address to data" if self.latency is not None else "",
             f"{self.round_trip:.0f} cycles from issue to the end of the wait" if self.round_trip is not None else "",
             f"not measured: {', '.join(self.missing)}" if self.missing else "",
-            f"stated of {'; '.join(self.stated)}" if self.stated else "",
+            self._stated(),
         ]
         return ", ".join(part for part in parts if part)
+
+    def _stated(self) -> str:
+        """What others state, or that there is more than a line holds."""
+        if len(self.stated) > SHOWN:
+            return f"{len(self.stated)} numbers of others by `tcprobe cost`"
+        return f"stated of {'; '.join(self.stated)}" if self.stated else ""
 
 
 def accesses_cost(name: str, issues: int, wavefronts: int | None, costs_on: MeasuredCosts) -> PlanCycles:

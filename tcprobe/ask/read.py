@@ -55,7 +55,7 @@ def readings(
     emulated, and the layouts of its operands with evidence. Where a file has no code for an arch, its PTX is assembled.
     --tables runs kernels that only load a fragment and store its registers lane by lane, or the reverse, and
     prints what each lane holds beside the published table. Exit code 1 if that differs, 4 if part of a file cannot be
-    read. --json prints one object a function.
+    read. --json prints one object per function.
     \f
     What cannot be read of the files comes last.
     """

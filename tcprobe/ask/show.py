@@ -5,6 +5,7 @@ One fragment is shown brief, with one picture; several with a few lines each; ev
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, NamedTuple, Protocol
 
 import click
@@ -47,6 +48,7 @@ from tcprobe.question.shared import (
     OnlyOption,
     PermuteOption,
     ResultsOption,
+    SvgOption,
     TileOption,
     WarpsOption,
     tiled_name,
@@ -106,16 +108,16 @@ def show(
     only: OnlyOption = False,
 ) -> Iterator[Shown]:
     """Show a fragment: formulas, one picture, who shares the layout, the evidence. Several fragments get a few lines
-    each.
+    each. --svg draws the picture of one.
 
-    Without --arch it takes the arch with the strongest method, the newest of several: of those measured in
-    ./results, or else of all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side.
-    A layout that is not measured on an arch is shown as documented. Metadata (operand e of mma.sp) has a table
-    for each selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given
-    by --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an
-    instruction has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the
-    anchor, the assumption, and how sure it is. FRAGMENT may be a layout as CuTe, Triton or Gluon write it, over --tile,
-    or with --warps one over a CTA's tile (`tcprobe layouts`). --json prints one object per line.
+    Without --arch it takes the arch with the strongest method, the newest if several have it: among those measured in
+    ./results, or else among all. --arch all shows every one; --arch sm_70,sm_90 puts their formulas side by side. A
+    layout that is not measured on an arch is shown as documented. Metadata (operand e of mma.sp) has a table for each
+    selector. An operand in shared memory (a_smem and b_smem of wgmma) is shown behind the descriptor given by
+    --swizzle, --major, --lbo, --sbo, --base-offset, --start. An operand in tensor memory, or all that an instruction
+    has there, is shown for --m, --n, --scale-vec, --multicast. --why lists the probe, the code, the anchor, the
+    assumption, and how sure it is. FRAGMENT may be a layout in the notation of CuTe, Triton or Gluon (`tcprobe
+    layouts`), over --tile; with --warps a fragment is spread over a CTA's tile. --json prints one object per line.
     """
     folders, at = layers(results, only), arch_name(arch)
     options = OperandOptions(
@@ -175,11 +177,22 @@ def _in_registers(patterns: Sequence[str], options: OperandOptions, view: ShowVi
 
 
 @command(show, short="Formula, map both ways, evidence and verdicts.")
-def print_show(shown: Iterator[Shown], *, full: bool, elements: bool, lanes: bool, as_json: JsonOption = False) -> None:
+def print_show(
+    shown: Iterator[Shown],
+    *,
+    full: bool,
+    elements: bool,
+    lanes: bool,
+    svg: SvgOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Each as it is found; what is drawn whole goes through the pager."""
     draws = full or elements or lanes
     if as_json and draws:
         raise UsageError("`as_json` has everything: remove `full`, `lanes` and `elements`.")
+    if svg:
+        shown = iter(found := list(shown))
+        _draw(found, svg)
     with pager(draws):
         for each in shown:
             if as_json:
@@ -187,6 +200,16 @@ def print_show(shown: Iterator[Shown], *, full: bool, elements: bool, lanes: boo
                     click.echo(json.dumps(entry))
             else:
                 terminal.lines(each.in_words, each.about)
+
+
+def _draw(found: Sequence[Shown], svg: Path) -> None:
+    """Write the picture of what is found; UsageError where it has none."""
+    if len(found) != 1 or not isinstance(found[0], ShownTables):
+        raise UsageError("`svg` draws one fragment in registers, on one arch.")
+    picture = found[0].picture
+    from tcprobe.system import files
+
+    files.write(svg, picture.encode())
 
 
 class SideBySide(NamedTuple):
@@ -248,6 +271,20 @@ class ShownTables(NamedTuple):
         else:
             yield from _others(cells, MOST)
             yield Whole("`tcprobe show` of one of them draws it; --full shows all, whole")
+
+    @property
+    def picture(self) -> str:
+        """As SVG the picture of the table that is shown brief; UsageError for several fragments or archs."""
+        first = self.cells[0]
+        if any(cell.arch != first.arch or cell.fragment is not first.fragment for cell in self.cells):
+            raise UsageError("`svg` draws one fragment on one arch; `tcprobe emit --to svg` draws a whole multiply.")
+        if first.in_cta(0) and first.table.threads > WARP:
+            from tcprobe.ask.tile_picture import tile_picture
+
+            return tile_picture(first) + "\n"
+        from tcprobe.ask.matrix_picture import titled_picture
+
+        return titled_picture(first) + "\n"
 
     @property
     def entries(self) -> Iterator[Json]:

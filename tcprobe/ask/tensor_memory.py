@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,6 +66,30 @@ class MemoryOperand(NamedTuple):
         return f"{self.form.id}.{self.name}"
 
 
+def holding(statement: CellStatement) -> dict[TensorCell, tuple[int, int]]:
+    """The first element of each place: a metadata field of 4-bit types speaks for two."""
+    held = dict[TensorCell, tuple[int, int]]()
+    for row in range(statement.rows):
+        for col in range(statement.cols):
+            for place in statement.holding(row, col):
+                held.setdefault(place, (row, col))
+    return held
+
+
+@lru_cache(maxsize=16)  # forms share them
+def table_of(statement: CellStatement) -> Table:
+    """As `Placement.table`."""
+    held, bits, parts = holding(statement), statement.bits, CELL // statement.bits
+    ctas, columns = 1 + max(place.cta for place in held), 1 + max(place.column for place in held)
+    axes = [Axis("cta", ctas), Axis("lane", LANES), Axis("column", columns), Axis("part", parts)]
+    space = Space(tuple(axis for axis in axes if axis.size > 1 or axis.name in ("lane", "column")))
+    cells: list[tuple[int, int] | None] = [None] * space.points
+    for (cta, lane, column, bit), element in held.items():
+        cells[((cta * LANES + lane) * columns + column) * parts + bit // bits] = element
+    rows, cols = (tuple(cell and cell[index] for cell in cells) for index in (0, 1))
+    return Table(space, {"row": rows, "col": cols})
+
+
 @dataclass(frozen=True)
 class Placement:
     """An operand of M x N; `statements` are what sources say, the answer first: that of `measured_places` where there
@@ -113,34 +137,16 @@ class Placement:
 
     @cached_property
     def _holding(self) -> dict[TensorCell, tuple[int, int]]:
-        """The first element of each place: a metadata field of 4-bit types speaks for two."""
-        statement, holding = self.statement, dict[TensorCell, tuple[int, int]]()
-        for row in range(statement.rows):
-            for col in range(statement.cols):
-                for place in statement.holding(row, col):
-                    holding.setdefault(place, (row, col))
-        return holding
+        return holding(self.statement)
 
     def at(self, cta: int, lane: int, column: int, bit: int) -> tuple[int, int] | None:
         """The element that has a bit of a cell, None where none has."""
         return self._holding.get(TensorCell(cta, lane, column, bit - bit % self.statement.bits))
 
-    @cached_property
+    @property
     def table(self) -> Table:
         """From cta (of two), lane, column and part (of a cell that holds several elements) to row and col."""
-        parts = CELL // self.statement.bits
-        ctas, columns = (1 + max(getattr(place, name) for place in self._holding) for name in ("cta", "column"))
-        axes = [Axis("cta", ctas), Axis("lane", LANES), Axis("column", columns), Axis("part", parts)]
-        space = Space(tuple(axis for axis in axes if axis.size > 1 or axis.name in ("lane", "column")))
-        cells = [
-            self._holding.get(TensorCell(cta, lane, column, part * self.statement.bits))
-            for cta in range(ctas)
-            for lane in range(LANES)
-            for column in range(columns)
-            for part in range(parts)
-        ]
-        rows, cols = (tuple(cell and cell[index] for cell in cells) for index in (0, 1))
-        return Table(space, {"row": rows, "col": cols})
+        return table_of(self.statement)
 
     @cached_property
     def formulas(self) -> dict[str, Formula | None]:

@@ -175,8 +175,8 @@ def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number:
     kind = DATA_TYPE_OF.get(map_options.type, map_options.type.upper().removeprefix(f"{PREFIX}DATA_TYPE_"))
     if kind not in DATA_TYPES and kind not in PACKED:
         raise UsageError(
-            f"no tensor map of {map_options.type[:30]!r}; there are {', '.join(DATA_TYPE_OF)}, or the driver's "
-            f"{', '.join((*DATA_TYPES, *PACKED))}."
+            f"no tensor map has elements of {map_options.type[:30]!r}; types are {', '.join(DATA_TYPE_OF)}, "
+            f"or the driver's {', '.join((*DATA_TYPES, *PACKED))}."
         )
     if (map_options.tile is None) == (map_options.box is None):
         raise UsageError("give `tile`, which may take several boxes, or `box`, which is one.")

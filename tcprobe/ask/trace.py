@@ -90,10 +90,10 @@ def trace(
     n: NOption = None,
     vector: VectorOption = None,
     a_major: Annotated[
-        MajorName | None, Option("--a-major", "With tcgen05.mma: what of A is contiguous. Default: --major, or k.")
+        MajorName | None, Option("--a-major", "With tcgen05.mma: what is contiguous in A. Default: --major, or k.")
     ] = None,
     b_major: Annotated[
-        MajorName | None, Option("--b-major", "With tcgen05.mma: what of B is contiguous. Default: --major, or k.")
+        MajorName | None, Option("--b-major", "With tcgen05.mma: what is contiguous in B. Default: --major, or k.")
     ] = None,
     ld: LoadOption = None,
     swizzle: DescriptorSwizzleOption = None,

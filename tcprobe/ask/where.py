@@ -76,7 +76,8 @@ def where(
         int | None,
         Option(
             "--warp",
-            "With tcgen05.ld and .st: the warp, which decides which lanes it reaches; of a CTA's tile that of --lane.",
+            "With tcgen05.ld and .st: the warp, on which depends which lanes it reaches; in a CTA's tile the warp of"
+            " --lane.",
             reads=Number(),
         ),
     ] = None,
@@ -100,10 +101,10 @@ def where(
     descriptor is given by --swizzle, --major, --lbo, --sbo, --base-offset, --start.
 
     For an operand in tensor memory (d, a, e, scale_a, scale_b of tcgen05.mma, memory of tcgen05.cp): the cells of an
-    element, or what the cell --lane, --column of --cta holds. For d also the register that --ld reads it into.
+    element, or what the cell --lane, --column of --cta holds. For d also the register into which --ld reads it.
 
-    FRAGMENT may be a layout as CuTe, Triton or Gluon write it, over --tile, or with --warps one over a CTA's tile:
-    --lane is then a thread of the CTA, or with --warp a lane of it.
+    FRAGMENT may be a layout in the notation of CuTe, Triton or Gluon, over --tile; with --warps a fragment is spread
+    over a CTA's tile: --lane is then a thread of the CTA, or with --warp a lane of that warp.
 
     --arch sm_70,sm_90 gives one answer after the other; --json prints one object per line.
     """

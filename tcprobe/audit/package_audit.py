@@ -67,7 +67,7 @@ def index_name(package: str) -> str:
     for other in (name, f"apache-{name}", f"nvidia-{name}"):
         if other in adapters():
             return other
-    raise UsageError(f"there is no adapter for {package}; there are: {', '.join(adapters())}.")
+    raise UsageError(f"there is no adapter for {package}, only for {', '.join(adapters())}.")
 
 
 def version(package: str) -> str | None:

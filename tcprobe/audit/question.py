@@ -27,7 +27,7 @@ def audits(
         float,
         Option(
             "--limit",
-            "Stop a package that has not answered after this many seconds.",
+            "Give up on a package that has not answered after this many seconds.",
             "SECONDS",
             Seconds(),
             shown=True,
@@ -47,11 +47,11 @@ def audits(
 ) -> "Iterator[PackageAudit | TcprobeError]":
     """Compare every layout that installed packages state with the measured tables.
 
-    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV file,
-    FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col; or a folder of them. Without one it takes all
-    packages that are installed. Each is imported in its own process, with --python in another environment. Every
+    PACKAGE is tensor-layouts, triton, tilelang, jax, nvidia-cutlass-dsl, tinygrad, apache-tvm or tilus; or a CSV
+    file, FRAGMENT.csv or FRAGMENT,sm_XX.csv with columns lane, i, row, col; or a folder of them. Without one it takes
+    all installed packages. Each is imported in its own process, with --python in another environment. Every
     difference is printed as a report for the package's maintainers, and makes the exit code 1; a package that is not
-    installed makes it 3. --json prints one object a package.
+    installed makes it 3. --json prints one object per package.
     \f
     What came of each package, in order; while one is read, a terminal says which, and how many there are.
     """

@@ -49,13 +49,13 @@ def checks(
     kernel: FunctionsOption = None,
     min: Annotated[  # noqa: A002
         Literal["error", "warning", "note"],
-        Option("--min", "The least severity that is printed.", default="note"),
+        Option("--min", "Print only what is at least this severe.", default="note"),
     ] = "note",
     baseline: Annotated[
         Path | None,
         Option(
             "--baseline",
-            "Only what is new: not in this file, which --json or --sarif wrote.",
+            "Leave out what this file has, which --json or --sarif wrote.",
             "FILE",
             Named(path_type=Path, exists=True, dir_okay=False),
         ),

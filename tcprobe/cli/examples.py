@@ -61,7 +61,7 @@ EXAMPLES = {
     ),
     "order": (
         "order --file order.json --a a.npy --b b.npy -o d.npy",
-        "order --file order.json --bound --picture order.svg",
+        "order --file order.json --bound --svg order.svg",
     ),
     "predict": ("predict loop.ptx", "predict loop.ptx --warps 4 --svg round.svg"),
     "pages": ("pages --results theirs", "pages --results theirs --check"),

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import click
 
 from tcprobe.errors import AmbiguousError, TcprobeError, UsageError
+from tcprobe.text import any_of
 
 PARAMETER = r"`([a-z][a-z_0-9]*)`"
 HINTS = {
@@ -92,7 +93,7 @@ def instead_of(option: str, ctx: click.Context | None) -> str:
     if meant := _choosing(bare, ctx.command.params):
         return f"Did you mean {meant}?"
     if near := difflib.get_close_matches(bare, [name[2:] for name in names]):
-        return f"Did you mean {' or '.join(f'--{name}' for name in near)}?"
+        return f"Did you mean {any_of((f'--{name}' for name in near), 'or')}?"
     commands = _commands_with(option, bare, ctx.find_root())
     more = f" and {len(commands) - MOST_COMMANDS} more" if len(commands) > MOST_COMMANDS else ""
     return f"See {', '.join(commands[:MOST_COMMANDS])}{more}." if commands else ""

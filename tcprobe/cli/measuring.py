@@ -88,7 +88,7 @@ def run(
     Without FRAGMENT: on a GPU every form; from machine code every wmma fragment and what follows from it. Without
     --arch: your GPU, or without one the machine code of all archs. What is already measured is kept, so a run that was
     stopped continues where it ended. With --cuda that toolkit's ptxas assembles the probes, on a GPU too, where the
-    driver's compiler may be too old for a form. --json prints one object a device or arch.
+    driver's compiler may be too old for a form. --json prints one object per device or arch.
     """
     from tcprobe.isa.arch import arch as named_arch
     from tcprobe.run.backend import ended_by_errors, live_worker, sass_worker

@@ -38,17 +38,17 @@ def pages(folder: Path, check: bool) -> None:
 @click.option("--contributor", type=NonEmptyText(), metavar="NAME", help="Who measured it; kept with the run.")
 @WRITTEN
 @click.option(
-    "--check", is_flag=True, help="Write nothing: say what would be added, also compared with what is published."
+    "--check", is_flag=True, help="Write nothing: say what would be added, and how it compares with what is published."
 )
 @JSON
 def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, check: bool, as_json: bool) -> None:
     """Add the measurements of PATH..., results folders or reports, to a results folder: one run for each device and
     compiler.
 
-    No file is trusted: each is checked, and structure tensors are compared with their tables. If one file is
-    refused, nothing is written. Merging twice does no harm. Findings that contradict existing ones, or the model of
-    their kind, are kept beside them, named with their devices, and make the exit code 1. What is of an arch or a kind
-    that this version does not know is kept in `aside`, for a later one.
+    No file is trusted: each is checked, and structure tensors are compared with their tables. If one file is refused,
+    nothing is written. Merging twice does no harm. Findings that contradict existing ones, or the model of their
+    kind, are kept beside them, named with their devices, and make the exit code 1. Findings of an arch or a kind that
+    this version does not know are kept in `aside`, for a later version.
     """
     from tcprobe.run import merge
     from tcprobe.store.results import Results

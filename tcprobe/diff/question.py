@@ -33,7 +33,7 @@ def diff(
         Sequence[Path],
         Option(
             "--cuda",
-            "Folder of a CUDA toolkit. Give it twice to compare what two make of the probes.",
+            "Folder of a CUDA toolkit. Give it twice to compare what two compilers make of the probes.",
             reads=FOLDER,
             multiple=True,
         ),
@@ -52,9 +52,9 @@ def diff(
 
     Folders are compared alone, arch by arch. FRAGMENT limits the answer to those, by name or pattern. Where one side
     has no table, the answer gives the reason: the arch does not have it, refused it, failed at it, or nobody measured
-    it. Absent is not different: the exit code is 1 only if a table differs. --json prints one object a comparison, with
-    every absent cell. Of two files of `tcprobe order` the answer is the first sum in which they part, and operands for
-    which D differs.
+    it. Absent is not different: the exit code is 1 only if a table differs. --json prints one object per comparison,
+    with every absent cell. Of two files of `tcprobe order` the answer is the first sum in which they differ, and
+    operands for which D differs.
     """
     from tcprobe.run.survey import compilers
 

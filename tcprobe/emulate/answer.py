@@ -18,7 +18,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.layout.arrays import Array
 from tcprobe.system import files, npy
-from tcprobe.text import Described
+from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 
@@ -134,7 +134,7 @@ def _is_unicode(text: str) -> bool:
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MOST_TEXT:
-            raise UsageError(f"{path} has more than {MOST_TEXT} bytes.")
+            raise UsageError(f"{quoted(str(path))} has more than {MOST_TEXT} bytes.")
     except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.") from error
+        raise UsageError(f"{quoted(str(path))}: {error.strerror}.") from error
     return files.read_text(path, MOST_TEXT).rstrip("\0")

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe import numerics
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.gemm import integers_of, multiplied_integers
 from tcprobe.arithmetic.model import factor, multiplied, separate
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, types_of
 from tcprobe.emulate.report import Report
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
+from tcprobe.store import arithmetic
 from tcprobe.store.choose import default
 
 
@@ -25,10 +25,10 @@ from tcprobe.store.choose import default
 def rule_of(form: str, arch: str) -> tuple[Instruction, ElementTypes, Arithmetic | Integers, str]:
     """The form, its types, its arithmetic, and the arch that this was measured on; UsageError where on none."""
     instruction = resolve(form).instruction
-    found = numerics.find_model(instruction, arch, default())
+    found = arithmetic.find_model(instruction, arch, default())
     if found is not None:
         return instruction, types_of(instruction), found, arch
-    return instruction, types_of(instruction), numerics.model(instruction, numerics.MEASURED), numerics.MEASURED
+    return instruction, types_of(instruction), arithmetic.model(instruction, arithmetic.MEASURED), arithmetic.MEASURED
 
 
 def noted_rule(form: str, arch: str, report: Report) -> tuple[ElementTypes, Arithmetic | Integers]:

@@ -38,7 +38,7 @@ def emulate(
     ] = "late",
     seed: Annotated[int, Option("--seed", "Of --schedule random.", "N", Number(0), shown=True)] = 0,
     most: Annotated[
-        int, Option("--most", "Stop after so many instructions of warps.", "N", Number(1), shown=True)
+        int, Option("--most", "Stop after this many instructions of warps.", "N", Number(1), shown=True)
     ] = 100_000_000,
     trace: Annotated[
         str | None,
@@ -62,19 +62,19 @@ def emulate(
 ) -> "Emulated":
     """Run a kernel's PTX on the CPU: all threads, to the bit, and find what is wrong in it whether it shows or not.
 
-    FILE is PTX, as nvcc, Triton's and CuTe DSL's caches have it. Copies and multiplies in flight take effect as late as
-    waits and fences allow, or early, or at random by a seed; what they read and write is poisoned until then. Findings
-    are races, bytes that nobody wrote, addresses out of bounds or misaligned, missing proxy fences, use of what is in
-    flight, deadlocks, leaks; they make the exit code 1. An instruction that is not known is refused by name, with the
-    line. --arch chooses the arithmetic of multiplies. docs/emulate.md has the format of LAUNCH.json.
-    \\f
+    FILE is PTX, as nvcc, Triton's and CuTe DSL's caches have it. Copies and multiplies in flight take effect as late
+    as waits and fences allow, or as early, or at random by a seed; what they read and write is poisoned until then.
+    Findings are races, bytes that nobody wrote, addresses out of bounds or misaligned, missing proxy fences, use of
+    what is in flight, deadlocks, leaks; they make the exit code 1. An unknown instruction is refused by name, with
+    its line. --arch chooses the arithmetic of multiplies. docs/emulate.md has the format of LAUNCH.json.
+    \f
     `launch` is a file, or an object as in LAUNCH.json in which {"buffer": array} or an array alone is a buffer. The
     answer has `arrays`, in the order of the arguments, and `findings`.
     """
     from tcprobe.emulate.answer import run
 
     if launch is None:
-        raise UsageError("which launch? Give it with `launch`: a LAUNCH.json, or a Python file.")
+        raise UsageError("a launch is needed: give `launch`, a LAUNCH.json or a Python file.")
     return run(ptx, launch, (schedule, seed, most, arch_name(arch)), trace, break_)
 
 

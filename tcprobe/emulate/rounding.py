@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS, values_of
+from tcprobe.arithmetic.floats import FORMATS
+from tcprobe.arithmetic.formats import values_of
 from tcprobe.arithmetic.model import fma as fma_f64
 from tcprobe.arithmetic.model import rounded_to_odd, two_sum
 

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, chained
 from tcprobe.layout.arrays import Array, Bytes, Floats, Ints

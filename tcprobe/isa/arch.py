@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from tcprobe import facts
 from tcprobe.errors import RowError, UsageError
+from tcprobe.text import any_of
 
 
 class Arch(NamedTuple):
@@ -173,7 +174,7 @@ def _unknown(name: str, like: str) -> UsageError:
     import difflib
 
     near = difflib.get_close_matches(like, BY_NAME, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    hint = f"; did you mean {any_of(near, 'or')}?" if near else "."
     return UsageError(f"unknown arch {name[:60]!r}{hint} Known: {', '.join(BY_NAME)}, and GPUs by name (h100).")
 
 
@@ -188,6 +189,7 @@ def runs(device: Arch, target: str) -> bool:
     return covers(device.targets[-1], target)
 
 
+@cache
 def covers(own: str, target: str) -> bool:
     """Whether PTX target `own` has all that `target` has: sm_103a what sm_100f has, sm_100a not what sm_103f has."""
     (device, suffix), (needed, kind) = _parts(own), _parts(target)

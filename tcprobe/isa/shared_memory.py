@@ -19,6 +19,7 @@ from types import MappingProxyType
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import ARCHS, WARP, Arch, Target
 from tcprobe.isa.rows import moves
+from tcprobe.text import any_of
 
 MATRIX_ROW = 16  # bytes of a row of an 8 x 8 matrix of b16
 MATRIX_ROWS = 8
@@ -121,6 +122,6 @@ def access(name: str) -> SharedAccess:
         if _ENGINE.match(name):
             raise UsageError(f"how {name[:40]!r} meets in banks is not measured, so there is no rule of it.", "engines")
         near = difflib.get_close_matches(full, (*accesses(), *widening()), n=3, cutoff=0.6)
-        hint = f"; did you mean {' or '.join(near)}?" if near else "."
+        hint = f"; did you mean {any_of(near, 'or')}?" if near else "."
         raise UsageError(f"unknown access {name[:40]!r}{hint} Known: {', '.join((*accesses(), *widening()))}.")
     return accesses()[full]

@@ -23,14 +23,14 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.kernel import mma_sync, tcgen05, wgmma
-from tcprobe.kernel.mma_sync import MULTIPLIES, Gemm
+from tcprobe.kernel.mma_sync import Gemm, ways_of
 from tcprobe.kernel.staged import OUTS, SCALED, element
 from tcprobe.kernel.tcgen05 import TensorGemm
 from tcprobe.kernel.wgmma import WarpgroupGemm, check
 from tcprobe.sass import lowering
 from tcprobe.store.choose import Layers
 from tcprobe.store.choose import layers as folders
-from tcprobe.text import Described, quoted
+from tcprobe.text import Described
 from tcprobe.values import Json
 
 MOST_SIDE = 2**31 - 1  # what m, n and k, an int, can be
@@ -238,8 +238,7 @@ class GemmKernel(Described):
 
 def gemm(options: GemmOptions, layers: Layers | None = None) -> GemmKernel:
     """The kernel; UsageError with the nearest that there is where it cannot be."""
-    if options.type not in MULTIPLIES:
-        raise UsageError(f"`type` {quoted(options.type)}: kernels exist for {', '.join(MULTIPLIES)}.")
+    ways_of(options.type)
     _check_options(options)
     device = arch(options.arch)
     by_warpgroups = device.name == "sm_90" and options.multiply != "mma"

@@ -43,6 +43,7 @@ from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE
 from tcprobe.references.tensor_memory import BLOCKS
 from tcprobe.store.cell import Cell
+from tcprobe.text import quoted
 from tcprobe.values import Json
 
 
@@ -164,6 +165,15 @@ MULTIPLIES: dict[str, tuple[tuple[int, str], ...]] = {
     "mxf4": ((120, f"mma.m16n8k64.{_SCALED.format('mxf4', '2X')}.f32.e2m1.e2m1.f32.ue8m0"),),
     "nvf4": ((120, f"mma.m16n8k64.{_SCALED.format('mxf4nvf4', '4X')}.f32.e2m1.e2m1.f32.ue4m3"),),
 }
+
+
+def ways_of(kind: str) -> tuple[tuple[int, str], ...]:
+    """The line of MULTIPLIES; UsageError where kernels do not exist for a type."""
+    if kind not in MULTIPLIES:
+        raise UsageError(f"`type` {quoted(kind)}: kernels exist for {', '.join(MULTIPLIES)}.")
+    return MULTIPLIES[kind]
+
+
 MOST_REGISTERS = 255  # of a thread
 MOST_WARPS = 16
 PIECE = 16  # bytes of a row that a thread stores at once
@@ -178,12 +188,13 @@ class Gemm(StagedGemm):
 
     @cached_property
     def instruction(self) -> Instruction:
-        """The multiply; UsageError where the arch has none of the type."""
-        for first, name in MULTIPLIES[self.type]:
+        """The multiply; UsageError where no kernel has the type, or the arch has no multiply of it."""
+        ways = ways_of(self.type)
+        for first, name in ways:
             if self.arch.number >= first:
                 return resolve(name).instruction
         able = ", ".join(kind for kind, ways in MULTIPLIES.items() if ways[-1][0] <= self.arch.number)
-        first = MULTIPLIES[self.type][-1][0]
+        first = ways[-1][0]
         raise UsageError(
             f"{self.arch.name} has no multiply of {self.type}: it has those of {able}; sm_{first} is the "
             f"first that multiplies {self.type}."

@@ -24,14 +24,14 @@ from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa import arch as archs
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP, Arch
-from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.dtypes import DTYPES, dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.mma_sync import MOST_REGISTERS, Gemm
 from tcprobe.kernel.staged import SCALED, element, shape
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
-from tcprobe.text import Described
+from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
 ALL_REGISTERS = 1 << 16  # of an SM
@@ -192,8 +192,10 @@ def budget(asked: Request, layers: Layers | None = None) -> Budget:
         raise UsageError(
             f"`tile` {'x'.join(map(str, asked.tile))}: three sides of 1 to {MOST_SIDE} are needed, 128x128x64."
         )
+    if element(asked.type) not in (names := [kind.name for kind in DTYPES]):
+        raise UsageError(f"`type` {quoted(asked.type)}: known are {', '.join([*names, *SCALED])}.")
     if limits(device.number).tmem_columns and asked.multiply != "mma":
-        return _by_tensor_memory(asked, device, layers)
+        return _by_tensor_memory(_of_elements(asked), device, layers)
     if asked.columns or asked.accumulators != 1 or asked.scale_block:
         raise UsageError(
             f"`accumulators`, `columns` and `scale_block` are of tensor memory, which {device.name} lacks."
@@ -201,6 +203,16 @@ def budget(asked: Request, layers: Layers | None = None) -> Budget:
     if device.name == "sm_90" and asked.multiply != "mma":
         return _by_warpgroups(asked, device, layers)
     return _by_warps(asked, device, layers)
+
+
+def _of_elements(asked: Request) -> Request:
+    """A kernel's type with scales, such as nvf4, as its elements and how many of them share a scale."""
+    if asked.type not in SCALED:
+        return asked
+    of = SCALED[asked.type]
+    if asked.scale_block not in (None, of.block):
+        raise UsageError(f"`scale_block` {asked.scale_block}: scales of {asked.type} are of {of.block} elements.")
+    return asked._replace(type=of.element, scale_block=of.block)
 
 
 def _stage_bytes(asked: Request) -> int:
@@ -225,18 +237,18 @@ def _made(  # noqa: PLR0913, PLR0917
     of, shared = limits(device.number), _stage_bytes(asked) * asked.stages
     together = sum(registers.values())
     refused = [
-        (threads, MOST_THREADS, "threads of a block"),
-        (together, MOST_REGISTERS, "registers of a thread"),
-        (shared, device.shared_kib << 10, "bytes of shared memory of a block"),
+        (threads, MOST_THREADS, "threads per block"),
+        (together, MOST_REGISTERS, "registers per thread"),
+        (shared, device.shared_kib << 10, "bytes of shared memory per block"),
         (sum(tensor_memory.values()), of.tmem_columns, "columns of tensor memory"),
-        (-(-together * WARP // GRANULE) * GRANULE * (threads // WARP), ALL_REGISTERS, "registers of a block"),
+        (-(-together * WARP // GRANULE) * GRANULE * (threads // WARP), ALL_REGISTERS, "registers per block"),
     ]
     for needed, most, what in refused:
         if needed > most:
             detail = ""
             if what.startswith("columns"):
                 detail = f" ({', '.join(f'{count} of {name}' for name, count in tensor_memory.items())})"
-            raise UsageError(f"this would not launch on {device.name}: {needed} {what}{detail}, of {most}.")
+            raise UsageError(f"this would not launch on {device.name}: {needed} {what}{detail}; at most {most}.")
     per_warp = -(-together * WARP // GRANULE) * GRANULE
     taken = shared + (of.reserved_kib << 10)
     fits: dict[str, int | None] = {

@@ -32,7 +32,7 @@ KernelArch = Annotated[
     ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())
 ]
 MultiplyOption = Annotated[
-    Literal["mma"] | None, Option("--multiply", "mma: mma.sync where the arch has wgmma or tcgen05.")
+    Literal["mma"] | None, Option("--multiply", "mma: use mma.sync although the arch has wgmma or tcgen05.")
 ]
 
 
@@ -177,15 +177,15 @@ def print_kernel(
         bool,
         Option(
             "--budget",
-            "What a tile takes of an SM, who has which part of it, what a round of its main loop takes (by nvcc, on "
-            "archs whose opcodes have prices); so --explain without numbers too.",
+            "Print what a tile takes of an SM, which warp has which part of it, and what a round of its main loop "
+            "takes (with nvcc, on archs with measured prices). So does --explain without numbers.",
         ),
     ] = False,
     launch: Annotated[
         Path | None,
         Option(
             "--launch",
-            "Also write how `tcprobe ablate` launches it, into this file of Python; --size: its product.",
+            "Also write a Python file that tells `tcprobe ablate` how to launch it, for a product of --size.",
             "FILE.py",
             Output(path_type=Path, dir_okay=False),
         ),
@@ -197,7 +197,7 @@ def print_kernel(
         tuple[int, ...] | None,
         Option(
             "--emulate",
-            "Run it on the CPU over a product of this size: compare with NumPy's, and find what is wrong in it.",
+            "Run it on the CPU for a product of this size, compare D with NumPy's, and find races and missing waits.",
             reads=Sides(3, "MxNxK"),
         ),
     ] = None,
@@ -319,13 +319,16 @@ def plan(
     ] = 0,
     scale_block: Annotated[
         int | None,
-        Option("--scale-block", "In tensor memory a scale for each 16 or 32 elements along k.", "K", Number(1)),
+        Option(
+            "--scale-block", "With scales in tensor memory: one for each 16 or 32 elements along k.", "K", Number(1)
+        ),
     ] = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
 ) -> "Budget":
-    """Say what a block's tile takes of an SM: registers, shared memory, tensor memory, how many blocks fit, and the
-    wavefronts and cycles of its parts as far as they are measured. What would not launch is refused with the number.
+    """Show what a block's tile takes of an SM: registers, shared memory, tensor memory, how many blocks fit, and the
+    wavefronts and cycles of its parts as far as they are measured. A tile that would not launch is refused, with the
+    number that is too large.
     \f
     `tile` is a block's m, n and k, `kind` the type of A and B, `stages` the tiles in shared memory.
 

@@ -177,7 +177,7 @@ def _check_columns(gemm: WarpgroupGemm) -> None:
     widths = [width for width in wgmma.widths(gemm.type) if width % step == 0]
     if n not in widths:
         near = ", ".join(map(str, sorted(sorted(widths, key=lambda width: abs(width - n))[:2])))
-        raise UsageError(f"`tile`: no kernel into {gemm.out} has n {n}; nearest: n {near}.")
+        raise UsageError(f"`tile`: no kernel that stores {gemm.out} has n {n}; nearest: n {near}.")
 
 
 def _check_cluster(gemm: WarpgroupGemm) -> None:

@@ -146,15 +146,15 @@ def predictions(
     results: ResultsOption = None,
     only: OnlyOption = False,
 ) -> "list[Prediction]":
-    """Predict from machine code what a round of a kernel's main loop takes: cycles of one block on an SM, with its data
-    in L2, and how long each pipe works.
+    """Predict from machine code what a round of a kernel's main loop takes: cycles for one block on an SM, with its
+    data in L2, and how busy each pipe is.
 
-    A model of an SM follows stall counts and barriers of the code, prices of opcodes, ports of registers, the queue to
-    shared memory and wavefronts by the addresses that the code computes. The answer is a range over orders of issue.
-    A main loop is an innermost loop that multiplies on tensor cores, else the longest innermost one. A round's way is
-    what code decides; the rest is assumed, and said. Refused by name: an opcode without a price, a loop that is not
-    followed, warps that wait for those of another loop, archs without prices. --measure needs a GPU and --launch, a
-    file of your code as `ablate` takes it.
+    A model of an SM follows stall counts and barriers of the code, prices of opcodes, ports of registers, the queue
+    to shared memory and wavefronts by the addresses that the code computes. The answer is a range over orders of
+    issue. A main loop is an innermost loop that multiplies on tensor cores, else the longest innermost one. Branches
+    are followed where the code decides them; what is assumed is said. Refused by name: an opcode without a price, a
+    loop that is not followed, warps that wait for those of another loop, archs without prices. --measure needs
+    a GPU and --launch, a file of your code as `ablate` takes it.
     \f
     The answer is a list of `Prediction`, one a loop. `loop` and `taken` are addresses, such as "0x680".
     """
@@ -210,7 +210,7 @@ def print_predictions(
         Path | None,
         Option(
             "--svg",
-            "Write the time line of a round as SVG, of one loop.",
+            "Also write the time line of one loop's round to this file, as SVG.",
             "FILE",
             Output(path_type=Path, dir_okay=False),
         ),

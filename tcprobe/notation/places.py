@@ -62,7 +62,7 @@ def checked(held: Places, extent: tuple[int, int], words: str) -> Places:
         first = int(np.argmax(missing))
         raise UsageError(
             f"{words}: it holds {int(rows * cols - missing.sum())} of the {rows * cols} elements of a tile of {rows} x "
-            f"{cols}, not [{first // cols}][{first % cols}] for one: its shape does not divide the tile."
+            f"{cols}, but not, for example, [{first // cols}][{first % cols}]: its shape does not divide the tile."
         )
     return held
 

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.order import (
     Additions,
     FusedMultiplyAdds,

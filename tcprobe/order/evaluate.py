@@ -22,7 +22,8 @@ from numpy.typing import ArrayLike
 
 from tcprobe import numerics
 from tcprobe.arithmetic import order_text
-from tcprobe.arithmetic.formats import FORMATS, bits_of, values_of
+from tcprobe.arithmetic.floats import FORMATS
+from tcprobe.arithmetic.formats import bits_of, values_of
 from tcprobe.arithmetic.gemm import gemm, integers_of, multiplied_integers
 from tcprobe.arithmetic.model import fma, rounded_to_odd, two_sum
 from tcprobe.arithmetic.order import (
@@ -45,6 +46,7 @@ from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, ty
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array, Bits, Floats, Ints
 from tcprobe.references.numerics import stated
+from tcprobe.store import arithmetic
 from tcprobe.store.choose import Layers
 
 SIDE = 512  # rows and columns of a tile
@@ -71,9 +73,9 @@ def rule_of(form: str, arch: str, layers: Layers | None = None) -> Rule:
     """As measured on the arch; where it was not, as published. UsageError where neither is complete."""
     row = instruction(form)
     kinds, depth = types_of(row), row.shape.k
-    if numerics.measured(row, arch, layers) is None and (parameters := stated(row, arch)) is not None:
+    if arithmetic.measured(row, arch, layers) is None and (parameters := stated(row, arch)) is not None:
         return Rule(kinds, parameters, depth, measured=False)
-    return Rule(kinds, numerics.model(row, arch, layers), depth, measured=True)
+    return Rule(kinds, arithmetic.model(row, arch, layers), depth, measured=True)
 
 
 def rules_of(order: Order, layers: Layers | None = None) -> dict[str, Rule]:

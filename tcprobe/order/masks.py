@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.order.bench import Bench

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Array

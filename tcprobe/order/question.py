@@ -15,9 +15,10 @@ from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.order import Order
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.layout.arrays import Array
+from tcprobe.order import picture
 from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply, rules_of
-from tcprobe.order.picture import in_words, svg, tree_lines
+from tcprobe.order.picture import in_words, tree_lines
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
@@ -112,9 +113,9 @@ class OrderAnswer(Described):
 def order(
     call: Annotated[str | None, PlainArgument("[CALL]")] = None,
     *,
-    file: Annotated[Path | None, Option("--file", "An order that was saved: no GPU is needed.", reads=MATRIX)] = None,
+    file: Annotated[Path | None, Option("--file", "A saved order; no GPU is needed.", reads=MATRIX)] = None,
     a: Annotated[
-        Path | None, Option("--a", "A, m x k, as .npy: float32; int32 of integers, float64 of f64.", reads=MATRIX)
+        Path | None, Option("--a", "A, m x k, as .npy: float32; int32 for integers, float64 for f64.", reads=MATRIX)
     ] = None,
     b: Annotated[Path | None, Option("--b", "B, k x n, likewise.", reads=MATRIX)] = None,
     d: Annotated[
@@ -122,12 +123,12 @@ def order(
     ] = None,
     row: Annotated[Lines, Option("--row", "Only this row of D, or a range: 3, 0-7.", reads=Numbers())] = None,
     col: Annotated[Lines, Option("--col", "Only this column of D, or a range.", reads=Numbers())] = None,
-    bound: Annotated[bool, Option("--bound", "How far D can be from the exact product.")] = False,
+    bound: Annotated[bool, Option("--bound", "Print how far D can be from the exact product.")] = False,
     shape: Annotated[
         str | None,
         Option(
             "--shape",
-            "Size of the product; of one side also a list or a range: 1..512x4096x4096.",
+            "Size of the product; one side may be a list or a range: 1..512x4096x4096.",
             "MxNxK",
             NonEmptyText(),
         ),
@@ -137,9 +138,9 @@ def order(
         Option("--type", "Types of A, B and D, such as bf16, or e4m3,e4m3,f32.", "TYPE[,TYPE,TYPE]", NonEmptyText()),
     ] = None,
     fast_accum: Annotated[
-        bool, Option("--fast-accum", "Of torch._scaled_mm: sums of fp8 stay in the tensor core.")
+        bool, Option("--fast-accum", "For torch._scaled_mm: keep sums of fp8 in the tensor core.")
     ] = False,
-    rows: Annotated[bool, Option("--rows", "Does the order depend on the element's place in D?")] = False,
+    rows: Annotated[bool, Option("--rows", "Say whether the order depends on an element's place in D.")] = False,
     sum_: Annotated[
         bool, Option("--sum", "CALL sums the rows of a matrix (m x k), instead of multiplying two.")
     ] = False,
@@ -148,21 +149,22 @@ def order(
         Option("--majors", "What is contiguous in A and in B, such as row,col.", "ROW|COL,ROW|COL", NonEmptyText()),
     ] = None,
     on: Annotated[
-        Literal["gpu", "cpu"] | None, Option("--on", "Where arrays of FILE.py lie. Default: a GPU if there is one.")
+        Literal["gpu", "cpu"] | None,
+        Option("--on", "Where the arrays are that FILE.py gets. Default: on a GPU if there is one."),
     ] = None,
     arch: Annotated[
-        ArchName | None, Option("--arch", "Of `kernel`, as its other options.", "sm_XX", NonEmptyText())
+        ArchName | None, Option("--arch", "For kernel: compute capability.", "sm_XX", NonEmptyText())
     ] = None,
     tile: Annotated[
-        Sizes | None, Option("--tile", "Of `kernel` and triton, as of kernel gemm.", reads=Sides(3, "MxNxK"))
+        Sizes | None, Option("--tile", "For kernel and triton: tile of a block.", reads=Sides(3, "MxNxK"))
     ] = None,
-    stages: Annotated[int | None, Option("--stages", "Of `kernel`.", "N", Number(1))] = None,
-    cluster: Annotated[int | None, Option("--cluster", "Of `kernel`.", "N", Number(1))] = None,
+    stages: Annotated[int | None, Option("--stages", "For kernel: tiles in shared memory.", "N", Number(1))] = None,
+    cluster: Annotated[int | None, Option("--cluster", "For kernel: blocks of a cluster.", "N", Number(1))] = None,
 ) -> Any:
-    """Find the order in which CALL sums, by calling it on a GPU; without CALL, compute D by a saved order, to the bit.
+    """Find the order in which CALL sums, by calling it on a GPU; without CALL, compute every bit of D by a saved order.
 
     CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum,
-    torch.softmax or FILE.py:FUNCTION, which runs here with your rights. The order is proven on random operands; -o
+    torch.softmax or FILE.py:FUNCTION, which runs here as you. The order is proven on random operands; -o
     saves it. --file with --a and --b gives D, with --d also how many of its elements differ.
     \f
     Of a file the answer is an `OrderAnswer`, of a call a `RevealedAnswer`.
@@ -248,19 +250,20 @@ def print_order(
         Path | None,
         Option(
             "--output",
-            "Of a CALL the order, ORDER.json; with --a and --b D as .npy.",
+            "With CALL: write the order, ORDER.json; with --a and --b: write D as .npy.",
             reads=Output(dir_okay=False),
-            letter="-o",
+            also="-o",
         ),
     ] = None,
-    picture: Annotated[
-        Path | None, Option("--picture", "A picture of the order, as SVG.", reads=Output(dir_okay=False))
+    svg: Annotated[
+        Path | None,
+        Option("--svg", "Also write its picture to this file, as SVG.", reads=Output(dir_okay=False), also="--picture"),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Words or JSON; the exit code says whether elements differ."""
-    if picture and answer.order is not None:
-        files.write(picture, svg(answer.order).encode())
+    if svg and answer.order is not None:
+        files.write(svg, picture.svg(answer.order).encode())
     if output and isinstance(answer, OrderAnswer):
         if answer.d is None:
             raise UsageError("`output` needs `a` and `b`, or a CALL.")
@@ -271,6 +274,6 @@ def print_order(
         click.echo(answer.json())
     else:
         terminal.lines(answer.in_words)
-    if answer.order is None and (output or picture):
-        raise UsageError(f"`{'output' if output else 'picture'}` takes one order; several were found: name one size.")
+    if answer.order is None and (output or svg):
+        raise UsageError(f"`{'output' if output else 'svg'}` takes one order; several were found: name one size.")
     sys.exit(answer.exit_code)

@@ -11,6 +11,14 @@ from tcprobe.store.surveys import CheckedPackage, NamedFinding
 HEADS = ("package", "arch", "kernels", "errors", "warnings, by rule", "undecided of shared", "CPU s")
 
 
+MOST_NAME = 120  # characters of a kernel's name
+
+
+def place(one: CheckedPackage) -> tuple[str, str, int]:
+    """What sorts packages: by name, version and arch."""
+    return one.package.lower(), one.version, int(one.arch.removeprefix("sm_"))
+
+
 def row(one: CheckedPackage) -> list[str]:
     """A line of the table."""
     errors = sum(count for what, count in one.findings.items() if what.endswith(" error"))
@@ -41,11 +49,12 @@ def worst(packages: Sequence[CheckedPackage], most: int = 12) -> list[tuple[Chec
 
 def checks_page(packages: Sequence[CheckedPackage]) -> list[str]:
     """The page's lines."""
-    ordered = sorted(packages, key=lambda one: (one.package.lower(), one.version, int(one.arch.removeprefix("sm_"))))
+    ordered = sorted(packages, key=place)
     accesses, undecided = (sum(getattr(one, name) for one in packages) for name in ("shared_accesses", "undecided"))
     return page(
         "checks.md",
         HEADS=HEADS,
+        MOST_NAME=MOST_NAME,
         rows=[row(one) for one in ordered],
         kernels=f"{sum(one.kernels for one in packages):,}",
         accesses=f"{accesses:,}",

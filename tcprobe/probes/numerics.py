@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS, BlockScales, FloatFormat, block_sums, scaled
+from tcprobe.arithmetic.floats import FORMATS, FloatFormat
+from tcprobe.arithmetic.formats import BlockScales, block_sums, scaled
 from tcprobe.arithmetic.gemm import integers_of, multiplied_integers
 from tcprobe.arithmetic.model import dot, factor, multiplied
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers, forms_alike, types_of

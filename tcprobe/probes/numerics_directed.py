@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.parameters import AFTER, BEFORE, IN_GROUP, NEAREST, TOWARD_ZERO, Arithmetic, PlaceOfC, Rounding
 from tcprobe.errors import ProbeError
 from tcprobe.isa.operand import FACTORS

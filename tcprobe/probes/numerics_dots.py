@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS, FloatFormat
+from tcprobe.arithmetic.floats import FORMATS, FloatFormat
 from tcprobe.arithmetic.parameters import AFTER, IN_GROUP, NEAREST, TOWARD_ZERO, ElementTypes, Rounding, Subnormals
 from tcprobe.errors import ProbeError
 from tcprobe.isa.operand import FACTORS

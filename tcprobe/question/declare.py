@@ -55,7 +55,7 @@ class Option(NamedTuple):
     multiple: bool = False
     shown: bool = False  # the default, in the help
     default: str = ""
-    letter: str = ""  # as in -o
+    also: str = ""  # its other name: -o
     values: int = 1  # words that follow it
 
 
@@ -192,7 +192,7 @@ def _click_parameter(
     default: dict[str, Any] = {} if required else {"default": parameter.default}
     reads, is_flag = declared.reads or _reader(hint), bool in _kinds(hint)
     return click.Option(
-        [parameter.name, *([declared.letter] if declared.letter else []), declared.flag],
+        [parameter.name, *([declared.also] if declared.also else []), declared.flag],
         help=declared.help + (f"  [default: {declared.default}]" if declared.default else ""),
         show_default=declared.shown,
         metavar=declared.metavar,

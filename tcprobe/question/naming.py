@@ -14,7 +14,7 @@ import click
 
 from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
 from tcprobe.notation import begins_layout, follows_layout, is_written
-from tcprobe.text import quoted
+from tcprobe.text import any_of, quoted
 
 # what people write beside a name: it says what they want to know, and changes no answer
 TOPICS = frozenset(
@@ -254,7 +254,7 @@ class Suggesting(click.Group):
 
         path, names = ctx.command_path.split(), self.list_commands(ctx)
         if near := difflib.get_close_matches(args[0].lower(), names, n=3):
-            advice, choices = f"Did you mean {' or '.join(near)}?", [[*path, name, *args[1:]] for name in near]
+            advice, choices = f"Did you mean {any_of(near, 'or')}?", [[*path, name, *args[1:]] for name in near]
         elif having := _with_option(args[0].lower(), ctx.find_root()):
             advice, choices = f"--{args[0].lower()} is an option.", [[path[0], name, "--help"] for name in having]
         else:

@@ -20,7 +20,7 @@ from tcprobe.text import escaped
 
 def output_option(words: str) -> Option:
     """The option of a file to write."""
-    return Option("--output", words, reads=options.Output(path_type=Path, dir_okay=False), letter="-o")
+    return Option("--output", words, reads=options.Output(path_type=Path, dir_okay=False), also="-o")
 
 
 OutputOption = Annotated[Path | None, output_option("File for the code.")]
@@ -42,12 +42,15 @@ ResultsOption = Annotated[
 OnlyOption = Annotated[bool, Option("--only", "Read that folder alone, not the published tables.")]
 FullOption = Annotated[bool, Option("--full", "Everything: each number, each address table, each source.")]
 SvgOption = Annotated[
-    Path | None, Option("--svg", "Also draw it into this file.", "FILE", options.Output(path_type=Path, dir_okay=False))
+    Path | None,
+    Option(
+        "--svg", "Also write its picture to this file, as SVG.", "FILE", options.Output(path_type=Path, dir_okay=False)
+    ),
 ]
 JsonOption = Annotated[bool, Option("--json", "JSON for other programs.")]
 SarifOption = Annotated[
     Path | None,
-    Option("--sarif", "Also write SARIF 2.1.0 into this file.", "FILE", options.Output(path_type=Path, dir_okay=False)),
+    Option("--sarif", "Also write SARIF 2.1.0 to this file.", "FILE", options.Output(path_type=Path, dir_okay=False)),
 ]
 SaveOption = Annotated[
     Path | None,
@@ -95,7 +98,7 @@ TileOption = Annotated[
     Sizes | None,
     Option(
         "--tile",
-        "Of a layout's text the tile that it is over, ROWSxCOLS; with --warps that of the CTA, MxNxK.",
+        "The tile that a written layout covers, ROWSxCOLS; with --warps the CTA's tile, MxNxK.",
         "SIZES",
         NonEmptyText(),
     ),
@@ -104,8 +107,8 @@ WarpsOption = Annotated[
     str | None,
     Option(
         "--warps",
-        "FRAGMENT over a CTA's tile by so many warps (of wgmma warpgroups) along m and n, m fastest: 2x4; 2x4:4,1 with "
-        "strides.",
+        "FRAGMENT spread over a CTA's tile by this many warps (wgmma: warpgroups) along m and n, m fastest: 2x4, or "
+        "2x4:4,1 with strides.",
         "RxC[:STRIDES]",
         NonEmptyText(),
     ),
@@ -114,7 +117,7 @@ PermuteOption = Annotated[
     str | None,
     Option(
         "--permute",
-        "With --warps: what reorders m, n and k, as CuTe's permutation: 32,(8,2,2):(1,16,8),_.",
+        "With --warps: a permutation of m, n and k, as in CuTe: 32,(8,2,2):(1,16,8),_.",
         "M,N,K",
         NonEmptyText(),
     ),

@@ -19,7 +19,7 @@ from functools import cache
 from typing import NamedTuple
 
 from tcprobe import facts
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.parameters import NEAREST, TOWARD_ZERO, Arithmetic, Integers, chained, types_of
 from tcprobe.isa.arch import arch as arch_named
 from tcprobe.isa.dtypes import dtype

@@ -20,6 +20,7 @@ tirx, tmem_datapath_layout (C, and all others once more).
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 from tcprobe.isa.instruction import Instruction
@@ -145,24 +146,23 @@ def statements(instruction: Instruction, operand: str, chosen_size: Extent) -> S
     m, n, selector, vector = chosen_size
     if operand == "d":
         letter = accumulator_layout(instruction.id, m)
-        statement = CellStatement(
-            ACCUMULATOR_SOURCE, CELL, m, n, lambda r, c: (TensorCell(*place_accumulator(letter, (m, n), r, c), 0),)
-        )
+        statement = CellStatement(ACCUMULATOR_SOURCE, CELL, m, n, _accumulator(letter, m, n))
         if letter != "C":
             return (statement,)
-        other = CellStatement(
-            f"{FRAG}, tmem_frg, and CuTe DSL, as layout B",
-            CELL,
-            m,
-            n,
-            lambda r, c: (TensorCell(*place_accumulator("B", (m, n), r, c), 0),),
-        )
+        source = f"{FRAG}, tmem_frg, and CuTe DSL, as layout B"
+        other = CellStatement(source, CELL, m, n, _accumulator("B", m, n))
         return statement, other
     if operand == "a":
         return _factor(instruction, m)
     if operand == "e":
         return _metadata(instruction, m, selector)
     return _scales(instruction, operand == "scale_a", Extent(m, n, selector, vector or vectors(instruction)[0]))
+
+
+@cache
+def _accumulator(letter: str, m: int, n: int) -> Callable[[int, int], tuple[TensorCell, ...]]:
+    """The place of each element of D; the same function for the same layout and size."""
+    return lambda row, col: (TensorCell(*place_accumulator(letter, (m, n), row, col), 0),)
 
 
 def selectors(instruction: Instruction, operand: str, vector: int = 0) -> tuple[int, ...]:

@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe import numerics
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.model import dot
 from tcprobe.arithmetic.parameters import Arithmetic, types_of
 from tcprobe.isa.dtypes import dtype
@@ -30,6 +29,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.isa.operand import INPUTS, Operand
 from tcprobe.layout.arrays import Array, Bits, Ints
+from tcprobe.store import arithmetic
 from tcprobe.store.choose import Layers
 
 DECODE: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "s32": np.int32}
@@ -117,7 +117,7 @@ def model_of(instruction: Instruction, arch: str, layers: Layers | None) -> Arit
     """The parameters of a form's arithmetic; None for integers, and if no model gives every bit."""
     if not types_of(instruction).is_float:
         return None
-    rule = numerics.find_model(instruction, arch, layers)
+    rule = arithmetic.find_model(instruction, arch, layers)
     return rule if isinstance(rule, Arithmetic) else None
 
 

@@ -192,7 +192,7 @@ def _by_model(verdicts: "Sequence[Verified]") -> str:
 def contribute(
     output: Annotated[
         Path,
-        Option("--output", "File to write.", "FILE", Output(path_type=Path, dir_okay=False), shown=True, letter="-o"),
+        Option("--output", "File to write.", "FILE", Output(path_type=Path, dir_okay=False), shown=True, also="-o"),
     ] = Path("contribution.json.gz"),
     *,
     minutes: Annotated[
@@ -218,12 +218,12 @@ def contribute(
         ),
     ] = 60.0,
 ) -> "Contribution":
-    """Measure the GPUs of this machine for tcprobe's tables: one file, for you to send.
+    """Measure the GPUs of this machine for tcprobe's tables, and write one file for you to send.
 
-    It has everything that they show in the time given: tables, arithmetic, descriptors, bank conflicts, costs. What is
-    only documented of your GPU's arch comes first. In the end multiplies are verified with these tables. Each finding
-    names the GPU, driver, CUDA version and compiler, and nothing else of the machine. Nothing is sent. Stopped by
-    Ctrl-C, the same command goes on. `tcprobe merge FILE --check` shows what the file adds.
+    The file has everything that could be measured in the time given: tables, arithmetic, descriptors, bank conflicts,
+    costs. What is only documented of your GPU's arch comes first. At the end multiplies are verified with these
+    tables. Each finding names the GPU, driver, CUDA version and compiler, and nothing else of the machine. Nothing is
+    sent. After Ctrl-C, the same command continues. `tcprobe merge FILE --check` shows what the file adds.
     """
     from tcprobe.run.contribute import Request
     from tcprobe.run.contribute import contribute as measure

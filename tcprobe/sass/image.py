@@ -57,7 +57,7 @@ def images(raw: bytes) -> Iterator[FatbinEntry]:
                 raise DataError(f"more than {MOST_IMAGES} entries, or {MOST_UNPACKED >> 20} MB of them unpacked.")
             yield _unpack(entry) if isinstance(entry, PackedEntry) else entry
     else:
-        raise DataError("no cubin, no PTX, and no fatbin in it.")
+        raise DataError("it holds no cubin, PTX or fatbin.")
 
 
 def is_cubin(raw: bytes) -> bool:

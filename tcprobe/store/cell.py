@@ -398,12 +398,19 @@ def _claim_of_figure(fragment: Fragment, arch: Arch, figure: str) -> Claim | Non
 def _alike(fragment: Fragment) -> list[str]:
     """The form itself, then those that share its figures: of one opcode and shape, with the same types of A and B."""
     row = inventory.instructions()[fragment.experiment]
+    return sorted(_by_figure(row.family)[_figure(row)], key=lambda id_: id_ != row.id)
 
-    def factors(other: Instruction) -> tuple[object, ...]:
-        return other.name.partition(".sync")[0], other.shape, [(f.operand, f.type) for f in other.factors]
 
-    same = [other.id for other in inventory.of_family(row.family) if factors(other) == factors(row)]
-    return sorted(same, key=lambda id_: id_ != row.id)
+@cache
+def _by_figure(family: str) -> dict[tuple[object, ...], list[str]]:
+    same: dict[tuple[object, ...], list[str]] = {}
+    for row in inventory.of_family(family):
+        same.setdefault(_figure(row), []).append(row.id)
+    return same
+
+
+def _figure(row: Instruction) -> tuple[object, ...]:
+    return row.name.partition(".sync")[0], row.shape, tuple((f.operand, f.type) for f in row.factors)
 
 
 @cache

@@ -1,9 +1,9 @@
-"""What a results folder keeps of surveys of compilers and of packages: compilers.json, errata.json and checks.json.
+"""What a results folder keeps of surveys: compilers.json, errata.json, checks.json and check_mutants.json.
 
 compilers.json: what versions of ptxas agree in, as `tcprobe compilers --json` prints it. errata.json: what audits of
 packages found, the newest version of each, and since when it is so. Of earlier versions it has how many layouts differ,
 and which; so it can be said in which version a difference is first. checks.json: what `tcprobe check` finds in
-packages.
+packages; check_mutants.json: in kernels that a mistake was put into.
 """
 
 from __future__ import annotations
@@ -222,3 +222,33 @@ class CheckedPackage(msgspec.Struct, frozen=True):
 def load_checks(folder: Path) -> list[CheckedPackage]:
     """The packages that were checked; DataError where their file is damaged."""
     return _load(folder / CHECKS, list[CheckedPackage], "survey of checks") or []
+
+
+MISTAKES = "check_mutants.json"
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """How often a rule found mistakes of a kind: `found` of `tried`, of which so many as a note (`undecided`).
+
+    `harmless`: mistakes that break nothing, by the reason, which are not tried; `missed`: where each was.
+    """
+
+    rule: str
+    tried: int
+    found: int
+    undecided: int
+    harmless: dict[str, int]
+    missed: list[str]
+
+
+class SavedMistakes(msgspec.Struct, frozen=True):
+    """Of so many right `kernels`, at most `most` mistakes of a kind in each, by kind."""
+
+    kernels: int
+    most: int
+    kinds: dict[str, Tried]
+
+
+def load_mistakes(folder: Path) -> SavedMistakes | None:
+    """What a folder has, None where it has none; DataError where its file is damaged."""
+    return _load(folder / MISTAKES, SavedMistakes, "count of mistakes found")

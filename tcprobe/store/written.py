@@ -238,7 +238,7 @@ def _layout(text: Spelled, arch_name: str | None, layers: Layers) -> WrittenCell
         return _cell(text, arch_name, layers, held, extent, "CuTe's layout of memory", bits=found.in_bytes, memory=True)
     if over is None:
         raise UsageError(
-            f"{quoted(text.layout)} needs the tile that it is over: `tile`, such as 16x16, first mode fastest."
+            f"{quoted(text.layout)} needs the tile that it covers: give `tile`, such as 16x16, first mode fastest."
         )
     held = places.thread_values(found, over)
     return _cell(text, arch_name, layers, held, over, "CuTe's layout of threads and values", turned=True)

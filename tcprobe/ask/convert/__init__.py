@@ -135,7 +135,7 @@ def _asks(values: dict[str, Any]) -> list[dict[str, Any]]:
     if len(names) % 2 or (functions and len(functions) != len(pairs)):
         counts = f"{len(names)} fragment{'s' * (len(names) > 1)}"
         counts += f" and {len(functions)} --name" if functions else ""
-        raise UsageError(f"{counts}: each FROM needs a TO, and either every pair has a --name or none has.")
+        raise UsageError(f"{counts}: each FROM needs a TO, and --name is given for every pair or for none.")
     if not functions and not values["output"] and len(pairs) == 1:
         functions = ["convert"]
     elif not functions:

@@ -82,7 +82,7 @@ def load(
         bool,
         Option(
             "--zeros",
-            "With --group: a zero point for each scale; weights are (code - zero point) scale, as of AWQ and GPTQ.",
+            "With --group: a zero point for each scale; weights are (code - zero point) * scale, as in AWQ and GPTQ.",
         ),
     ] = False,
     arch: ArchOption = None,

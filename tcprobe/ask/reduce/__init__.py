@@ -84,7 +84,8 @@ def reduce(
     """
     folders = layers(results, only)
     if (over is None) == (mask is None and fill is None):
-        raise UsageError("give `over` row or `over` col, or `mask` and `fill`.")
+        both = "" if over is None else "`over` cannot be combined with `mask` or `fill`: "
+        raise UsageError(f"{both}give `over` row or `over` col, or `mask` and `fill`.")
     if over is None and warps is None and (needing := given_names(op=op, tile=tile)):
         raise UsageError(f"{', '.join(needing)} needs `over`.")
     cell, size = tiled_cell(name, tile, warps, permute, arch, folders)

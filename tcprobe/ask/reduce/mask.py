@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.ask.reduce.reduction import require_elements
 from tcprobe.code.cuda import DeviceFunction, Parameter, fragment_title, holder, origin
 from tcprobe.code.names import ARGUMENT, FUNCTION, require_legal

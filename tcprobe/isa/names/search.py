@@ -29,7 +29,7 @@ from tcprobe.isa.inventory import Forms
 from tcprobe.isa.names import words
 from tcprobe.isa.names.words import Reading
 from tcprobe.isa.operand import Place
-from tcprobe.text import quoted
+from tcprobe.text import any_of, quoted
 
 if TYPE_CHECKING:
     from tcprobe.isa.names import Meaning
@@ -263,10 +263,10 @@ def _nearest(name: str) -> UsageError:
     reading = words.read(name)
     near = _reordered(name) or fitting(tuple(dict.fromkeys(reading.plain))) or fitting(reading.plain)
     if near and reading.dotted:
-        hint = f"The parts of a dotted name keep their order. Did you mean {' or '.join(near[:MOST_CHOICES])}?"
+        hint = f"The parts of a dotted name keep their order. Did you mean {any_of(near[:MOST_CHOICES], 'or')}?"
         return _none(name, hint, choices=near[:MOST_CHOICES])
     if " " not in name and (alike := _alike(name)):
-        return _none(name, f"Did you mean {' or '.join(alike)}?", choices=alike)
+        return _none(name, f"Did you mean {any_of(alike, 'or')}?", choices=alike)
     return _by_words(name)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
-from tcprobe.emit import svg
+from tcprobe.ask import matrix_picture
 from tcprobe.isa import inventory
 from tcprobe.pages.site import (
     addresses,
+    check_pages,
     comparison_pages,
     data_files,
     fact_pages,
@@ -69,6 +70,7 @@ def other_views(facts: Facts) -> Iterator[View]:
     yield comparison_pages.compare_page(facts)
     yield from number_pages.number_pages(facts)
     yield from order_pages.order_pages(facts)
+    yield from check_pages.check_pages(facts)
     yield from tile_pages.tile_pages(facts)
     yield from tensor_memory_pages.bare_pages(facts)
     yield shared_memory_pages.playground(facts)
@@ -107,7 +109,7 @@ def _others(facts: Facts) -> Iterator[tuple[str, str]]:
         yield from data_files.fragment_files(fact)
     yield from data_files.thumbnail_files(facts)
     for address, cell in pictures(facts).items():
-        yield address, svg.picture(cell)
+        yield address, matrix_picture.picture(cell)
 
 
 def pictures(facts: Facts) -> dict[str, Cell]:

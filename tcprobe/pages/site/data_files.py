@@ -16,11 +16,10 @@ from importlib.resources import files
 from typing import Any
 
 from tcprobe import __version__
-from tcprobe.ask import shared_operand
+from tcprobe.ask import matrix_picture, shared_operand
 from tcprobe.ask.describe import cell_entry, form_entry, fragment_entry
+from tcprobe.ask.matrix_picture import DARK, LIGHT, colour
 from tcprobe.ask.tensor_memory import OperandVariant, operands, placement
-from tcprobe.emit import svg
-from tcprobe.emit.svg import DARK, LIGHT, colour
 from tcprobe.errors import answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import inventory
@@ -448,5 +447,5 @@ def picture_of(cell: Cell) -> str:
     """The picture of a table; empty where it is too large for a page."""
     address = addresses.picture(cell.table.id, cell.fragment.slot_bits)
     if address not in _PICTURED:
-        _PICTURED[address] = svg.pieces(cell) if cell.table.points <= MOST_PICTURE * WIDE else 0
+        _PICTURED[address] = matrix_picture.pieces(cell) if cell.table.points <= MOST_PICTURE * WIDE else 0
     return address if 0 < _PICTURED[address] <= MOST_PICTURE else ""

@@ -16,6 +16,7 @@ from tcprobe.isa.instruction import Instruction
 from tcprobe.layout.grid import blocks
 from tcprobe.pages.site import (
     addresses,
+    check_pages,
     comparison_pages,
     data_files,
     instruction_pages,
@@ -89,7 +90,7 @@ def front_page(facts: Facts, makers: LinkList, beyond: LinkList) -> View:
                 for view in order_pages.order_pages(facts)
                 if view.page == order_pages.ORDER_PAGE
             ),
-            *((view.title, view.page) for view in tile_pages.tile_pages(facts)),
+            *((view.title, view.page) for view in (*check_pages.check_pages(facts), *tile_pages.tile_pages(facts))),
         ],
     }
     about = "Measured register layouts of NVIDIA tensor-core instructions: a page for every fragment"

@@ -55,7 +55,7 @@ def order_pages(facts: Facts) -> Iterator[View]:
     yield View(ORDER_PAGE, "orders", "In which order programs sum", about, shows)
     for part in listed:
         shows = {"paragraphs": [ABOUT], "parts": [part], "heads": HEADS, "links": []}
-        yield View(str(part["page"]), "orders", f"In which order: {part['head']}", about, shows)
+        yield View(str(part["page"]), "orders", f"Order of sums, {part['head']}", about, shows)
 
 
 def _parts(facts: Facts, arch: str) -> Iterator[dict[str, object]]:

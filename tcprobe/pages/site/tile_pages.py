@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from markupsafe import Markup
 
-from tcprobe.emit import svg_warps
+from tcprobe.ask.tile_picture import tile_picture
 from tcprobe.errors import TcprobeError
 from tcprobe.notation import with_options
 from tcprobe.pages.site.facts import Facts
@@ -39,6 +39,6 @@ def _part(facts: Facts, operand: str) -> dict[str, str]:
     return {
         "head": f"{operand.upper()} of a block of {TILE}, {WARPS} warps",
         "anchor": operand,
-        "picture": Markup(svg_warps.emit([cell])),  # our own, its texts escaped
+        "picture": Markup(tile_picture(cell)),  # our own, its texts escaped
         "command": f"tcprobe where {name} --warps {WARPS} --tile {TILE} --row 5 --col 9",
     }

@@ -36,7 +36,8 @@ def require_ours(folder: Path) -> None:
     foreign = next((name for name in _names(folder) if name not in listed), None)
     if foreign is not None:
         raise UsageError(
-            f"{folder} has files that are not of a site, such as {quoted(foreign)}: they stay. Choose another folder."
+            f"{folder} has files that are not part of a site, such as {quoted(foreign)}; nothing was changed. "
+            "Choose another folder."
         )
 
 

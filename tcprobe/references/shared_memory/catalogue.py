@@ -22,6 +22,7 @@ from tcprobe.layout.address import MOST_CELLS, AddressMap, Pair
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import is_swizzle, swizzle_named
 from tcprobe.references.shared_memory import cute, cutlass, tma
+from tcprobe.text import any_of
 
 MOST_STRIDE = 1 << 20
 LINE, LINES = 128, 8  # bytes of all banks; lines after which every mode's pattern repeats
@@ -61,7 +62,7 @@ def tabulate(name: str, extent: Pair, options: Options = NO_OPTIONS) -> Tabulate
             return tabulated
     plain = {full_name.partition("<")[0]: full_name for full_name in names()}
     near = [plain[similar] for similar in difflib.get_close_matches(name.partition("<")[0], plain, n=2)]
-    hint = f"; perhaps {' or '.join(near)}" if near else ""
+    hint = f"; perhaps {any_of(near, 'or')}" if near else ""
     raise UsageError(f"no address map is called {name!r}{hint}.", "" if near else "address maps")
 
 

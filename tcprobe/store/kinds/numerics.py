@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tcprobe.arithmetic.formats import FORMATS
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.parameters import Arithmetic, Integers, forms_alike, types_of
 from tcprobe.errors import DataError
 from tcprobe.isa import inventory
