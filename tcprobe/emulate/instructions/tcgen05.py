@@ -18,13 +18,7 @@ from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.operands import by_modifier, only
 from tcprobe.emulate.ptx import Statement
 from tcprobe.emulate.tensor_layout import CELL, COLUMNS
-from tcprobe.emulate.tensor_memory import (
-    LEAST,
-    MASK,
-    TensorMemory,
-    Work,
-    tensor_memory,
-)
+from tcprobe.emulate.tensor_memory import LEAST, MASK, TensorMemory, Work, tensor_memory
 
 # columns
 

@@ -13,15 +13,7 @@ from tcprobe.emulate.matrix_words import SharedWord, WrongWordError
 from tcprobe.emulate.operands import by_modifier, only, tensor_address
 from tcprobe.emulate.ptx import Immediate, Operand, Statement
 from tcprobe.emulate.tensor_layout import CELL, copied, registers
-from tcprobe.emulate.tensor_memory import (
-    MASK,
-    PIECE,
-    Issuer,
-    TensorMemory,
-    Words,
-    every_byte,
-    tensor_memory,
-)
+from tcprobe.emulate.tensor_memory import MASK, PIECE, Issuer, TensorMemory, Words, every_byte, tensor_memory
 from tcprobe.emulate.unwritten import registers_of
 from tcprobe.layout.arrays import Bools, Ints
 

@@ -11,9 +11,7 @@ from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.matrix_words import SCALES, TYPES
 from tcprobe.emulate.operands import by_modifier, only, tensor_address
 from tcprobe.emulate.ptx import Address, Immediate, Statement, Vector
-from tcprobe.emulate.tensor_memory import (
-    Issuer,
-)
+from tcprobe.emulate.tensor_memory import Issuer
 from tcprobe.emulate.tensor_multiply import Form, Operands, issue
 
 SCALES_BLOCK = {"block32": 32, "block16": 16, "scale_vec::1X": 32, "scale_vec::2X": 32, "scale_vec::4X": 16}
