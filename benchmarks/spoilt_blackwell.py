@@ -2,9 +2,9 @@
 
     python benchmarks/spoilt_blackwell.py --out spoilt.csv --seconds 600
 
-A spoilt kernel is noticed if the emulator finds something, an element is wrong, it does not end, or a note says that a
-tcgen05.fence is missing; it is run with work in flight as late as can be, then as early, then at random. k is five
-tiles and a part of one, with two stages; D has ends on both sides. Goes on where --out ends. Needs nvcc, no GPU.
+A spoilt kernel is noticed if the emulator finds something, an element is wrong, or it does not end; it is run with work
+in flight as late as can be, then as early, then at random. k is five tiles and a part of one, with two stages; D has
+ends on both sides. Goes on where --out ends. Needs nvcc, no GPU.
 """
 
 import argparse
@@ -19,14 +19,12 @@ from pathlib import Path
 import blackwell_edits
 
 from tcprobe.emulate.run import Options
-from tcprobe.emulate.tensor_memory import FENCE
 from tcprobe.errors import EnvironmentUnfitError, TcprobeError
 from tcprobe.kernel.emulated import emulate_product
 from tcprobe.kernel.gemm import GemmKernel, GemmOptions, gemm
 from tcprobe.kernel.staged import SCALED
 
 SCHEDULES = (("late", 0), ("early", 0), ("random", 1), ("random", 2))
-NOTED = f"a note that a {FENCE} is missing"
 MOST = 400_000  # instructions of warps: forty times what a right kernel takes
 KERNELS = {
     "nvf4, pair": GemmOptions("sm_100", "nvf4", (128, 128, 256), stages=2, cta_group=2),
@@ -111,8 +109,6 @@ def noticed(made: GemmKernel) -> str:
             return f"{schedule}: {first.rule}: {first.text[:80]}"
         if not found.right:
             return f"{schedule}: {found.wrong} wrong, {found.outside} outside, finished {found.report.finished}"
-        if any(FENCE in note for note in found.report.notes):
-            return f"{schedule}: {NOTED}"
     return ""
 
 
@@ -142,9 +138,8 @@ def main() -> None:
     explained = [row for row in done if not row[3] and row[2] in HARMLESS]
     done = [row for row in done if row not in explained]
     count, found = Counter(row[1] for row in done), Counter(row[1] for row in done if row[3])
-    noted = Counter(row[1] for row in done if row[3].endswith(NOTED))
     for kind, many in count.items():
-        print(f"{kind}: {found[kind]} of {many} noticed" + (f", {noted[kind]} by a note" if noted[kind] else ""))
+        print(f"{kind}: {found[kind]} of {many} noticed")
     for what, many in Counter(row[2] for row in explained).items():
         print(f"breaks nothing: {many} times {what}: {HARMLESS[what]}")
     for row in done:

@@ -401,13 +401,30 @@ UNFENCED = [
     ("bar.warp.sync 0xffffffff;\ntcgen05.fence::after_thread_sync;", "bar.warp.sync 0xffffffff;"),
     (f"{MEET}\nsetp.ne.u32 %p6", "barrier.cluster.arrive.release; barrier.cluster.wait.acquire;\nsetp.ne.u32 %p6"),
 ]
+FENCES = [("tcgen05.fence::before_thread_sync;", ""), ("tcgen05.fence::after_thread_sync;", "")]
+RELAXED = ("mbarrier.try_wait.parity.acquire.cluster", "mbarrier.try_wait.parity.relaxed.cluster")
 
 
 @pytest.mark.parametrize("edit", UNFENCED)
-def test_a_fence_that_barriers_stand_in_for_is_noted(edit):
-    report, right = one(edits=[edit])
+def test_a_fence_that_a_kernel_with_fences_lacks_is_found(edit):
+    report, _ = one(edits=[edit])
+    assert {finding.rule for finding in report.findings} == {"race"}
+
+
+def test_fences_that_barriers_stand_in_for_are_noted():
+    report, right = one(edits=FENCES)
     assert (report.findings, right) == ([], True)
     assert any(FENCE in note for note in report.notes)
+
+
+@pytest.mark.parametrize("schedule", [("late",), ("early",), ("random", 4)])
+def test_fences_order_what_relaxed_waits_do_not(schedule):
+    """The patterns of PTX ISA 9.1, section 9.7.16.6.4, are relaxed; without a fence such a wait orders nothing."""
+    report, right = one(edits=[RELAXED], schedule=schedule)
+    assert (report.findings, report.notes, right) == ([], [], True)
+    for edits in ([RELAXED, UNFENCED[0]], [RELAXED, *FENCES]):
+        report, _ = one(edits=edits, schedule=schedule)
+        assert {finding.rule for finding in report.findings} == {"race"}
 
 
 @pytest.mark.parametrize("schedule", [("late",), ("random", 4)])

@@ -58,6 +58,7 @@ class Clocks:
         self.serial = np.zeros(threads, np.int64)
         self.known = np.zeros((threads, cluster + 32), np.int32)
         self.fenced = np.zeros_like(self.known)
+        self.heard = np.zeros_like(self.known)  # without an acquire, too; tcgen05.fence alone makes something of it
         self.met: set[tuple[int, int]] = set()  # (of a cluster, of another whose releases it acquired)
         self._time = np.zeros(cluster + 32, np.int64)
         self.restart(self.serial)
@@ -67,6 +68,7 @@ class Clocks:
         self.serial = serials
         self.known[:] = 0
         self.fenced[:] = 0
+        self.heard[:] = 0
         self.known[self.threads, self.own] = 1
         self.fenced[self.threads, self.own] = 0
 
@@ -77,6 +79,7 @@ class Clocks:
         if number >= self.known.shape[1]:
             self.known = np.pad(self.known, ((0, 0), (0, self.known.shape[1])))
             self.fenced = np.pad(self.fenced, ((0, 0), (0, self.fenced.shape[1])))
+            self.heard = np.pad(self.heard, ((0, 0), (0, self.heard.shape[1])))
             self._time = np.pad(self._time, (0, self._time.size))
         return number
 
@@ -142,6 +145,15 @@ class Clocks:
         width = known.clocks.size
         self.known[threads, :width] = np.maximum(self.known[threads, :width], known.clocks)
         self.fenced[threads, :width] = np.maximum(self.fenced[threads, :width], known.fenced)
+
+    def hear(self, threads: Where, known: Known) -> None:
+        """The threads have waited for those who know it, without what makes them know it."""
+        width = known.clocks.size
+        self.heard[threads, :width] = np.maximum(self.heard[threads, :width], known.clocks)
+
+    def hear_of(self, threads: Where, engine: int, clock: int) -> None:
+        """The threads have waited for an engine's access, without an acquire."""
+        self.heard[threads, engine] = np.maximum(self.heard[threads, engine], clock)
 
     def learn(self, threads: Where, engine: int, clock: int) -> None:
         """The threads have waited for an engine's access."""

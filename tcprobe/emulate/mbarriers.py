@@ -27,8 +27,10 @@ class MBarrier:
     phase: int = 0
     pending: int = -1
     bytes: int = 0
-    gathering: Known | None = None  # what those knew that have arrived in this phase
+    gathering: Known | None = None  # what those released that have arrived in this phase
     known: Known | None = None  # and in those before
+    arriving: Known | None = None  # what those knew that have arrived, `.relaxed` or not
+    heard: Known | None = None  # and in phases before
     flights: list[Flight] = field(default_factory=list)  # whose bytes this phase counts
     initialiser: int = -1  # the thread, and whether fence.mbarrier_init followed
     fenced: bool = False
@@ -38,10 +40,12 @@ class MBarrier:
     def __post_init__(self) -> None:
         self.pending = self.count
 
-    def arrive(self, count: int, known: Known | None = None) -> None:
-        """Arrivals, and what those who arrive know."""
+    def arrive(self, count: int, known: Known | None = None, releases: bool = True) -> None:
+        """Arrivals, what those who arrive know, and whether they release it."""
         if known is not None:
-            self.gathering = known if self.gathering is None else self.gathering.joined(known)
+            self.arriving = _joined(self.arriving, known)
+            if releases:
+                self.gathering = _joined(self.gathering, known)
         self.pending -= count
         self._end()
 
@@ -59,19 +63,25 @@ class MBarrier:
             return
         self.phase, self.pending = self.phase + 1, self.count
         if self.gathering is not None:
-            self.known = self.gathering if self.known is None else self.known.joined(self.gathering)
-        self.gathering, self.clock = None, self.next_clock
+            self.known = _joined(self.known, self.gathering)
+        if self.arriving is not None:
+            self.heard = _joined(self.heard, self.arriving)
+        self.gathering = self.arriving = None
+        self.clock = self.next_clock
 
     def over(self, parity: int) -> bool:
         """Whether the phase of that parity is over, the next one running."""
         return self.phase & 1 != parity & 1
 
-    def learn(self, machine: Machine, where: Where) -> None:
-        """Threads have waited: they know what was done before the phase ended."""
-        if self.known is not None:
-            machine.clocks.acquire(where, self.known)
+    def learn(self, machine: Machine, where: Where, acquires: bool = True) -> None:
+        """Threads have waited: they know what was done before the phase ended, or with `.relaxed` hear of it."""
+        clocks = machine.clocks
+        if self.heard is not None:
+            clocks.hear(where, self.heard)
+        if self.known is not None and acquires:
+            clocks.acquire(where, self.known)
         if self.clock:
-            machine.clocks.learn(where, self.engine, self.clock)
+            (clocks.learn if acquires else clocks.hear_of)(where, self.engine, self.clock)
         flights = machine.flights
         for flight in [flight for flight in self.flights if flight.landed and flight.key < self.phase]:
             flights.complete(flight)
@@ -81,6 +91,11 @@ class MBarrier:
     def words(self) -> str:
         """What is still to come."""
         return f"phase {self.phase}: {self.pending} of {self.count} arrivals and {self.bytes} bytes are missing"
+
+
+def _joined(known: Known | None, more: Known) -> Known:
+    """What is known, and more."""
+    return more if known is None else known.joined(more)
 
 
 class MBarriers(State):

@@ -4,13 +4,15 @@ What a thread, or the pipe behind its multiplies and copies, has done there is k
 learned of it by a barrier or an mbarrier. By the patterns of PTX ISA 9.1, section 9.7.16.6.4, it must have executed
 tcgen05.fence::after_thread_sync since, and of loads and stores the thread that did them fence::before_thread_sync
 before; by section 9.7.16.6.3 the standard mechanisms of synchronization apply as well, and kernels of CUTLASS and
-Triton rest on that. So what only these fences are missing from is a note, not a finding.
+Triton rest on that. So in a kernel without any of these fences it is a note that they are missing; in one that has
+some, a place that lacks one is a finding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -126,6 +128,11 @@ class TensorMemory(State):
 
     # order
 
+    @cached_property
+    def fences(self) -> bool:
+        """Whether the kernel orders its accesses by tcgen05.fence."""
+        return any(statement.name.startswith(FENCE) for statement in self.machine.statements)
+
     def fence_before(self, where: Where) -> None:
         """tcgen05.fence::before_thread_sync."""
         threads = self.machine.threads[where]
@@ -134,7 +141,8 @@ class TensorMemory(State):
 
     def fence_after(self, where: Where) -> None:
         """tcgen05.fence::after_thread_sync."""
-        known = self.machine.clocks.known
+        clocks = self.machine.clocks
+        known = np.maximum(clocks.known, clocks.heard)
         if self.after.shape != known.shape:
             self.after = np.pad(self.after, ((0, 0), (0, known.shape[1] - self.after.shape[1])))
         self.after[where] = known[where]
@@ -155,7 +163,8 @@ class TensorMemory(State):
         fenced = self._knows(self.after, rows, entity) >= clock
         cluster = rows // clocks.cluster * clocks.cluster
         fenced &= ~by_thread | (self.before[np.where(by_thread, cluster + entity, 0)] >= clock)
-        return np.asarray(touched & ~own & ~met), np.asarray(touched & ~own & ~fenced)
+        unknown = touched & ~own & ~fenced
+        return np.asarray(unknown & ~met), np.asarray(unknown)
 
     def _knows(self, known: NDArray[np.int32], rows: Ints, entity: Ints) -> Ints:
         """Which clock of an entity each thread knows."""
@@ -171,7 +180,9 @@ class TensorMemory(State):
             readers = [self.unordered(one, threads, engine) for one in space.readers_of(offsets, CELL)[:, :, 0]]
             wrong = np.logical_or.reduce([one for one, _ in readers])
             unfenced = np.logical_or.reduce([unfenced, *(one for _, one in readers)])
-        if unfenced.any() and not (wrong.any() or self.unfenced):
+        if self.fences:
+            wrong = unfenced
+        elif unfenced.any() and not (wrong.any() or self.unfenced):
             self.unfenced, line = True, machine.statements[machine.pc].line
             machine.report.note(
                 f"line {line} {what} tensor memory after others, ordered by barriers, by no "

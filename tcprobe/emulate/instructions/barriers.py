@@ -398,8 +398,7 @@ def _arrive_at(statement: Statement, machine: Machine) -> Step:
                     f"{arrivals} arrivals at an mbarrier that awaits {barrier.pending} of {barrier.count}",
                 )
                 arrivals = barrier.pending
-            known = machine.clocks.release(own) if "relaxed" not in words else None
-            barrier.arrive(arrivals, known)
+            barrier.arrive(arrivals, machine.clocks.release(own), "relaxed" not in words)
         write(where, states)
 
     return run
@@ -452,8 +451,8 @@ def _wait(statement: Statement, machine: Machine) -> Step:
             if not asked.over:
                 over[chosen] = False
                 missing.append(asked)
-            elif acquires:
-                asked.barrier.learn(machine, threads[chosen])
+            else:
+                asked.barrier.learn(machine, threads[chosen], acquires)
         write(where, over)
         if over.all():
             return None
