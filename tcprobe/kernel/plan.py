@@ -142,7 +142,8 @@ class Budget(Described):
         each = ", ".join(f"{count} of {name}" for name, count in self.registers.items())
         yield f"registers per thread: {each}; {sum(self.registers.values())} of {MOST_REGISTERS}, and addresses"
         most = self.device.shared_kib << 10
-        yield f"shared memory: {self.shared_bytes} of {most} bytes per block, {self.shared_bytes // asked.stages} per stage"
+        stage = self.shared_bytes // asked.stages
+        yield f"shared memory: {self.shared_bytes} of {most} bytes per block, {stage} per stage"
         if of.tmem_columns:
             parts = ", ".join(f"{count} of {name}" for name, count in self.tensor_memory.items()) or "none"
             alloc = f"; one tcgen05.alloc gives {self.allocated}" if self.columns != self.allocated else ""
