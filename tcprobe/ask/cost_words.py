@@ -251,7 +251,7 @@ def _advice(body: Body, full: bool = False) -> Iterator[str]:
         best = body.interval
         fill = f"; {best.warps} warps of {best.chains} fill the SM" if isinstance(best, Point) else ""
         if chains:
-            hide = f"{chains} independent multiplies a warp hide the latency"
+            hide = f"{chains} independent multiplies per warp hide the latency"
             yield f"{hide if chains > 1 else 'chains in a warp gain nothing'}{fill}"
     if body.random:
         change = abs(body.random - 1)

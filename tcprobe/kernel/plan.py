@@ -140,15 +140,16 @@ class Budget(Described):
             f"{self.threads} threads"
         )
         each = ", ".join(f"{count} of {name}" for name, count in self.registers.items())
-        yield f"registers a thread: {each}; {sum(self.registers.values())} of {MOST_REGISTERS}, and addresses"
+        yield f"registers per thread: {each}; {sum(self.registers.values())} of {MOST_REGISTERS}, and addresses"
         most = self.device.shared_kib << 10
-        yield f"shared memory: {self.shared_bytes} of {most} bytes a block, {self.shared_bytes // asked.stages} a stage"
+        stage = self.shared_bytes // asked.stages
+        yield f"shared memory: {self.shared_bytes} of {most} bytes per block, {stage} per stage"
         if of.tmem_columns:
             parts = ", ".join(f"{count} of {name}" for name, count in self.tensor_memory.items()) or "none"
             alloc = f"; one tcgen05.alloc gives {self.allocated}" if self.columns != self.allocated else ""
             yield f"tensor memory: {parts}: {self.columns} of {of.tmem_columns} columns{alloc}"
         by = ", ".join(f"{'not stated' if n is None else n} by {name}" for name, n in self.fits.items())
-        yield f"blocks an SM: {self.blocks} ({by})"
+        yield f"blocks per SM: {self.blocks} ({by})"
         for part in self.parts:
             wavefronts = "" if part.wavefronts is None else f", {part.wavefronts} wavefronts"
             cycles = f": {part.cycles}" if str(part.cycles) else ""

@@ -153,7 +153,7 @@ def _all_words(weights: Repacking, call: str) -> Iterator[str]:
 def _scales(weights: Repacking) -> Iterator[str]:
     axis = _axis(weights)
     what = f"{weights.conversion.target}, [k / GROUP][{axis}]"
-    yield f"static constexpr int SCALES = {len(weights.distinct)};  // registers a group"
+    yield f"static constexpr int SCALES = {len(weights.distinct)};  // registers per group"
     yield f"/// `scales`: {what}, `all` a row; `k_block`, `line_block`: k / K, {axis} / LINES"
     yield from _rows(weights, "load_scales", "scales", "short", "unsigned (&held)[GROUPS][SCALES]")
     for number, (low, high) in enumerate(weights.distinct):

@@ -36,7 +36,7 @@ EVIDENCE = (
     "fence, too, before wgmma reads them. Triton's Hopper matmul has none as built by 3.4 and 3.6, and has it "
     "by 3.8 and 3.9.",
     "PTX ISA, async proxy of cp.async.bulk: accessing the same memory across proxies needs a cross-proxy fence.",
-    "Measured on an H200, eight blocks an SM, 20 launches (docs/checks_h200.json): st.shared, then wgmma, "
+    "Measured on an H200, eight blocks per SM, 20 launches (docs/checks_h200.json): st.shared, then wgmma, "
     "4,296,718 to 4,300,732 of 4,325,376 elements wrong a launch; st.shared, then a bulk copy, up to 3,888 of "
     "34,603,008, in some launches none; 0 with the fence. cp.async, then wgmma: none wrong. That is an error "
     "by PTX's text alone; hardware has not shown it.",

@@ -23,7 +23,7 @@ EVIDENCE = (
     "PTX ISA, wgmma.mma_async: accessing the registers of D or A before wgmma.wait_group has waited for the group is "
     "undefined, except D as accumulator of a following wgmma of the same shape.",
     "ptxas 12.9.86 and 13.0.88 do it to legal PTX (docs/check.md); 13.5.37 does not.",
-    "Measured on an H200, ptxas 13.0.88, eight blocks an SM (docs/checks_h200.json): m64n128k16 with A in "
+    "Measured on an H200, ptxas 13.0.88, eight blocks per SM (docs/checks_h200.json): m64n128k16 with A in "
     "registers, 1,932,814 to 2,499,393 of 8,650,752 elements wrong a launch; each of seven loops wrong in each "
     "of 20 launches; 0 with A loaded behind the wait.",
 )

@@ -36,7 +36,7 @@ MEND = "wgmma.wait_group of few enough groups, then a barrier, before the tile i
 EVIDENCE = (
     "PTX ISA, wgmma.mma_async: it is asynchronous, and reads its matrices in shared memory through the async proxy; "
     "wgmma.wait_group is what waits for the completion of its group.",
-    "Measured on an H200, eight blocks an SM, 20 launches (docs/checks_h200.json): st.shared into A while multiplies "
+    "Measured on an H200, eight blocks per SM, 20 launches (docs/checks_h200.json): st.shared into A while multiplies "
     "of m64n256k16 read it, up to 17,118,672 of 17,301,504 elements wrong; cp.async, 16,564,171; of m64n64k16 490 to "
     "7,925 of 4,325,376; 0 behind the wait.",
 )

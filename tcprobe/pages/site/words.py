@@ -48,7 +48,7 @@ def axis(fragment: Fragment) -> str:
 
 def size(fragment: Fragment, any_n: bool = False) -> str:
     """Rows, columns, type, and what a lane holds; `any_n` says that there are as many columns as N."""
-    products = f", {fragment.products} products a warp" if fragment.products > 1 else ""
+    products = f", {fragment.products} products per warp" if fragment.products > 1 else ""
     unit = f"{fragment.slot_bits} bits each"
     matrix = f"{fragment.rows} x {'N' if any_n else fragment.cols} of {fragment.type}{products}"
     of_n = f"; of N = {fragment.cols}" if any_n else ";"
