@@ -5,6 +5,7 @@ The answer holds for one block on an SM, with its data in L2.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -102,8 +103,9 @@ class Prediction(Described):
             yield f"    {part.executed:5} {part.opcode}: {part.pipe} {part.cycles:g}"
         if len(self.parts) > SHOWN_OPCODES:
             yield f"    and {len(self.parts) - SHOWN_OPCODES} opcodes that take less"
-        for words in self.assumed:
-            yield f"  assumed: {words}"
+        for words, places in _alike(self.assumed).items():
+            more = f"; so at {places - 1} other places" if places > 1 else ""
+            yield f"  assumed: {words}{more}"
         yield from (f"  {line}" for line in self.time_line.lines())
 
     @property
@@ -282,6 +284,15 @@ def _parts(works: Sequence[Work]) -> tuple[Part, ...]:
         used[key] = used.get(key, 0) + max(done.cycles, done.service)
     found = [Part(key[0], counts[key], PIPES[key[1]], used[key]) for key in counts]
     return tuple(sorted(found, key=lambda part: (-part.cycles, part.opcode)))
+
+
+def _alike(words: Sequence[str]) -> dict[str, int]:
+    """The first of those that differ by an address alone, and how many there are."""
+    first: dict[str, str] = {}
+    alike = Counter(re.sub("0x[0-9a-f]+", "", each) for each in words)
+    for each in words:
+        first.setdefault(re.sub("0x[0-9a-f]+", "", each), each)
+    return {first[key]: count for key, count in alike.items()}
 
 
 def _many(number: int, noun: str) -> str:
