@@ -303,7 +303,9 @@ def _say_outcome(made: "GemmKernel", outcome: "ProductRun") -> None:
 def plan(
     arch: KernelArch,
     tile: Annotated[Sizes, Option("--tile", "Tile of a block.", reads=Sides(3, "MxNxK"))],
-    kind: Annotated[TypeName, Option("--type", "Type of A and B: bf16, f16, tf32, e4m3, s8.", "TYPE", ElementType())],
+    kind: Annotated[
+        TypeName, Option("--type", "Type of A and B: bf16, f16, tf32, e4m3, s8, nvf4.", "TYPE", ElementType())
+    ],
     stages: Annotated[int, Option("--stages", "Tiles in shared memory.", "N", Number(1, 64), shown=True)] = 2,
     *,
     warps: Annotated[

@@ -103,9 +103,8 @@ class Prediction(Described):
             yield f"    {part.executed:5} {part.opcode}: {part.pipe} {part.cycles:g}"
         if len(self.parts) > SHOWN_OPCODES:
             yield f"    and {len(self.parts) - SHOWN_OPCODES} opcodes that take less"
-        for words, places in _alike(self.assumed).items():
-            more = f"; so at {places - 1} other places" if places > 1 else ""
-            yield f"  assumed: {words}{more}"
+        for first, *others in _alike(self.assumed):
+            yield f"  assumed: {first}" + (f"; so at {_many(len(others), 'other place')}" if others else "")
         yield from (f"  {line}" for line in self.time_line.lines())
 
     @property
@@ -286,13 +285,12 @@ def _parts(works: Sequence[Work]) -> tuple[Part, ...]:
     return tuple(sorted(found, key=lambda part: (-part.cycles, part.opcode)))
 
 
-def _alike(words: Sequence[str]) -> dict[str, int]:
-    """The first of those that differ by an address alone, and how many there are."""
-    first: dict[str, str] = {}
-    alike = Counter(re.sub("0x[0-9a-f]+", "", each) for each in words)
+def _alike(words: Sequence[str]) -> list[list[str]]:
+    """Those that differ by an address alone together."""
+    together: dict[str, list[str]] = {}
     for each in words:
-        first.setdefault(re.sub("0x[0-9a-f]+", "", each), each)
-    return {first[key]: count for key, count in alike.items()}
+        together.setdefault(re.sub("0x[0-9a-f]+", "", each), []).append(each)
+    return list(together.values())
 
 
 def _many(number: int, noun: str) -> str:

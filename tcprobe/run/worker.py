@@ -11,7 +11,7 @@ It says hello with its devices, takes one job {device, kind, experiments, carefu
     unfit    words, error: nothing can run here, by the error's class
     done     stages (seconds), peak_mb
 
-A message is a JSON header and raw arrays, framed, on a pipe: no pickle.
+A message is a JSON header and raw arrays, framed, on a pipe: nothing in it can be executed.
 
 Three things go on at once: threads compile the kernels chunk by chunk, the main thread runs experiments as soon as
 their chunk is compiled, and a few threads decode outputs. The texts of a dialogue's kernels are made and freed with its

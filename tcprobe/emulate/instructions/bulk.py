@@ -11,7 +11,8 @@ from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.boxes import MAP_BYTES, Box, box_of, decode_map
 from tcprobe.emulate.instructions.accesses import address_of, combine
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
-from tcprobe.emulate.machine import Machine, State, Step, Where
+from tcprobe.emulate.instructions.copies import Copies
+from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.memory import GLOBAL, OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.operands import NUMPY
@@ -62,18 +63,8 @@ def _bulk(statement: Statement, machine: Machine) -> Step | None:
 REDUCED = ("reduce", "noftz", "release", "relaxed", "cta", "cluster", "gpu")
 
 
-class BulkCopies(State):
-    """How many groups each thread has committed; stores in flight, their threads and groups."""
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine)
-        self.groups = np.zeros(machine.count, np.int64)
-        self.open: list[tuple[Flight, int, int]] = []
-
-    def restart(self) -> None:
-        """Nothing is in flight."""
-        self.groups[:] = 0
-        self.open.clear()
+class BulkCopies(Copies):
+    """Groups of bulk copies are counted apart; of one copy that is in flight, its thread and its group."""
 
 
 def _wait(statement: Statement, machine: Machine) -> Step:
