@@ -1,6 +1,7 @@
 """PTX on a CPU: what kernels compute, what is found in them, and what strangers' text may do."""
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -461,3 +462,14 @@ def test_a_kernel_of_ours_without_a_fence_is_noticed():
     mended = text.replace("    bar.sync 0;", "    fence.proxy.async.shared::cta;\n    bar.sync 0;")
     done = tcprobe.emulate(mended, launch=launch)
     assert (rules(done), done.arrays[0].view(np.uint32).tolist()) == ([], list(range(128)))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs FIFOs")
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    for names in (
+        {"ptx": tmp_path / "fifo", "launch": {}},
+        {"ptx": ROOT / "examples" / "emulate" / "store.ptx", "launch": tmp_path / "fifo"},
+    ):
+        with pytest.raises(DataError, match="not a regular file"):
+            tcprobe.emulate(**names)

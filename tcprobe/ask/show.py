@@ -191,8 +191,9 @@ def print_show(
     if as_json and draws:
         raise UsageError("`as_json` has everything: remove `full`, `lanes` and `elements`.")
     if svg:
-        shown = iter(found := list(shown))
-        _draw(found, svg)
+        answers = list(shown)
+        _draw(answers, svg)
+        shown = iter(answers)
     with pager(draws):
         for each in shown:
             if as_json:
@@ -202,14 +203,13 @@ def print_show(
                 terminal.lines(each.in_words, each.about)
 
 
-def _draw(found: Sequence[Shown], svg: Path) -> None:
-    """Write the picture of what is found; UsageError where it has none."""
-    if len(found) != 1 or not isinstance(found[0], ShownTables):
-        raise UsageError("`svg` draws one fragment in registers, on one arch.")
-    picture = found[0].picture
+def _draw(answers: Sequence[Shown], svg: Path) -> None:
+    """Write the picture of what is shown; UsageError where it has none."""
     from tcprobe.system import files
 
-    files.write(svg, picture.encode())
+    if len(answers) != 1 or not isinstance(answers[0], ShownTables):
+        raise UsageError("`svg` draws one fragment in registers, on one arch.")
+    files.write(svg, answers[0].picture.encode())
 
 
 class SideBySide(NamedTuple):

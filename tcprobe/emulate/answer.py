@@ -18,7 +18,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.layout.arrays import Array
 from tcprobe.system import files, npy
-from tcprobe.text import Described, quoted
+from tcprobe.text import Described
 from tcprobe.values import Json
 
 
@@ -110,7 +110,9 @@ def run(
         raise UsageError("`ptx` is PTX or the path of a file of it, `launch` a path or an object as in LAUNCH.json.")
     if not str(ptx) or "\0" in str(ptx) + str(launch) or not _is_unicode(str(ptx) + str(launch)):
         raise UsageError("`ptx` and `launch` are not empty, and have no zero bytes and no halves of characters.")
-    name, text = ("PTX", ptx) if isinstance(ptx, str) and "\n" in ptx else (str(ptx), _text(Path(ptx)))
+    name, text = (
+        ("PTX", ptx) if isinstance(ptx, str) and "\n" in ptx else (str(ptx), files.read_text(Path(ptx), MOST_TEXT))
+    )
     module = parse(text)
     if isinstance(launch, Mapping):
         made = launches.of_json(dict(launch), Path())
@@ -129,12 +131,3 @@ def _is_unicode(text: str) -> bool:
         return bool(text.encode()) or not text
     except UnicodeEncodeError:
         return False
-
-
-def _text(path: Path) -> str:
-    try:
-        if path.stat().st_size > MOST_TEXT:
-            raise UsageError(f"{quoted(str(path))} has more than {MOST_TEXT} bytes.")
-    except OSError as error:
-        raise UsageError(f"{quoted(str(path))}: {error.strerror}.") from error
-    return files.read_text(path, MOST_TEXT).rstrip("\0")

@@ -29,7 +29,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PACKED, SWIZZLES
 from tcprobe.layout.arrays import Array
 from tcprobe.references.shared_memory.tensor_map import TensorMap, broken_rules
-from tcprobe.system import npy
+from tcprobe.system import files, npy
 from tcprobe.text import quoted
 
 SCALARS = {"u32": "<I", "s32": "<i", "u64": "<Q", "s64": "<q", "f32": "<f", "f64": "<d", "u16": "<H", "u8": "<B"}
@@ -76,13 +76,9 @@ class Launch:
 
 
 def read(path: Path) -> Launch:
-    """The launch in a file; DataError or UsageError where it is none."""
+    """The launch in a file; DataError where it is none."""
     try:
-        if path.stat().st_size > MOST_LAUNCH:
-            raise DataError(f"{path} has more than {MOST_LAUNCH} bytes.")
-        told = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}.") from error
+        told = json.loads(files.read_text(path, MOST_LAUNCH))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON: {str(error)[:100]}.") from error
     return of_json(told, path.parent)

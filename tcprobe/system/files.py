@@ -26,11 +26,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_BYTES = 4 << 20  # of any file that is read
+MOST_NAME = 1000  # characters of a name in a message
 DAY = 86_400.0  # seconds
 TRIES = 10
 MOST_WAIT = 2.0  # seconds
 _PART = r"\.tcprobe-([1-9][0-9]*)-[0-9a-f]{16}\.part"
 _THREADS = threading.Lock()
+
+
+def _name(path: str | Path) -> str:
+    """The name of a file for a message, or the beginning of an endless one."""
+    return str(path) if len(str(path)) <= MOST_NAME else f"{str(path)[:MOST_NAME]}..."
 
 
 def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
@@ -43,21 +49,21 @@ def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
         try:  # half as long as a file object takes, which counts where hundreds are read
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
-                raise DataError(f"{path}: not a regular file.")
+                raise DataError(f"{_name(path)}: not a regular file.")
             if status.st_size > most:
-                raise DataError(f"{path}: {status.st_size} bytes; tcprobe reads files of at most {most}.")
+                raise DataError(f"{_name(path)}: {status.st_size} bytes; tcprobe reads files of at most {most}.")
             raw = b""
             while part := os.read(handle, status.st_size + 1 - len(raw)):
                 raw += part
             if len(raw) > status.st_size:
-                raise DataError(f"{path}: it grows while it is read.")
+                raise DataError(f"{_name(path)}: it grows while it is read.")
             return raw
         finally:
             os.close(handle)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read: {_reason(error)}.") from None
+        raise DataError(f"{_name(path)}: cannot be read: {_reason(error)}.") from None
 
 
 def read_input(most: int = MOST_BYTES) -> bytes:
@@ -78,15 +84,15 @@ def read_text(path: str | Path, most: int = MOST_BYTES) -> str:
     """
     raw = read_input(most) if str(path) == "-" else read(path, most)
     if raw is None:
-        raise DataError(f"{path}: cannot be read: no such file.")
+        raise DataError(f"{_name(path)}: cannot be read: no such file.")
     try:
         text = raw.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError as error:
         line = len(re.split(b"\r\n|\r|\n", raw[: error.start]))
-        raise DataError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8.") from None
+        raise DataError(f"{_name(path)}, line {line}: not UTF-8 text; save the file as UTF-8.") from None
     if "\0" in text:
         line = text[: text.index("\0")].count("\n") + 1
-        raise DataError(f"{path}, line {line}: a zero byte, so this is not UTF-8 text; save the file as UTF-8.")
+        raise DataError(f"{_name(path)}, line {line}: a zero byte, so this is not UTF-8 text; save the file as UTF-8.")
     return text
 
 
@@ -97,7 +103,7 @@ def is_folder(path: str | Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, ValueError) as error:
-        raise DataError(f"{path}: cannot be read: {_reason(error)}.") from None
+        raise DataError(f"{_name(path)}: cannot be read: {_reason(error)}.") from None
 
 
 def write(path: Path, data: bytes, parents: bool = False) -> None:
