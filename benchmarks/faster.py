@@ -105,7 +105,7 @@ def results(code: bytes, kernel: Kernel, launch: Path, pair: Pair) -> Any:
     """What a launch writes."""
     gpu, sizes = Gpu("sm_90"), [size for _, size in kernel.code.parameters.places]
     gpu.prepare(launch_of(launch, kernel.name, sizes))
-    gpu.cycles(gpu.load(code, kernel.name))
+    gpu.lap(gpu.load(code, kernel.name))
     held = gpu.arrays[pair.out]
     return held.get().view(pair.kind).astype(np.float64)
 

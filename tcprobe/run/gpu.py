@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # most runs leave it to the driver
 INSTALL = "Install CuPy for your driver: pip install 'tcprobe[cuda13]' (driver 580 or later) or 'tcprobe[cuda12]'."
 NVRTC = "Install it with the CUDA toolkit, or: pip install 'cupy-cuda13x[ctk]' (or 'cupy-cuda12x[ctk]')."
 LEAST_PINNED = 1 << 20
-MOST_SECONDS = 5.0  # for what one experiment launches at a time, which takes milliseconds
+MOST_SECONDS = 5.0  # for a launch, which takes milliseconds
 PAUSE = 1e-4  # seconds between two looks at what runs
 CORES = os.cpu_count() or 1
 COMPILERS = min(12, CORES - CORES // 4)  # each takes some 30 MB; all cores are no faster, for others work meanwhile
@@ -268,7 +268,7 @@ class Gpu:
     def run(self, launches: Sequence[Launch]) -> list[Bytes]:
         """Run all launches in order on one stream; their outputs are side by side in one pinned buffer.
 
-        BackendHangError if they do not end within MOST_SECONDS, so that this costs no more than its own experiment.
+        BackendHangError if one does not end within MOST_SECONDS, so that this costs no more than its own experiment.
         """
         runtime = self.cupy.cuda.runtime
         ends = np.cumsum([_align(launch.output_bytes) for launch in launches])
@@ -276,6 +276,7 @@ class Gpu:
             sizes = [(*(i.nbytes for i in x.inputs), len(x.maps) * driver.MAP_BYTES, x.output_bytes) for x in launches]
             host = self._reserve(max(sum(map(_align, parts)) for parts in sizes), int(ends[-1]))
             for launch, end in zip(launches, ends, strict=True):
+                self._wait()  # the copies of its inputs would wait for what runs, however long
                 self._launch(launch, host.ptr + int(end) - _align(launch.output_bytes))
             self._wait()
         except (runtime.CUDARuntimeError, self.cupy.cuda.driver.CUDADriverError) as error:
