@@ -36,12 +36,22 @@ from tcprobe.probes import timing
 from tcprobe.probes.cost_multiplies import CLOSE, interval
 from tcprobe.probes.experiment import Bench, Context, Readout, array_of_text, text_lines
 from tcprobe.probes.ptx import Recoding
-from tcprobe.probes.timing import DECIMALS, FREE, Costs, ProvedNumbers, Run, Seen, TimedBlock, TimedLoop, threads_for
+from tcprobe.probes.timing import (
+    DECIMALS,
+    FREE,
+    Costs,
+    ProvedNumbers,
+    Run,
+    Seen,
+    TimedBlock,
+    TimedLoop,
+    threads_for,
+)
 from tcprobe.store.kinds.cost import MOST_SPREAD, Overlap, Point
 from tcprobe.store.kinds.prices import REGISTERS, Body, Reads, Register, Sample
 
 KIND = "prices"
-PTX = Macros(globals(), timing=timing.PTX)
+PTX = Macros(globals(), timing=timing.PTX, IMAGE_WORDS=timing.IMAGE_WORDS)
 COPIES = 64  # in a short round; in a long one three times as many
 SLOW = 32  # pace from which loops are shorter
 RING = 16  # registers of each kind, which copies write in turn
@@ -158,6 +168,12 @@ MARK, MARKED = (0x226, 0xFFF), "dp4a.u32.u32 {d}, {a}, {b}, {c};"  # IDP.4A, who
 FIELDS = {"d": 16, "a": 24, "b": 32, "c": 64}  # first of the eight bits of a register in a word
 FIRST_UNIFORM = 16  # uniform registers that compiled code does not reach
 STALL_BIT, MOST_STALL = 105, 15
+STALL_AND_YIELD = 0x1F << STALL_BIT
+# A round's counter and its comparison with zero, as (value, mask): the compiler counts on the cycles of dp4a between
+# them, which other words may not take. A warp that reads a count late once, and in time a round later, misses zero.
+COUNTER = ((0xFFFFFFFF << 32 | 0x810, 0xFFFFFFFF << 32 | 0xFFF), (0xFFFFFFFF << 32 | 0x836, 0xFFFFFFFF << 32 | 0xFFF))
+COMPARISON = (0xFF << 32 | 0x20C, 0xFF << 32 | 0xFFF)
+COUNTER_STALL, COMPARISON_STALL = 6, 13  # cycles until a register, and a predicate, can be read
 WAITS = 0x3F << 116  # of a word: the barriers that it waits for, which the instructions behind it need too
 
 
@@ -326,7 +342,7 @@ def timed_run(subject: str, variant: str, copies: Sequence[Chains], warps: Seque
     kernel = loop.kernel()
     if any(chains.opcode.memory[0] == "const" for chains in sides):
         kernel = replace(kernel, text=f".const .align 4 .b32 {kernel.name}_table[64];\n{kernel.text}")
-    recodings = [Recoding(*MARK, tuple(words))] if words else []
+    recodings = [*patient(), Recoding(*MARK, tuple(words))] if words else []
     for value, mask, new, changed in (c.opcode.code for c in sides if c.opcode.ptx and c.opcode.code):
         recodings.append(Recoding(value, mask, ((changed, new),)))
     for recoding in recodings:
@@ -335,6 +351,12 @@ def timed_run(subject: str, variant: str, copies: Sequence[Chains], warps: Seque
         kernel = replace(kernel, text=text, recodings=(*kernel.recodings, recoding))
     blocks = [TimedBlock(n * WARP) for n in warps if n * WARP <= loop.threads]
     return Run(kernel, blocks, (), np.zeros((1, DATA_BYTES), np.uint8))
+
+
+def patient() -> list[Recoding]:
+    """What makes a round's counter independent of the instructions beside it."""
+    stalls = [(mark, COUNTER_STALL) for mark in COUNTER] + [(COMPARISON, COMPARISON_STALL)]
+    return [Recoding(*mark, ((STALL_AND_YIELD, stall << STALL_BIT),)) for mark, stall in stalls]
 
 
 class PricedNumbers(ProvedNumbers):
@@ -431,9 +453,14 @@ class OpcodePrice(Costs):
 
     @property
     def partners(self) -> list[str]:
-        """The opcodes that it is timed with: one of each pipe."""
-        wide = self.opcode.types[0] == "l"  # what needs the units of f64
-        return [other for pipe, other in STANDING.items() if other != self.id and (wide or pipe != "fp64")]
+        """The opcodes that it is timed with: one of each pipe; barriers only with what the compiler writes.
+
+        Barriers with UIADD3 between them, written into the code, hung in two of four runs on an H200.
+        """
+        left_out = {self.id} | ({"DFMA"} if self.opcode.types[0] != "l" else set())  # f64's units are for wide types
+        if self.id.startswith(BARRIER):
+            left_out |= {other for other in STANDING.values() if opcodes()[other].words}
+        return [other for other in STANDING.values() if other not in left_out]
 
     def mixed(self, other: str) -> list[Chains]:
         """Copies of it and of another opcode in turn, such that both take about as long."""

@@ -180,8 +180,11 @@ def decode(launch: Launch, output: Bytes) -> Floats:
     """
     cycles, ns = np.moveaxis(pass_times(launch, output), 2, 0)
     short, long = cycles[:, 1::2], cycles[:, 2::2]
-    if (cycles <= 0).any() or (long.min(axis=1) <= short.min(axis=1)).any():
-        raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}.")
+    strange = (cycles <= 0).any(axis=1) | (long.min(axis=1) <= short.min(axis=1))
+    if strange.any():
+        block = int(strange.argmax())
+        took = f"{long[block].tolist()} cycles in block {block}, passes of {SHORT} {short[block].tolist()}"
+        raise ProbeError(f"{launch.kernel.name}: a pass of {LONG} rounds took no longer than one of {SHORT}: {took}.")
     copies = (LONG - SHORT) * _op(launch.kernel).copies
     rate = long.sum(axis=1) / np.maximum(ns[:, 2::2].sum(axis=1), 1)
     number = long.min(axis=1) - short.min(axis=1)
