@@ -20,11 +20,11 @@ from tcprobe.loops.work import BARRIER, COMMIT, COPY, GROUP, GROUP_WAIT, MEMORY,
 TAKEN = 9  # cycles from a taken branch to what follows
 MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
 DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
-SPACING = 2  # cycles between wavefronts of one request
+SPACING = 1  # cycles between wavefronts of one request
 SWITCH = 4  # cycles between multiplies of floats and of integers
 QUEUE = 4  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
-BYTES_A_CYCLE = 90.0  # from L2 to one SM
+BYTES_A_CYCLE = 120.0  # from L2 to one SM
 BACKLOG = 16  # cycles that the pipe of special functions may be behind
 CACHED, UNCACHED, MISS = 2048, 3072, 2.23  # instructions; cycles of each that is not cached
 WARM = 2  # rounds before those that count
@@ -179,15 +179,19 @@ class _Server:
     def book(self, begin: float, cycles: float, spacing: int = 1) -> tuple[int, int]:
         """Take so many cycles from one on; the first of them, and the one behind the last."""
         self.rest += cycles
-        count, at = max(1, int(self.rest)), int(begin)
+        count = max(1, int(self.rest))
         self.rest -= count
-        if at + 64 * count + 4096 > len(self.taken):
-            self.taken.extend(bytes(at + 64 * count + 8192 - len(self.taken)))
-        first = at = self.taken.index(0, at)
+        first = at = self._free(int(begin))
         for number in range(count):
-            at = self.taken.index(0, at + (spacing if number else 0))
+            at = self._free(at + (spacing if number else 0))
             self.taken[at] = 1
         return first, at + 1
+
+    def _free(self, begin: int) -> int:
+        """The first cycle from one on that nothing has taken."""
+        while (at := self.taken.find(0, begin)) < 0:
+            self.taken.extend(bytes(max(len(self.taken), begin)))
+        return at
 
 
 class _Sm:

@@ -21,6 +21,13 @@ _STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
 FREED = 9
+WAVEFRONTS = {
+    4: 2,
+    8: 3,
+    16: 4,
+}  # of a copy to shared memory by bytes of a lane: the intervals of `tcprobe cost LDGSTS`
+HELD = 6  # cycles that a request of global memory holds both banks of registers, as a multiply does
+FAR = 124  # more cycles until data of L2 are there whose lines a block reads for the first time
 
 
 class Work(NamedTuple):
@@ -62,6 +69,9 @@ class Round(NamedTuple):
 def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
     """The work of a round; UnpricedError, LoopError with the reason where it is not known."""
     steps = loop.path(warp)
+    written = 0
+    for step in steps:
+        written |= step.instruction.writes
     reached = {reach.instruction.number: reach for reach in reaches(loop.kernel)}
     assumed: dict[str, None] = dict.fromkeys(loop.assumed.values())
     cached: dict[int, int] = {}
@@ -69,6 +79,8 @@ def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
     for number, step in enumerate(steps):
         after = steps[(number + 1) % len(steps)].instruction.number
         made, words = _work(step, after, prices, reached.get(step.instruction.number), cached)
+        if made.bytes and step.instruction.reads & written:  # it reads on
+            made = made._replace(latency=made.latency + FAR)
         works.append(made)
         if words:
             assumed.setdefault(words)
@@ -141,14 +153,15 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
     if stem == "LDGSTS":
         size = width(instruction.form)
-        least = {4: 2.58, 8: 3.66, 16: 5.68 if instruction.form.has("BYPASS") else 5.08}[size]
-        passes, words = _wavefronts(instruction, reach, -(-size * WARP // 128))
-        extra = passes - -(-size * WARP // 128)
-        made = made._replace(kind=COPY, service=8, freed=25, wavefronts=least + max(extra, 0), bytes=size * WARP)
-        return made, words
+        least = -(-size * WARP // 128)
+        passes, words = _wavefronts(instruction, reach, least)
+        wavefronts = WAVEFRONTS[size] + max(passes - least, 0)
+        held = {"ports": (HELD, HELD), "bytes": size * WARP}
+        return made._replace(kind=COPY, service=8, freed=25, wavefronts=wavefronts, **held), words
     if stem in _GLOBAL:
         count, words = _sectors(instruction, reach)
-        return made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
+        made = made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR)
+        return (made if stores else made._replace(ports=(HELD, HELD))), words
     least = {"LDSM": data, "STSM": data}.get(stem, max(1, width(instruction.form) // 4)) if stem in SHARED else 1
     passes, words = _wavefronts(instruction, reach, least) if stem in SHARED else (1, "")
     extra = max(passes - least, 0)

@@ -64,7 +64,8 @@ PAIR_COPIES = 160  # of both opcodes of a pair, about
 STEP = 16  # bytes between the addresses of stores in a round
 BASE = 4096  # first address of shared memory: behind what the system reserves
 AREA = 16 << 10
-DATA_BYTES = 64 << 10  # of global memory
+BLOCK_BYTES = 24 << 10  # of global memory that a block has for itself: 16 of each thread, and STEP of each copy
+DATA_BYTES = 4 * timing.IMAGE_WORDS + len(WARPS) * BLOCK_BYTES  # of global memory
 OTHERS = 10  # most opcodes of a round that are no copy: its counter and branch
 ANY = -1  # of another opcode may be as many as the compiler likes
 ROUND = re.compile(r"ISETP|BRA|U?IADD3|VIADD")  # opcodes of which a round has one of its own
@@ -505,7 +506,7 @@ class OpcodePrice(Costs):
             pipe=self._pipe(beside, best),
             spread=proved.spread,
             latency={operand: latency.get(operand) for operand in self.opcode.operands},
-            at_most=sorted(latency) if self.opcode.others else [],
+            at_most=sorted(latency) if self.opcode.others or (self.opcode.ptx and self.opcode.code) else [],
             interval=best,
             one_warp=min((point.cycles for point in points if point.warps == 1), default=None),
             curve=points,
@@ -569,10 +570,15 @@ class OpcodePrice(Costs):
         return found
 
     def _pipe(self, beside: Mapping[str, Overlap], best: Point) -> str:
-        """The pipe whose opcode's cycles add to its own; fma, which nothing slows beyond issue, by its rate."""
+        """The pipe whose opcode's cycles add to its own; fma, which nothing slows beyond issue, by its rate.
+
+        What a pair's warps cannot do at its interval, as a taken branch, holds the warps themselves: no pipe is told.
+        """
         for pipe, opcode in STANDING.items():
             if opcode == self.id:
                 return pipe
+        if any(pair.alone[0] > best.cycles * PAIR_WARPS * (1 + NEAR) for pair in beside.values()):
+            return "other"
         added = {pipe: self._added(opcode, beside[opcode]) for pipe, opcode in STANDING.items() if opcode in beside}
         if not any("MMA" in pattern for pattern in self.opcode.covers):
             added.pop("tensor", None)  # multiplies hold the ports of registers, which everything needs
