@@ -1,11 +1,12 @@
 """What an opcode of a kernel's main loop costs, one finding for each, and the constants of an SM beside them.
 
-`opcodes` are what one copy becomes in the machine code that was timed; `covers` are patterns of the opcodes whose
-price this is. `latency` is by operand, to the result, null where no chain of it can be written; those `at_most` have
-another opcode in the chain, or the cycles that the compiler leaves behind another one. `interval` is of an SM at its best, `one_warp` of one warp, `curve` by warps and chains.
-`reads` has the interval by how many registers each of the two banks reads for one. `beside` has, by the opcode that
-stands for a pipe, both alone and together; `pipe` follows: the one whose opcode adds its cycles. `by` has numbers along
-one axis, such as cycles of an instruction by the length of its loop.
+`opcodes` are what one copy becomes in the machine code that was timed; `covers` are patterns of the opcodes whose price
+this is. `latency` is by operand, to the result, null where no chain of it can be written; those `at_most` have another
+opcode in the chain, or the cycles that the compiler leaves behind another one. `interval` is of an SM at its best,
+`one_warp` of one warp, `curve` by warps and chains. `reads` has the interval by how many registers each of the two
+banks reads for one. `beside` has, by the opcode that stands for a pipe, both alone and together; `pipe` follows: the
+one whose opcode adds its cycles. `by` has numbers along one axis, such as cycles of an instruction by the length of its
+loop.
 """
 
 from __future__ import annotations
