@@ -1,6 +1,7 @@
 """`predict`: the way through loops, what limits a round, ranges, refusals, and hostile files."""
 
 import json
+import re
 import shutil
 import subprocess
 from fnmatch import fnmatchcase
@@ -114,14 +115,18 @@ def test_an_opcode_without_a_price_is_refused_by_its_name(tmp_path, monkeypatch,
 
 
 def test_what_is_measured_of_an_opcode_counts_and_is_stated_nowhere():
-    """Pipe, interval and latency of each finding; but `simulate` has rules of its own for waits and for L2."""
+    """Pipe, interval and latency of each finding that names a pipe.
+
+    But memory behind L1 decides what requests of it take, and `simulate` has rules of its own for waits.
+    """
     known, found = costs.prices("sm_90", default()), prices("sm_90", default())
-    for price in (price for id_, price in found.items() if id_ not in ("LDG.64", "LDG.64.L2", "DEPBAR.LE")):
+    ruled = re.compile(r"(LDG|STG|RED|ATOMG|LDGSTS|BAR|FENCE|LDGDEPBAR|instruction-cache|register-ports)\b")
+    for price in (price for id_, price in found.items() if price.pipe != "other" and not ruled.match(id_)):
         own = known._find(next(iter(price.body.opcodes)))
         assert own.pipe == costs.SAME.get(price.pipe, price.pipe), price
         assert own.cycles == (costs.REQUEST if own.pipe == "lsu" else round(4 * price.interval.cycles)), price
         latency = max((cycles for cycles in price.latency.values() if cycles), default=own.latency)
-        assert own.latency == pytest.approx(latency, abs=0.07), price
+        assert own.latency == round(latency) or (price.body.at_most and own.latency < latency), price
     covers = {*known.measured, *(pattern for price in found.values() for pattern in price.body.covers)}
     for pattern in (pattern for row in costs.rows() for pattern in row.opcodes):
         texts = {pattern.removesuffix("*"), pattern.replace("*", ".X")}

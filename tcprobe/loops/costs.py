@@ -30,9 +30,9 @@ from tcprobe.store.kinds.cost import Body, Point
 PARTITIONS = 4  # schedulers of an SM, each with pipes of its own
 PIPES = ("issue", "fma", "fmaheavy", "alu", "xu", "fp64", "uniform", "adu", "cbu", "lsu", "tensor", "shared", "l2")
 SAME = {"fp16": "fmaheavy"}  # HADD2.F32 adds its cycles to IMAD's: 4.0 and 4.0 of an SM take 8.0 together
-REQUESTS = ("LDS", "LDSM", "STS", "STSM", "SHFL", "MOVM")  # of shared memory, and exchanges by the same way
+REQUESTS = ("LDS", "LDSM", "LDL", "STS", "STSM", "ATOMS", "SHFL", "MOVM")  # of shared memory, and by the same way
 REQUEST = 4.0  # cycles of a scheduler's queue for one
-RULED = ("BAR", "BRA", "NOP", "DEPBAR", "LDGDEPBAR", "WARPGROUP")  # what `simulate` has rules of its own for
+RULED = ("BAR", "BRA", "DEPBAR", "LDGDEPBAR", "WARPGROUP")  # what `simulate` has rules of its own for
 
 
 class UnpricedError(DataError):
@@ -93,8 +93,11 @@ class Prices:
 
     def _find(self, opcode: str) -> Price | None:
         own = self.measured.get(opcode) or self.measured.get(_plain(opcode))
-        priced = None if own else published.price_of(opcode, self.published)
-        return own or (priced and _of_scheduler(opcode, priced)) or self._stated(opcode)
+        priced = published.price_of(opcode, self.published)
+        found = _of_scheduler(opcode, priced) if priced else None
+        if opcode.startswith(REQUESTS):  # whose prices are of lanes with a place each
+            own, found = found, own
+        return own or found or self._stated(opcode)
 
     def _stated(self, opcode: str) -> Price | None:
         for row in rows() if self.arch in STATED else ():

@@ -26,7 +26,8 @@ WAVEFRONTS = {
     8: 3,
     16: 4,
 }  # of a copy to shared memory by bytes of a lane: the intervals of `tcprobe cost LDGSTS`
-HELD = 6  # cycles that a request of global memory holds both banks of registers, as a multiply does
+# cycles that a request holds both banks of registers, as a multiply does: main loops on an H200
+HELD = {"LDGSTS": 6, "LDG": 14, "LD": 14, "LDSM": 3}
 FAR = 124  # more cycles until data of L2 are there whose lines a block reads for the first time
 
 
@@ -147,7 +148,7 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
     stem, words = instruction.stem, ""
     data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
-    made = made._replace(ports=_read_ports(instruction))
+    made = made._replace(ports=(HELD[stem],) * 2 if stem in HELD else _read_ports(instruction))
     stores = stem in _STORES
     service = max(made.cycles, 2 + 2 * data) if stores else made.cycles
     made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
@@ -156,12 +157,11 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
         least = -(-size * WARP // 128)
         passes, words = _wavefronts(instruction, reach, least)
         wavefronts = WAVEFRONTS[size] + max(passes - least, 0)
-        held = {"ports": (HELD, HELD), "bytes": size * WARP}
-        return made._replace(kind=COPY, service=8, freed=25, wavefronts=wavefronts, **held), words
+        made = made._replace(kind=COPY, service=8, freed=25, wavefronts=wavefronts, bytes=size * WARP)
+        return made, words
     if stem in _GLOBAL:
         count, words = _sectors(instruction, reach)
-        made = made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR)
-        return (made if stores else made._replace(ports=(HELD, HELD))), words
+        return made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
     least = {"LDSM": data, "STSM": data}.get(stem, max(1, width(instruction.form) // 4)) if stem in SHARED else 1
     passes, words = _wavefronts(instruction, reach, least) if stem in SHARED else (1, "")
     extra = max(passes - least, 0)
