@@ -572,12 +572,14 @@ class OpcodePrice(Costs):
     def _pipe(self, beside: Mapping[str, Overlap], best: Point) -> str:
         """The pipe whose opcode's cycles add to its own; fma, which nothing slows beyond issue, by its rate.
 
-        What a pair's warps cannot do at its interval, as a taken branch, holds the warps themselves: no pipe is told.
+        What a pair's warps cannot do at its interval, as a taken branch, holds the warps themselves, and a barrier holds
+        all of them: no pipe is told.
         """
         for pipe, opcode in STANDING.items():
             if opcode == self.id:
                 return pipe
-        if any(pair.alone[0] > best.cycles * PAIR_WARPS * (1 + NEAR) for pair in beside.values()):
+        held = any(pair.alone[0] > best.cycles * PAIR_WARPS * (1 + NEAR) for pair in beside.values())
+        if held or self.id.startswith(BARRIER):
             return "other"
         added = {pipe: self._added(opcode, beside[opcode]) for pipe, opcode in STANDING.items() if opcode in beside}
         if not any("MMA" in pattern for pattern in self.opcode.covers):
