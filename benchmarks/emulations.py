@@ -24,9 +24,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
-from tcprobe.emulate.launch import Argument, BufferArgument, Launch, MapArgument, check_shape, scalar
+from tcprobe.emulate.launch import Argument, BufferArgument, Launch, MapArgument, check_shape, of_json, scalar
 from tcprobe.emulate.ptx import parse
 from tcprobe.emulate.run import Options, emulate
 from tcprobe.errors import EnvironmentUnfitError, TcprobeError
@@ -62,8 +63,6 @@ def random_bits(kind: str, shape: tuple[int, int], rng: np.random.Generator) -> 
     if kind == "bf16":
         return (numbers.view(np.uint32) >> 16).astype(np.uint16)
     if kind in ("e4m3", "e5m2"):
-        import ml_dtypes
-
         return numbers.astype({"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}[kind]).view(np.uint8)
     return numbers.view(np.uint32)
 
@@ -136,6 +135,21 @@ def compiled(source: str, target: str) -> str:
         return (ptx if isinstance(ptx, str) else ptx.decode()).rstrip("\0")
 
 
+def examples() -> Iterator[Callable[[], Case]]:
+    """The kernels of examples/, of the launches there."""
+    sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+    import launches
+
+    for example in launches.every():
+        yield lambda example=example: example_case(example)
+
+
+def example_case(example: Any) -> Case:
+    """An example's kernel as its launch file has it."""
+    ptx = compiled(f"#define TCPROBE_ANY_ARCH\n{example.source}", example.target)
+    return Case(example.name, ptx, of_json(example.launch, Path()), example.result, "bf16", APPROXIMATE in ptx)
+
+
 def triton_cases() -> Iterator[Callable[[], Case]]:
     """The kernels of Triton's tutorials, for sm_80 and sm_90."""
     try:
@@ -200,6 +214,7 @@ def cases() -> Iterator[Callable[[], Case]]:
     for options in gemm_options():
         yield lambda options=options: gemm_case(options)
     yield without_fence
+    yield from examples()
     yield from triton_cases()
 
 
@@ -336,7 +351,7 @@ def _near(measured: Path, case: Case, result: bytes) -> str:
     there = measured.parent / f"{case.name}.npy"
     if not there.exists():
         return "DIFFERENT, as ex2.approx is no bits"
-    kind = np.float16 if case.kind == "f16" else np.float32
+    kind = {"f16": np.float16, "bf16": ml_dtypes.bfloat16}.get(case.kind, np.float32)
     ours, theirs = (
         np.frombuffer(x, np.uint8).view(kind).astype(np.float64) for x in (result, np.load(there).tobytes())
     )

@@ -135,7 +135,13 @@ CULPRIT = "mma.m16n8k8.row.col.f32.bf16.bf16.f32"
 
 
 @pytest.mark.parametrize(
-    ("mode", "limit", "words"), [("trap", 30, ""), ("wild", 30, ""), ("loop", 5, "no answer for 5 s")]
+    ("mode", "limit", "words"),
+    [
+        ("trap", 30, ""),
+        ("wild", 30, ""),
+        ("loop", 30, "did not end within 5 s on the device"),
+        ("loop", 3, "no answer for 3 s"),
+    ],
 )
 def test_a_fault_costs_its_own_experiment_only(tmp_path, mode, limit, words):
     worker = Worker((sys.executable, str(HERE / "faulty_gpu_worker.py"), mode, CULPRIT), limit)

@@ -572,8 +572,8 @@ class OpcodePrice(Costs):
     def _pipe(self, beside: Mapping[str, Overlap], best: Point) -> str:
         """The pipe whose opcode's cycles add to its own; fma, which nothing slows beyond issue, by its rate.
 
-        What a pair's warps cannot do at its interval, as a taken branch, holds the warps themselves, and a barrier holds
-        all of them: no pipe is told.
+        What a pair's warps cannot do at its interval, as a taken branch, holds the warps themselves; a barrier holds
+        all of them. No pipe is told of these.
         """
         for pipe, opcode in STANDING.items():
             if opcode == self.id:
