@@ -39,6 +39,7 @@ from tcprobe.kernel.products import result_bits
 
 SIZE = (200, 264, 136)  # of products, with edges on every side
 APPROXIMATE = "ex2.approx"
+POINTER_BYTES = 8
 
 
 @dataclass(frozen=True)
@@ -279,6 +280,7 @@ def run_on_gpu(cupy: Any, driver: Any, case: Case) -> bytes:
         if isinstance(a, BufferArgument)
     }
     passed: list[Any] = []
+    maps: list[Any] = []
     for number, argument in enumerate(case.launch.arguments[: len(kernel.parameters)]):
         if isinstance(argument, BufferArgument):
             passed.append(ctypes.c_void_p(memories[number].data.ptr))
@@ -286,6 +288,11 @@ def run_on_gpu(cupy: Any, driver: Any, case: Case) -> bytes:
             code, raw = driver.encode_map(argument.map._replace(address=0), memories[argument.of].data.ptr)
             if code:
                 raise RuntimeError(f"cuTensorMapEncodeTiled: {driver.result_name(code)}")
+            if kernel.parameters[number].size == POINTER_BYTES:  # the map is behind it
+                kept = cupy.asarray(np.frombuffer(raw, np.uint8))
+                maps.append(kept)
+                passed.append(ctypes.c_void_p(kept.data.ptr))
+                continue
             holder = (ctypes.c_byte * (len(raw) + 64))()
             start = -ctypes.addressof(holder) % 64
             ctypes.memmove(ctypes.addressof(holder) + start, raw, len(raw))
