@@ -23,7 +23,7 @@ from tcprobe.loops import costs, simulate
 from tcprobe.loops.costs import PIPES
 from tcprobe.loops.loop import loop_at, main_loop, main_loops
 from tcprobe.loops.predict import _prices
-from tcprobe.loops.work import BARRIER, MEMORY, Work
+from tcprobe.loops.work import BARRIER, FAR, MEMORY, Work
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import CodeFiles
 from tcprobe.store.choose import default
@@ -335,6 +335,29 @@ def test_warps_wait_for_the_last_one_at_a_barrier():
     assert together >= alone - 1
     (apart,) = simulate.cycles([fast], ONE)
     assert together > apart
+
+
+def test_lines_that_a_block_reads_for_the_first_time_are_far(tmp_path):
+    """Copies wait longer in a loop that moves its address than in one that reads the same lines again."""
+    declared = ".reg .f32 %f<40>; .shared .align 16 .b8 tile[1024];"
+    copy = "cp.async.ca.shared.global [tile], [%out], 16;\ncp.async.wait_all;"
+    texts = looped(copy, declared), looped(f"{copy}\nadd.u64 %out, %out, 4096;", declared)
+    (same,), (on,) = (answers(tmp_path, text) for text in texts)
+    assert on["cycles"]["least"] - same["cycles"]["most"] == pytest.approx(FAR, abs=16)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1 << 17), st.floats(0.1, 300), st.integers(1, 4)), min_size=1, max_size=40))
+def test_nothing_is_done_twice_in_a_cycle_however_far_behind_it_is(asked):
+    """Each gets its cycles, none of them before it came, and no cycle is given twice."""
+    server, rest, given_ = simulate._Server(), 0.0, 0
+    for begin, cycles, spacing in asked:
+        first, end = server.book(begin, cycles, spacing)
+        rest += cycles
+        count = max(1, int(rest))
+        rest, given_ = rest - count, given_ + count
+        assert begin <= first < end
+        assert end - first >= 1 + spacing * (count - 1)
+    assert sum(server.taken) == given_
 
 
 def test_the_loop_that_multiplies_is_the_main_one(tmp_path):

@@ -177,6 +177,26 @@ def test_an_opcode_has_the_row_that_covers_it_best():
     assert role("WHAT", rows) == ""
 
 
+COUNTERS = (0x810, 0x836)  # IADD3 and VIADD with a number
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("id_", [row.id for row in opcodes().values() if row.words and not row.id.startswith("BSSY")])
+def test_words_of_machine_code_take_no_cycles_from_the_counter_of_a_round(id_):
+    """Between the counter and its comparison, and between that and the branch, stalls are as long as results take."""
+    kernels = [kernel for kernel in dialogues(KIND)[id_].kernels() if kernel.recodings]
+    codes, _ = assemble(toolchain.find(), kernels, HOPPER)
+    for kernel in kernels:
+        raw = kernel.recoded(codes[kernel.name].raw)
+        words = [int.from_bytes(raw[at : at + WORD_BYTES], "little") for at in range(0, len(raw), WORD_BYTES)]
+        down = [w for w in words if w & 0xFFF in COUNTERS and w >> 32 & 0xFFFFFFFF == 0xFFFFFFFF]
+        compared = [w for w in words if w & 0xFFF == 0x20C and w >> 32 & 0xFF == 0xFF]
+        assert down, kernel.name
+        assert compared, kernel.name
+        assert all(w >> 105 & 15 >= 5 for w in down), kernel.name
+        assert all(w >> 105 & 15 >= 12 for w in compared), kernel.name
+
+
 @given(st.lists(st.integers(0, (1 << 128) - 1), min_size=1, max_size=8), st.integers(0, 0xFFF), st.data())
 def test_only_marked_instructions_are_recoded(words, mark, data):
     """The nth gets the nth word, under its mask; with another number of them nothing changes."""
