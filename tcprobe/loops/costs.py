@@ -1,8 +1,8 @@
 """What each opcode of a loop needs of an SM: a pipe, for how many cycles, and when its result is there.
 
-Measured prices come first, of multiplies and moves (kind `cost`), then of the other opcodes (kind `prices`); what
-nobody measured is in `opcodes.csv`, whose lines name their sources. An opcode that none of them has is refused by its
-name.
+Measured prices come first, of multiplies (kind `cost`), then of the other opcodes (kind `prices`; of requests of shared
+memory these come first); what nobody measured is in `opcodes.csv`, whose lines name their sources: also the latency of
+an opcode of which only the interval is measured. An opcode that none of them has is refused by its name.
 
 A finding's interval is of an SM at its best, so a scheduler's pipe is held four times as long: in whole cycles, as a
 clock has them (FFMA's 0.261 are 1 cycle, with what its loop's counter takes beside it). So are latencies; one that is a
@@ -97,7 +97,11 @@ class Prices:
         found = _of_scheduler(opcode, priced) if priced else None
         if opcode.startswith(REQUESTS):  # whose prices are of lanes with a place each
             own, found = found, own
-        return own or found or self._stated(opcode)
+        stated = self._stated(opcode)
+        best = own or found
+        if best is None or best.latency:
+            return best or stated
+        return best._replace(latency=stated.latency if stated else best.cycles)
 
     def _stated(self, opcode: str) -> Price | None:
         for row in rows() if self.arch in STATED else ():
@@ -139,11 +143,11 @@ def _of_scheduler(opcode: str, priced: published.Price) -> Price | None:
     stem, pipe = opcode.partition(".")[0], SAME.get(priced.pipe, priced.pipe)
     latency = round(max((cycles for cycles in priced.latency.values() if cycles), default=0))
     if pipe == "lsu" and stem in REQUESTS:
-        return Price(pipe, REQUEST, latency or REQUEST, priced.evidence)
+        return Price(pipe, REQUEST, latency, priced.evidence)
     if pipe not in PIPES or pipe in ("lsu", "issue") or stem in RULED or priced.interval is None:
         return None
     cycles = round(PARTITIONS * priced.interval.cycles)
-    return Price(pipe, cycles, latency or cycles, priced.evidence)
+    return Price(pipe, cycles, latency, priced.evidence)
 
 
 def _measured(opcode: str, body: Body, evidence: str) -> Iterator[tuple[str, Price]]:

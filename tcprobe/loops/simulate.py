@@ -4,7 +4,8 @@ It follows stall counts and barriers, not registers: the compiler has put the la
 is kept as numbers, not by counting cycles: each resource knows when it is free, each warp when its next instruction may
 be issued. Which of several warps goes first, and how far apart they begin, is not documented: `runs` tries several.
 
-What the constants are from: 167 micro-loops on an H200, and the loops of `benchmarks/loops.py` with training seeds.
+What the constants are from: 167 micro-loops on an H200, the loops of `benchmarks/loops.py` with training seeds, those of
+its first hold-out, and those of `benchmarks/ablations.py`.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ class _Server:
         """Take so many cycles from one on; the first of them, and the one behind the last."""
         self.rest += cycles
         count = max(1, int(self.rest))
-        self.rest -= count
+        self.rest = max(self.rest - count, 0.0)
         first = at = self._free(int(begin))
         for number in range(count):
             at = self._free(at + (spacing if number else 0))
@@ -313,7 +314,7 @@ class _Sm:
 def _read(own: _Scheduler, work: Work, cycle: float) -> None:
     """Take the banks of registers: a multiply both at once, and others of its type follow it best."""
     even, odd = work.ports
-    if work.pipe == TENSOR:
+    if work.pipe == TENSOR and not work.opcode.startswith("HFMA2"):
         own.even = own.odd = max(own.even, own.odd, cycle) + even
         if own.multiplied not in ("", work.opcode[:4]):
             own.free[TENSOR] = max(own.free[TENSOR], cycle) + SWITCH

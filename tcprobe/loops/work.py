@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from tcprobe.check.addresses import SHARED, Reach, reaches
@@ -17,6 +19,7 @@ from tcprobe.loops.loop import Loop, LoopError, Step
 # what an instruction is to the scheduler
 PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)
 _GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
+_LOADS = ("LDG", "LD", "LDGSTS")
 _STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
@@ -26,7 +29,7 @@ WAVEFRONTS = {
     8: 3,
     16: 4,
 }  # of a copy to shared memory by bytes of a lane: the intervals of `tcprobe cost LDGSTS`
-# cycles that a request holds both banks of registers, as a multiply does: main loops on an H200
+# cycles that a request holds each bank of registers: main loops on an H200
 HELD = {"LDGSTS": 6, "LDG": 14, "LD": 14, "LDSM": 3}
 FAR = 124  # more cycles until data of L2 are there whose lines a block reads for the first time
 
@@ -70,9 +73,7 @@ class Round(NamedTuple):
 def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
     """The work of a round; UnpricedError, LoopError with the reason where it is not known."""
     steps = loop.path(warp)
-    written = 0
-    for step in steps:
-        written |= step.instruction.writes
+    far = _reading_on(steps)
     reached = {reach.instruction.number: reach for reach in reaches(loop.kernel)}
     assumed: dict[str, None] = dict.fromkeys(loop.assumed.values())
     cached: dict[int, int] = {}
@@ -80,12 +81,40 @@ def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
     for number, step in enumerate(steps):
         after = steps[(number + 1) % len(steps)].instruction.number
         made, words = _work(step, after, prices, reached.get(step.instruction.number), cached)
-        if made.bytes and step.instruction.reads & written:  # it reads on
+        if number in far:
             made = made._replace(latency=made.latency + FAR)
         works.append(made)
         if words:
             assumed.setdefault(words)
     return Round(tuple(works), tuple(assumed))
+
+
+def _reading_on(steps: Sequence[Step]) -> set[int]:
+    """The steps whose address in global memory is another one in each round.
+
+    What a round reads first and writes later comes from the round before, and so does what is made of it.
+    """
+    exposed = written = always = 0
+    for instruction in (step.instruction for step in steps):
+        exposed |= _sources(instruction) & ~always
+        written |= instruction.writes
+        always |= 0 if instruction.guard else instruction.writes
+    varying, found = exposed & written, set()
+    for _ in range(2):  # what varies at the end of a round does so in the next one
+        for number, instruction in enumerate(step.instruction for step in steps):
+            addresses = [operand.mask for operand in instruction.operands if operand.kind == "address"]
+            if instruction.stem in _LOADS and addresses[-1] & varying:
+                found.add(number)
+            if _sources(instruction) & varying:
+                varying |= instruction.writes
+            elif not instruction.guard:
+                varying &= ~instruction.writes
+    return found
+
+
+def _sources(instruction: Instruction) -> int:
+    """The registers of its operands that it reads; its guard decides whether it is done, not what comes of it."""
+    return reduce(or_, (operand.mask for operand in instruction.operands[instruction.form.outputs :]), 0)
 
 
 def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: dict[int, int]) -> tuple[Work, str]:

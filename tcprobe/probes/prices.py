@@ -387,9 +387,12 @@ class PricedNumbers(ProvedNumbers):
 def sound(points: Sequence[Point]) -> list[Point]:
     """The points of a curve that are no less than its plateau, and than what four schedulers issue.
 
-    The plateau is the median of all that are NEAR the least. A point below it has a clock that began late.
+    The plateau is the median of all that are NEAR the least. A point below it has a clock that began late. Each of four
+    schedulers does no more with a warp than one with one.
     """
+    alone = min((point.cycles for point in points if point.warps == 1), default=0.0)
     issued = [point for point in points if point.cycles >= (1 - CLOSE) / min(point.warps, SCHEDULERS)]
+    issued = [p for p in issued if p.warps > SCHEDULERS or p.cycles >= (1 - CLOSE) * alone / p.warps]
     least = min((point.cycles for point in issued), default=0)
     plateau = sorted(point.cycles for point in issued if point.cycles <= least * (1 + NEAR))
     return [point for point in issued if point.cycles >= plateau[(len(plateau) - 1) // 2] * (1 - CLOSE)]
@@ -506,7 +509,7 @@ class OpcodePrice(Costs):
             pipe=self._pipe(beside, best),
             spread=proved.spread,
             latency={operand: latency.get(operand) for operand in self.opcode.operands},
-            at_most=sorted(latency) if self.opcode.others or (self.opcode.ptx and self.opcode.code) else [],
+            at_most=sorted(latency) if self.opcode.others or self.opcode.code else [],
             interval=best,
             one_warp=min((point.cycles for point in points if point.warps == 1), default=None),
             curve=points,
@@ -578,6 +581,8 @@ class OpcodePrice(Costs):
         for pipe, opcode in STANDING.items():
             if opcode == self.id:
                 return pipe
+        if self.opcode.words and best.cycles < ISSUED:  # beside others the compiler left it the cycles of dp4a
+            return "issue"
         held = any(pair.alone[0] > best.cycles * PAIR_WARPS * (1 + NEAR) for pair in beside.values())
         if held or self.id.startswith(BARRIER):
             return "other"
