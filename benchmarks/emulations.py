@@ -82,7 +82,6 @@ def gemm_options() -> Iterator[GemmOptions]:
             yield GemmOptions("sm_90", kind, a=a, b=b)
         yield GemmOptions("sm_80", kind, out="f32")
         yield GemmOptions("sm_90", kind, out="f32")
-        yield GemmOptions("sm_90", kind, (128, 128, 64), cluster=2)
         yield GemmOptions("sm_90", kind, (64, 256, 64))
         yield GemmOptions("sm_90", kind, (192, 128, 64))
         yield GemmOptions("sm_90", kind, (64, 64, 32), stages=2)

@@ -1,8 +1,8 @@
 """Timing a loop of one instruction: the kernel's frame, its launches, and cycles from the clock readings.
 
 A block is one experiment. Its row of the plan has its number of threads, the image of its inputs, and how many rounds
-each pass has. Every pass runs the same loop between two barriers and reads the clock after each. The first pass warms
-up; then short and long passes alternate. Their difference is the loop alone, without what is around it.
+each pass has. Every pass runs the same loop between two barriers and reads the clock after each (or `early`, before the
+first). The first pass warms up; then short and long passes alternate. Their difference is the loop alone, without what is around it.
 
     cycles of one copy = (least long - least short) / (LONG - SHORT) / copies
 
@@ -84,8 +84,9 @@ class TimedLoop:
 
     `loaded` registers get words of the block's image; `results` are consumed. Registers in `wide` have 64 bits.
     `before` may use %zero, %word0 to %word5 of the plan, and %memory, the start of shared memory. With `ctas`, a
-    cluster is one block of the plan, and one of its CTAs stores the times. `early`: the clock is read before the
-    barrier that begins a pass, since behind it a warp may be kept from issuing until another one has ended its pass.
+    cluster is one block of the plan, and one of its CTAs stores the times. `early`: a pass lasts from the first clock
+    that a warp reads, before the barrier, to the last, since one warp may be done while others are kept from issuing;
+    this needs `shared`, whose first 16 bytes for each pass, and 8, are the frame's.
     """
 
     subject: str
