@@ -4,8 +4,8 @@ It follows stall counts and barriers, not registers: the compiler has put the la
 is kept as numbers, not by counting cycles: each resource knows when it is free, each warp when its next instruction may
 be issued. Which of several warps goes first, and how far apart they begin, is not documented: `runs` tries several.
 
-What the constants are from: 167 micro-loops on an H200, the loops of `benchmarks/loops.py` with training seeds, those of
-its first hold-out, and those of `benchmarks/ablations.py`.
+What the constants are from: 167 micro-loops on an H200, the loops of `benchmarks/loops.py` with training seeds, those
+of its first hold-out, and those of `benchmarks/ablations.py`.
 """
 
 from __future__ import annotations

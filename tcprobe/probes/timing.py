@@ -2,7 +2,8 @@
 
 A block is one experiment. Its row of the plan has its number of threads, the image of its inputs, and how many rounds
 each pass has. Every pass runs the same loop between two barriers and reads the clock after each (or `early`, before the
-first). The first pass warms up; then short and long passes alternate. Their difference is the loop alone, without what is around it.
+first). The first pass warms up; then short and long passes alternate. Their difference is the loop alone, without what
+is around it.
 
     cycles of one copy = (least long - least short) / (LONG - SHORT) / copies
 
