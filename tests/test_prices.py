@@ -21,12 +21,12 @@ from tcprobe.probes.ptx import WORD_BYTES, Recoding
 from tcprobe.probes.timing import Seen
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble, register_reads, timed_codes
-from tcprobe.store import kinds
+from tcprobe.store import findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import PROVENANCE, Finding
 from tcprobe.store.findings import save
 from tcprobe.store.kinds.cost import Point
-from tcprobe.store.results import Results
+from tcprobe.store.results import Results, published
 
 KIND = "prices"
 ORIGIN = dict.fromkeys(PROVENANCE, "x") | {"device": "a model"}
@@ -162,6 +162,20 @@ def test_a_loop_that_lost_a_copy_or_has_another_opcode_is_refused(read):
     for change in wrong:
         with pytest.raises(ProbeError):
             prove("a1_64", Seen({**right.loop, **change}, {}), {row: 64})
+
+
+@pytest.mark.parametrize("id_", list(opcodes()))
+def test_what_is_published_follows_from_its_own_numbers(id_):
+    """Pipe, interval, bounds and covered opcodes of a finding are those that its curve and its pairs conclude today."""
+    (body,) = (f.body for f in findings.every(published(), KIND, "sm_90") if f.subject == id_)
+    experiment = dialogues(KIND)[id_]
+    points = experiment._sound(body.curve, {})
+    assert points == body.curve
+    assert body.interval == experiment._best(points)
+    assert body.pipe == experiment._pipe(body.beside, body.interval)
+    assert body.covers == list(experiment.opcode.covers)
+    bound = experiment.opcode.others or experiment.opcode.code
+    assert body.at_most == [operand for operand, cycles in body.latency.items() if bound and cycles is not None]
 
 
 def test_an_opcode_has_the_row_that_covers_it_best():

@@ -5,7 +5,7 @@ memory these come first); what nobody measured is in `opcodes.csv`, whose lines 
 an opcode of which only the interval is measured. An opcode that none of them has is refused by its name.
 
 A finding's interval is of an SM at its best, so a scheduler's pipe is held four times as long: in whole cycles, as a
-clock has them (FFMA's 0.261 are 1 cycle, with what its loop's counter takes beside it). So are latencies; one that is a
+clock has them (UIADD3's 0.562 are 2 cycles). So are latencies; one that is a
 bound counts whole. A request of shared memory holds a scheduler's queue as long as the narrowest does; what its width
 adds are wavefronts, which `work` counts. What `simulate` has rules of its own for, and what memory behind L1 decides,
 has no price here.
@@ -94,11 +94,10 @@ class Prices:
     def _find(self, opcode: str) -> Price | None:
         own = self.measured.get(opcode) or self.measured.get(_plain(opcode))
         priced = published.price_of(opcode, self.published)
-        found = _of_scheduler(opcode, priced) if priced else None
-        if opcode.startswith(REQUESTS):  # whose prices are of lanes with a place each
-            own, found = found, own
+        other = _of_scheduler(opcode, priced) if priced else None
+        requests = opcode.partition(".")[0] in REQUESTS  # whose prices are of lanes with a place each
+        best = (other or own) if requests else (own or other)
         stated = self._stated(opcode)
-        best = own or found
         if best is None or best.latency:
             return best or stated
         return best._replace(latency=stated.latency if stated else best.cycles)

@@ -183,8 +183,9 @@ class _Server:
         count = max(1, int(self.rest))
         self.rest = max(self.rest - count, 0.0)
         first = at = self._free(int(begin))
-        for number in range(count):
-            at = self._free(at + (spacing if number else 0))
+        self.taken[first] = 1
+        for _ in range(count - 1):
+            at = self._free(at + spacing)
             self.taken[at] = 1
         return first, at + 1
 
@@ -312,7 +313,10 @@ class _Sm:
 
 
 def _read(own: _Scheduler, work: Work, cycle: float) -> None:
-    """Take the banks of registers: a multiply both at once, and others of its type follow it best."""
+    """Take the banks of registers: a multiply both at once, and others of its type follow it best.
+
+    HFMA2.MMA shares the pipe of multiplies, and reads registers as arithmetic does.
+    """
     even, odd = work.ports
     if work.pipe == TENSOR and not work.opcode.startswith("HFMA2"):
         own.even = own.odd = max(own.even, own.odd, cycle) + even

@@ -99,17 +99,17 @@ def _reading_on(steps: Sequence[Step]) -> set[int]:
         exposed |= _sources(instruction) & ~always
         written |= instruction.writes
         always |= 0 if instruction.guard else instruction.writes
-    varying, found = exposed & written, set()
+    varying, far = exposed & written, set()
     for _ in range(2):  # what varies at the end of a round does so in the next one
         for number, instruction in enumerate(step.instruction for step in steps):
             addresses = [operand.mask for operand in instruction.operands if operand.kind == "address"]
             if instruction.stem in _LOADS and addresses[-1] & varying:
-                found.add(number)
+                far.add(number)
             if _sources(instruction) & varying:
                 varying |= instruction.writes
             elif not instruction.guard:
                 varying &= ~instruction.writes
-    return found
+    return far
 
 
 def _sources(instruction: Instruction) -> int:
