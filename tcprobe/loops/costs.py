@@ -91,6 +91,11 @@ class Prices:
             raise UnpricedError(f"no price of {instruction.opcode} is known on {self.arch}")
         return self._known.setdefault(name, found)
 
+    def copied(self, opcode: str, least: int) -> int:
+        """Wavefronts of shared memory that a copy to it takes without conflicts: its interval, else `least`."""
+        priced = published.price_of(_plain(opcode), self.published)
+        return round(priced.interval.cycles) if priced and priced.interval else least
+
     def _find(self, opcode: str) -> Price | None:
         own = self.measured.get(opcode) or self.measured.get(_plain(opcode))
         priced = published.price_of(opcode, self.published)

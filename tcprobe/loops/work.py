@@ -24,11 +24,6 @@ _STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
 FREED = 9
-WAVEFRONTS = {
-    4: 2,
-    8: 3,
-    16: 4,
-}  # of a copy to shared memory by bytes of a lane: the intervals of `tcprobe cost LDGSTS`
 # cycles that a request holds each bank of registers: main loops on an H200
 HELD = {"LDGSTS": 6, "LDG": 14, "LD": 14, "LDSM": 3}
 FAR = 124  # more cycles until data of L2 are there whose lines a block reads for the first time
@@ -103,7 +98,7 @@ def _reading_on(steps: Sequence[Step]) -> set[int]:
     for _ in range(2):  # what varies at the end of a round does so in the next one
         for number, instruction in enumerate(step.instruction for step in steps):
             addresses = [operand.mask for operand in instruction.operands if operand.kind == "address"]
-            if instruction.stem in _LOADS and addresses[-1] & varying:
+            if instruction.stem in _LOADS and any(mask & varying for mask in addresses[-1:]):
                 far.add(number)
             if _sources(instruction) & varying:
                 varying |= instruction.writes
@@ -140,7 +135,7 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
     if stem == "LDC":  # through the same queue, from a memory of its own
         return made._replace(kind=MEMORY, service=4, freed=FREED), ""
     if price.pipe == "lsu":
-        return _moved(made, instruction, reach)
+        return _moved(made, instruction, prices, reach)
     return made._replace(ports=_ports(instruction, price.cycles, cached)), ""
 
 
@@ -173,7 +168,7 @@ def _barrier(instruction: Instruction) -> tuple[int, int]:
     return values[0], values[1] // WARP if len(values) > 1 else 0
 
 
-def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[Work, str]:
+def _moved(made: Work, instruction: Instruction, prices: Prices, reach: Reach | None) -> tuple[Work, str]:
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
     stem, words = instruction.stem, ""
     data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
@@ -185,7 +180,7 @@ def _moved(made: Work, instruction: Instruction, reach: Reach | None) -> tuple[W
         size = width(instruction.form)
         least = -(-size * WARP // 128)
         passes, words = _wavefronts(instruction, reach, least)
-        wavefronts = WAVEFRONTS[size] + max(passes - least, 0)
+        wavefronts = prices.copied(instruction.opcode, least) + max(passes - least, 0)
         made = made._replace(kind=COPY, service=8, freed=25, wavefronts=wavefronts, bytes=size * WARP)
         return made, words
     if stem in _GLOBAL:

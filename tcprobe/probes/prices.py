@@ -36,17 +36,7 @@ from tcprobe.probes import timing
 from tcprobe.probes.cost_multiplies import CLOSE, interval
 from tcprobe.probes.experiment import Bench, Context, Readout, array_of_text, text_lines
 from tcprobe.probes.ptx import Recoding
-from tcprobe.probes.timing import (
-    DECIMALS,
-    FREE,
-    Costs,
-    ProvedNumbers,
-    Run,
-    Seen,
-    TimedBlock,
-    TimedLoop,
-    threads_for,
-)
+from tcprobe.probes.timing import DECIMALS, FREE, Costs, ProvedNumbers, Run, Seen, TimedBlock, TimedLoop, threads_for
 from tcprobe.store.kinds.cost import MOST_SPREAD, Overlap, Point
 from tcprobe.store.kinds.prices import REGISTERS, Body, Reads, Register, Sample
 
@@ -459,7 +449,7 @@ class OpcodePrice(Costs):
     def partners(self) -> list[str]:
         """The opcodes that it is timed with: one of each pipe; barriers only with what the compiler writes.
 
-        Barriers with UIADD3 between them, written into the code, hung in two of four runs on an H200.
+        Barriers with UIADD3 between them, written into the code, hung in two of three runs on an H200.
         """
         left_out = {self.id} | ({"DFMA"} if self.opcode.types[0] != "l" else set())  # f64's units are for wide types
         if self.id.startswith(BARRIER):
@@ -581,7 +571,7 @@ class OpcodePrice(Costs):
         for pipe, opcode in STANDING.items():
             if opcode == self.id:
                 return pipe
-        if self.opcode.words and best.cycles < ISSUED:  # beside others the compiler left it the cycles of dp4a
+        if self.opcode.words and best.cycles < ISSUED:  # beside others it has stalls that were made for dp4a
             return "issue"
         held = any(pair.alone[0] > best.cycles * PAIR_WARPS * (1 + NEAR) for pair in beside.values())
         if held or self.id.startswith(BARRIER):
