@@ -24,9 +24,10 @@ from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
 from tcprobe.order.proof import KINDS, LEAST, PAIRINGS, ROWS, Difference, Operands, Sample
 from tcprobe.order.sums import Sum, tree
+from tcprobe.order.terms import Lacking, Units
 from tcprobe.text import one_line
 
-MOST_K = 1 << 14
+MOST_K = 1 << 16
 MEASURED = "sm_90"  # whose arithmetic is meant on a CPU
 TRIED = (2, 12)  # rows and columns of each kind with which candidates are told apart
 MOST_NAME = 160  # letters of a kernel's name that an order keeps
@@ -61,6 +62,7 @@ class Found(NamedTuple):
     kernel: tuple[str, ...] | None
     more: dict[str, Any]
     stages: dict[str, float]
+    lacking: Lacking | None = None
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,11 @@ class Revealed:
     """What was found: the order, the forms that give the same bits, and the proof.
 
     `elements` of `compared` kinds were compared, of which `different` differ, the first as `difference`. None were of a
-    softmax, whose terms are not known to the bit.
+    softmax, whose terms are not known to the bit. Where elements lack products or have some twice, there is no order:
+    `lacking` says which.
     """
 
-    order: Order
+    order: Order | None
     alike: tuple[str, ...]
     elements: int
     different: int
@@ -82,11 +85,12 @@ class Revealed:
     kernel: tuple[str, ...] | None
     compared: dict[str, int] = field(default_factory=dict)
     stages: dict[str, float] = field(default_factory=dict)
+    lacking: Lacking | None = None
 
     @property
     def proven(self) -> bool:
-        """Whether no element differs."""
-        return not self.different
+        """Whether there is an order, and no element differs."""
+        return self.order is not None and not self.different
 
 
 class Revealing:
@@ -122,19 +126,34 @@ class Revealing:
         self.beat(name)
 
     def find(self) -> Found:
-        """All that needs the call; CallError where it has no order that can be found."""
+        """All that needs the call; CallError where it has no order that can be found.
+
+        Without candidates and with `lacking` where elements of D lack products or have some twice.
+        """
         before = self.steady()
         self.stage("steady")
         kernel = self.kernel()
         self.stage("kernel")
+        places = self.places()
+        self.stage("places")
+        lacking = None if self.call.softmax else Units(self.bench, self.seed).lacking(bool(places.different))
+        self.stage("terms")
+        found, samples, more = ([], [], {}) if lacking else self.summed(kernel, places, before)
+        more |= {**self.about, "kernel": [one_line(name)[:MOST_NAME] for name in kernel or ()]}
+        seconds = round(time.perf_counter() - self._start, 3)
+        name, calls = self.call.name, self.bench.calls
+        return Found(name, found, samples, places, calls, seconds, kernel, more, self.stages, lacking)
+
+    def summed(
+        self, kernel: tuple[str, ...] | None, places: Places, before: bytes
+    ) -> tuple[list[Candidate], list[Sample], dict[str, Any]]:
+        """(the orders that masks allow, samples, what else was seen), where each product is in one sum."""
         if self.call.softmax:
             self.shares()
         else:
             self.product()
         self.stage("product")
-        places = self.places()
         self.bench.alike = places.alike
-        self.stage("places")
         more: dict[str, Any] = {"subnormals": self.subnormals()}
         root = self.masks()
         self.stage("masks")
@@ -147,10 +166,7 @@ class Revealing:
                 f"{self.call.name} gives other bits for the same operands than before it was called with masks."
             )
         self.stage("again")
-        named = [one_line(name)[:MOST_NAME] for name in kernel or ()]
-        seconds = round(time.perf_counter() - self._start, 3)
-        more |= {**self.about, "kernel": named}
-        return Found(self.call.name, found, samples, places, self.bench.calls, seconds, kernel, more, self.stages)
+        return found, samples, more
 
     @property
     def about(self) -> dict[str, Any]:
@@ -293,12 +309,11 @@ class Revealing:
 
     def samples(self, order: Order, least: int | None = None) -> Iterator[Sample]:
         """Operands of each kind with their D, until there are enough elements; `order` says which parts sums have."""
-        m, width = (each.number for each in self.bench.alike)
         k, kinds = self.shape.k, len(KINDS)
-        rows = min(m, LEAST if self.call.sums else ROWS)
         each = -(-(least or LEAST) // kinds)
-        cols = min(width, -(-each // rows))
-        rows = min(rows, -(-each // cols))
+        m, width = (side.number for side in self.bench.alike)
+        cols = 1 if self.call.sums else max(min(width, -(-each // min(m, ROWS))), -(-each // ROWS))
+        rows = -(-each // cols)
         seed = self.seed
         for kind in KINDS:
             across = -(-cols // PAIRINGS) if kind == "parts" else cols
@@ -379,6 +394,20 @@ def reveal_call(call: Call, shape: Shape, seed: int = 1, beat: Callable[[str], N
 
 def conclude(found: Found) -> Revealed:
     """Try what was found on the samples: no GPU is needed."""
+    if found.lacking:
+        return Revealed(
+            order=None,
+            alike=(),
+            elements=0,
+            different=0,
+            difference=None,
+            places=found.places,
+            calls=found.calls,
+            seconds=found.seconds,
+            kernel=found.kernel,
+            stages=found.stages,
+            lacking=found.lacking,
+        )
     start = time.perf_counter()
     order, alike, counts, difference = prove(found.candidates, found.samples, found.name)
     compared = {kind: sum(each.d.size for each in found.samples if each.given.kind == kind) for kind in KINDS}
