@@ -35,6 +35,8 @@ PERIOD = 15  # of rows and columns that are repeated over D
 ACROSS = 16  # elements of a line that are compared with those of the first
 NONZERO = 200  # products of one, of a sum that every type holds
 EQUAL_CALLS = 3
+GUESSED = 512  # calls of all pairs, beyond which a tree is guessed first
+MOST_CALLS = 1 << 17  # which are made for all pairs, where a guess was wrong
 
 
 class Places(NamedTuple):
@@ -50,8 +52,20 @@ class Places(NamedTuple):
     cols: tuple[int, int] | None = None
 
 
+class Proof(NamedTuple):
+    """An order, the forms that give its bits, the elements that differ by kind, and the first of them."""
+
+    order: Order
+    alike: tuple[str, ...]
+    counts: dict[str, int]
+    difference: Difference | None
+
+
 class Found(NamedTuple):
-    """What calls have shown: the orders that masks allow, and samples to tell them apart and to prove one."""
+    """What calls have shown: the orders that masks allow, and samples to tell them apart and to prove one.
+
+    `proof`: that of a tree that was guessed.
+    """
 
     name: str
     candidates: Sequence[Candidate]
@@ -63,6 +77,7 @@ class Found(NamedTuple):
     more: dict[str, Any]
     stages: dict[str, float]
     lacking: Lacking | None = None
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)
@@ -138,16 +153,16 @@ class Revealing:
         self.stage("places")
         lacking = None if self.call.softmax else Units(self.bench, self.seed).lacking(bool(places.different))
         self.stage("terms")
-        found, samples, more = ([], [], {}) if lacking else self.summed(kernel, places, before)
+        found, samples, more, proof = ([], [], {}, None) if lacking else self.summed(kernel, places, before)
         more |= {**self.about, "kernel": [one_line(name)[:MOST_NAME] for name in kernel or ()]}
         seconds = round(time.perf_counter() - self._start, 3)
         name, calls = self.call.name, self.bench.calls
-        return Found(name, found, samples, places, calls, seconds, kernel, more, self.stages, lacking)
+        return Found(name, found, samples, places, calls, seconds, kernel, more, self.stages, lacking, proof)
 
     def summed(
         self, kernel: tuple[str, ...] | None, places: Places, before: bytes
-    ) -> tuple[list[Candidate], list[Sample], dict[str, Any]]:
-        """(the orders that masks allow, samples, what else was seen), where each product is in one sum."""
+    ) -> tuple[list[Candidate], list[Sample], dict[str, Any], Proof | None]:
+        """(the orders that masks allow, samples, what else was seen, a proof), where each product is in one sum."""
         if self.call.softmax:
             self.shares()
         else:
@@ -155,18 +170,46 @@ class Revealing:
         self.stage("product")
         self.bench.alike = places.alike
         more: dict[str, Any] = {"subnormals": self.subnormals()}
-        root = self.masks()
-        self.stage("masks")
-        found = self.candidates(root, self.call.prefers or _family(kernel))
-        self.stage("explain")
-        samples = [] if self.call.softmax else list(self.samples(found[0].order))
-        self.stage("samples")
+        found, samples, proof = self._revealed(self.call.prefers or _family(kernel))
         if self.again() != before:
             raise CallError(
                 f"{self.call.name} gives other bits for the same operands than before it was called with masks."
             )
         self.stage("again")
-        return found, samples, more
+        return found, samples, more, proof
+
+    def _revealed(self, prefers: str) -> tuple[list[Candidate], list[Sample], Proof | None]:
+        """(the orders that masks allow, samples, a proof where the tree was guessed). Where all pairs take many calls a
+        tree is guessed from few; all are asked where it is refused, or gives other bits.
+        """
+        few = self.calls_of_all_pairs() > GUESSED
+        if few:
+            try:
+                found, samples = self._of_tree(prefers, guess=True)
+                if self.call.softmax:
+                    return found, samples, None
+                made = prove(found, samples, self.call.name)
+                self.stage("proof")
+                if made.difference is None:
+                    return found, samples, made
+            except CallError:
+                pass
+            if (calls := self.calls_of_all_pairs()) > MOST_CALLS:
+                raise CallError(
+                    f"the order of {self.call.name} is not regular, and about {calls} calls would ask all pairs of "
+                    f"{self.shape.k} products: with more rows or columns a call asks more of them."
+                )
+        return *self._of_tree(prefers, guess=False), None
+
+    def _of_tree(self, prefers: str, guess: bool) -> tuple[list[Candidate], list[Sample]]:
+        """The orders that a tree allows, and samples."""
+        root = self.masks(guess)
+        self.stage("masks")
+        found = self.candidates(root, prefers)
+        self.stage("explain")
+        samples = [] if self.call.softmax else list(self.samples(found[0].order))
+        self.stage("samples")
+        return found, samples
 
     @property
     def about(self) -> dict[str, Any]:
@@ -288,14 +331,18 @@ class Revealing:
             made[name] = "kept" if self._exact(a, b)[0, 0] == x * y else "flushed"
         return made
 
-    def masks(self) -> Sum | None:
+    def masks(self, guess: bool = False) -> Sum | None:
         """The tree of sums; None of integers, whose sums are the same in any order."""
         if self.bench.d_kind == "s32":
             return None
-        if self.call.softmax:
-            return tree(self.shape.k, PositiveMasks(self.bench).survivors)
-        self._masks = Masks(self.bench)
-        return tree(self.shape.k, self._masks.survivors)
+        self._masks = PositiveMasks(self.bench) if self.call.softmax else Masks(self.bench)
+        return tree(self.shape.k, self._masks.survivors, guess)
+
+    def calls_of_all_pairs(self) -> int:
+        """About how many calls masks take without a guess."""
+        if self.bench.d_kind == "s32":
+            return 0
+        return (PositiveMasks if self.call.softmax else Masks)(self.bench).calls(self.shape.k)
 
     def candidates(self, root: Sum | None, prefers: str) -> list[Candidate]:
         """The orders that it may be."""
@@ -304,7 +351,8 @@ class Revealing:
             names = integer_forms(self.arch, types.a, types.b, prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
         inexact = not self.call.sums and types.a in ("f32", "tf32", "f64")  # products of narrower types are exact
-        earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
+        masks = self._masks
+        earlier = (lambda i, j: masks.earlier(i, j).astype(np.int64)) if inexact and isinstance(masks, Masks) else None
         return candidates(root, Asked(self.arch, types, k, prefers, earlier))
 
     def samples(self, order: Order, least: int | None = None) -> Iterator[Sample]:
@@ -409,7 +457,7 @@ def conclude(found: Found) -> Revealed:
             lacking=found.lacking,
         )
     start = time.perf_counter()
-    order, alike, counts, difference = prove(found.candidates, found.samples, found.name)
+    order, alike, counts, difference = found.proof or prove(found.candidates, found.samples, found.name)
     compared = {kind: sum(each.d.size for each in found.samples if each.given.kind == kind) for kind in KINDS}
     took = time.perf_counter() - start
     return Revealed(
@@ -423,22 +471,19 @@ def conclude(found: Found) -> Revealed:
         seconds=round(found.seconds + took, 3),
         kernel=found.kernel,
         compared=compared,
-        stages={**found.stages, "proof": round(took, 3)},
+        stages={**found.stages, "proof": round(found.stages.get("proof", 0.0) + took, 3)},
     )
 
 
-def prove(
-    found: Sequence[Candidate], samples: Sequence[Sample], name: str
-) -> tuple[Order, tuple[str, ...], dict[str, int], Difference | None]:
-    """(order, forms that give its bits, elements that differ by kind, the first of them)."""
+def prove(found: Sequence[Candidate], samples: Sequence[Sample], name: str) -> Proof:
+    """The candidate that gives the bits of all samples, or most of those of some."""
     few: list[Sample] = []
     for kind in KINDS:
         few += [sample.part(*TRIED) for sample in samples if sample.given.kind == kind][:4]
-    tried: list[tuple[int, int, Candidate]] = []
-    for number, candidate in enumerate(found):
-        tried.append((sum(int(proof.differing(candidate.order, sample).sum()) for sample in few), number, candidate))
-    best = min(each[0] for each in tried)
-    right = [each[2] for each in tried if each[0] == best]
+    right = list(found)
+    if len(found) > 1:
+        tried = [sum(int(proof.differing(each.order, sample).sum()) for sample in few) for each in found]
+        right = [each for each, count in zip(found, tried, strict=True) if count == min(tried)]
     chosen, counts, difference = right[0], dict.fromkeys(KINDS, 0), None
     for sample in samples:
         different = proof.differing(chosen.order, sample)
@@ -454,7 +499,8 @@ def prove(
     others = [other for other in right[1:] if not difference and _same_bits(other.order, samples)]
     alike = tuple(dict.fromkeys(form for each in (chosen, *others) for form in each.alike))
     inputs = [each.order.inputs for each in others if each.order.inputs != chosen.order.inputs]
-    return chosen.order, (*alike, *(f"inputs {each}" for each in dict.fromkeys(inputs))), counts, difference
+    alike = (*alike, *(f"inputs {each}" for each in dict.fromkeys(inputs)))
+    return Proof(chosen.order, alike, counts, difference)
 
 
 def _same_bits(order: Order, samples: Sequence[Sample]) -> bool:
