@@ -1,10 +1,10 @@
-"""What `tcprobe order` says of cublasLtMatmul where it leaves out the end of k: f16, all row-major, 32 MiB of workspace.
+"""What `tcprobe order` says of cublasLtMatmul where it leaves out the end of k: f16, row-major, 32 MiB of workspace.
 
     python benchmarks/order_lost.py                                     # on a GPU, with PyTorch: all of CASES
     tcprobe order benchmarks/order_lost.py:matmul --shape 1x8x11528 --type f16,f16,f32
 
-facebookexperimental/triton#2767 names the shapes: of k = 11,528 and 57,608 the last 8 products are lost on sm_90 by some
-versions, of 11,520 and 57,664 none. Exit code 1: a product is lost where LOST has none, or an order differs.
+facebookexperimental/triton#2767 names the shapes: of k = 11,528 and 57,608 the last 8 products are lost on sm_90 by
+some versions, of 11,520 and 57,664 none. Exit code 1: a product is lost where LOST has none, or an order differs.
 """
 
 from __future__ import annotations

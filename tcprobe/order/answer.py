@@ -14,6 +14,7 @@ from tcprobe.order.batches import sizes_of
 from tcprobe.order.calls import CallOptions
 from tcprobe.order.child import asked
 from tcprobe.order.picture import in_words, tree_lines
+from tcprobe.order.terms import together
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
@@ -36,6 +37,16 @@ class RevealedAnswer(Described):
     def order(self) -> Order | None:
         """The order, None of several, and where D lacks products or has some twice."""
         return self.orders[0] if len(self.orders) == 1 else None
+
+    @property
+    def lost(self) -> list[list[int]]:
+        """Products that some element of D lacks, as half-open ranges of k."""
+        return together(span["lost"] for span in self.spans)
+
+    @property
+    def double(self) -> list[list[int]]:
+        """Products that some element of D has twice or more, as half-open ranges of k."""
+        return together(span["double"] for span in self.spans)
 
     @property
     def in_words(self) -> list[str]:

@@ -172,7 +172,7 @@ class Masks:
                 middle = (first + last) // 2
                 waiting += [slice(middle, last), slice(first, middle)]
                 continue
-            made[part] = self._whole(self.launch(chosen, self._bits))
+            made[part] = self._whole(self.launch(chosen, self._bits), chosen)
         return made
 
     def _give_roles(self, chosen: Queries) -> bool:
@@ -207,14 +207,14 @@ class Masks:
         numbers: Array = np.ascontiguousarray(line).view(numpy_type(self.bench.d_kind)).astype(np.float64)
         return numbers
 
-    def _whole(self, d: Array) -> Ints:
+    def _whole(self, d: Array, chosen: Queries) -> Ints:
         """Numbers of units; CallError for what is none."""
         counts = d / self.unit
-        bad = ~(np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts)))
-        if bad.any():
+        right = np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))
+        if not (right & (counts <= chosen.stop - chosen.start)).all():
             raise CallError(
-                f"masks of {self.call.name} give {float(d[bad][0])!r}, where a count of units of {self.unit!r} is "
-                "needed: no tree of sums explains it."
+                f"two large products that cancel, and units beside them: D of {self.call.name} is no number of these "
+                "units. No tree of sums explains it."
             )
         return counts.astype(np.int64)
 

@@ -7,7 +7,7 @@ product it was, halves of k say.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -63,12 +63,12 @@ class Lacking(NamedTuple):
     @property
     def lost(self) -> list[list[int]]:
         """Ranges of products that some element lacks."""
-        return _together([part.lost for part in self.parts])
+        return together(part.lost for part in self.parts)
 
     @property
     def double(self) -> list[list[int]]:
         """Ranges of products that some element has twice or more."""
-        return _together([part.double for part in self.parts])
+        return together(part.double for part in self.parts)
 
 
 class _Line(NamedTuple):
@@ -251,10 +251,10 @@ def _ranges(chosen: Array) -> Ranges:
     return tuple((int(start), int(stop)) for start, stop in edges.reshape(-1, 2))
 
 
-def _together(parts: Sequence[Ranges]) -> list[list[int]]:
+def together(parts: Iterable[Sequence[Sequence[int]]]) -> list[list[int]]:
     """Ranges that may overlap, as ranges that do not."""
     made: list[list[int]] = []
-    for start, stop in sorted(each for ranges in parts for each in ranges):
+    for start, stop in sorted(tuple(each) for ranges in parts for each in ranges):
         if made and start <= made[-1][1]:
             made[-1][1] = max(made[-1][1], stop)
         else:
