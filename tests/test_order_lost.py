@@ -145,15 +145,17 @@ def test_what_depends_on_the_place(seed, kind):
         assert wanted[key][part.shown.row, part.shown.col]
 
 
-@pytest.mark.parametrize("k", [11528, 57608, 11520, 57664])
-@pytest.mark.parametrize("sides", [(1, 8), (32, 32), (3, 1)])
-def test_a_tail_of_a_long_k(k, sides):
+@pytest.mark.parametrize(
+    ("sides", "k"),
+    [(sides, k) for sides in ((1, 8), (3, 1)) for k in (11528, 57608, 11520, 57664)] + [((32, 32), 11528)],
+)
+def test_a_tail_of_a_long_k(sides, k):
     """As cublasLtMatmul of f16 loses it, in a few calls however long k is; beside it nothing is said."""
     whole, calls = k // 64 * 64, []
 
     def function(a, b):
         calls.append(1)
-        return (a[:, :whole].astype(np.float64) @ b[:whole].astype(np.float64)).astype(np.float32)
+        return a[:, :whole].astype(np.float32) @ b[:whole].astype(np.float32)
 
     found = lacking(function, ("f16", "f16"), (*sides, k))
     if whole == k:
@@ -161,7 +163,7 @@ def test_a_tail_of_a_long_k(k, sides):
         assert len(calls) < 60
     else:
         assert (found.lost, found.double) == ([[whole, k]], [])
-        assert len(calls) < 400
+        assert len(calls) < 300
 
 
 def test_a_reduction():

@@ -20,6 +20,7 @@ PATTERNS = 15  # repeated over D; odd, since every second line may be aligned ot
 CERTAIN = 48  # sums of random signs, of which each shows what is lost with a probability of a half
 FIRST, MORE = 4, 24  # calls that ask all elements: before anything was seen, and after
 WIDEST = 256  # lines that are asked at once
+BRANCHES = 8  # spans of a line that are asked at once, about
 ROUNDS = 64  # of halves: of what differs in a round, half is found
 KINDS = 16  # of elements, which lack different products, that are told apart
 FOLDED = {"bf16": 64, "f16": 512}  # so far from zero sums are kept, that D and sums rounded to its type are exact
@@ -191,36 +192,37 @@ class Units:
             known = sums != 0
             if not seen.any() and known.any() and (d[known] * sums[known][0] == sums[known] * d[known][0]).all():
                 return None  # a multiple of the whole: alpha
-            found = self._halved(lines[int(np.argmax(wrong))], counts, at)
+            found = self._halved(lines[wrong][: max(1, at.length // BRANCHES)], counts, at)
             if found is None or seen[found[0]].any() or (found[1] < 0).any() or (found[1] % 1).any():
                 return None
             counts[found[0]], seen[found[0]] = found[1], True
         return None
 
-    def _halved(self, line: Ints, counts: Ints, at: _Line) -> tuple[Ints, Floats] | None:
+    def _halved(self, lines: Ints, counts: Ints, at: _Line) -> tuple[Ints, Floats] | None:
         """Products that are added otherwise than `counts` says, and how often: what differs differs in a half."""
-        start, stop = np.array([0]), np.array([self.depth])
-        before = np.concatenate([[0], np.cumsum(line * counts)])
+        line = np.arange(len(lines))
+        start, stop = np.zeros(len(lines), np.int64), np.full(len(lines), self.depth)
+        before = np.concatenate([np.zeros((len(lines), 1), np.int64), np.cumsum(lines * counts, axis=1)], axis=1)
         singles: list[tuple[Ints, Floats]] = []
-        while len(start):
-            d = np.concatenate(list(self._spans(line, start, stop, at)))
-            wrong = d != self._given(before[stop] - before[start])
-            start, stop, d = start[wrong], stop[wrong], d[wrong]
+        while len(line):
+            d = np.concatenate(list(self._spans(lines, line, start, stop, at)))
+            wrong = d != self._given(before[line, stop] - before[line, start])
+            line, start, stop, d = line[wrong], start[wrong], stop[wrong], d[wrong]
             single = stop - start == 1
-            singles.append((start[single], d[single] * line[start[single]]))
-            start, stop = start[~single], stop[~single]
+            singles.append((start[single], (d * lines[line, start])[single]))
+            line, start, stop = line[~single], start[~single], stop[~single]
             middle = (start + stop) // 2
-            start, stop = np.concatenate([start, middle]), np.concatenate([middle, stop])
+            line, start, stop = np.tile(line, 2), np.append(start, middle), np.append(middle, stop)
         places, made = (np.concatenate(each) for each in zip(*singles, strict=True))
         return (places, made) if np.isfinite(made).all() else None
 
-    def _spans(self, line: Ints, start: Ints, stop: Ints, at: _Line) -> Iterator[Floats]:
-        """D of parts of a line of units."""
+    def _spans(self, lines: Ints, line: Ints, start: Ints, stop: Ints, at: _Line) -> Iterator[Floats]:
+        """D of parts of lines of units."""
         k = np.arange(self.depth)
-        for first in range(0, len(start), WIDEST):
+        for first in range(0, len(line), WIDEST):
             some = slice(first, first + WIDEST)
             inside = (k >= start[some, None]) & (k < stop[some, None])
-            yield self._asked(np.where(inside, line, 0), at)
+            yield self._asked(np.where(inside, lines[line[some]], 0), at)
 
     def _asked(self, lines: Ints, at: _Line) -> Floats:
         """An element of D for each line, wherever in `at`."""
