@@ -4,8 +4,8 @@
     tcprobe order benchmarks/order_lost.py:matmul --shape 1x8x11528 --type f16,f16,f32
 
 facebookexperimental/triton#2767 names the shapes: of k = 11,528 and 57,608 the last 8 products are lost on sm_90 by
-some versions, of 11,520 and 57,664 none. What is lost, D of ones says beside it. Exit code 1: `order` names another number
-of products, or an order is not proven.
+some versions, of 11,520 and 57,664 none. What is lost, D of ones says beside it. Exit code 1: `order` names
+another number of products, or an order is not proven.
 """
 
 from __future__ import annotations
