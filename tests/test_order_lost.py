@@ -145,6 +145,26 @@ def test_what_depends_on_the_place(seed, kind):
         assert wanted[key][part.shown.row, part.shown.col]
 
 
+@pytest.mark.parametrize("sides", [(1, 1), (6, 7), (15, 15), (40, 33), (1, 300), (300, 1)])
+def test_one_element_that_lacks_one_product(sides, sample):
+    """Wherever it is in D, its product is named."""
+    rng = np.random.default_rng(sum(sides))
+    for seed in sample(range(20), 5):
+        row, col, k = (int(each) for each in rng.integers(0, (*sides, 33)))
+
+        def function(a, b, row=row, col=col, k=k):
+            d = a @ b
+            d[row, col] -= a[row, k] * b[k, col]
+            return d
+
+        made = reveal_call(Call("one", CPU, ("f32", "f32"), function), Shape(*sides, 33), seed)
+        assert made.order is None
+        assert made.lacking.lost == [[k, k + 1]]
+        assert (made.lacking.parts[0].elements, made.lacking.others) == (1, 0)
+        assert made.lacking.parts[0].rows == (row, row)
+        assert made.lacking.parts[0].cols == (col, col)
+
+
 @pytest.mark.parametrize(
     ("sides", "k"),
     [(sides, k) for sides in ((1, 8), (3, 1)) for k in (11528, 57608, 11520, 57664)] + [((32, 32), 11528)],

@@ -93,10 +93,10 @@ class Units:
     def lacking(self, everywhere: bool) -> Lacking | None:
         """What is lost or double; None where nothing is, or D is no sum of its products times whole numbers.
 
-        `everywhere`: ask every element, as where they are not alike.
+        `everywhere`: ask every element, as where they are not alike, or nobody knows.
         """
         once = np.ones(self.depth, np.int64)
-        if not (wrong := self._wrong(once, MORE if everywhere else self._calls)).any():
+        if not (wrong := self._wrong(once, max(self._calls, MORE * everywhere))).any():
             return None
         wrong |= self._wrong(once, MORE)
         made: list[Terms] = []
