@@ -91,7 +91,26 @@ def test_what_is_asked_is_kept_and_what_is_regular_is_continued(pieces):
         assert len(places) <= 400 * len(pieces)
 
 
-@examples(30)
+def test_a_wrong_guess_is_dropped(monkeypatch):
+    """Two products far from each other are exchanged: the guess does not see it, the proof does."""
+    k = 600
+    ranges = ((0, 400), (500, 501), (401, 500), (400, 401), (501, k))
+    exchanged = Order("sm_90", Types("f32", "f32", "f32"), k, FusedMultiplyAdds("f32", ranges))
+    trees = []
+
+    def kept(k, survivors, guess):
+        trees.append(guess)
+        return tree_of(k, survivors, guess)
+
+    monkeypatch.setattr(reveal, "LEAST", 300)
+    monkeypatch.setattr(reveal, "GUESSED", -1)
+    monkeypatch.setattr(reveal, "tree", kept)
+    found = conclude(Revealing(call_of(exchanged), Shape(1, 8, k)).find())
+    assert trees == [True, False]
+    assert (found.different, found.order) == (0, exchanged)
+
+
+@examples(15)
 @given(orders(), st.booleans())
 def test_any_order_is_found_where_it_is_guessed(given_order, careless):
     """Whatever the guess is: one that is wrong is refused, or gives other bits, and all pairs are asked."""
