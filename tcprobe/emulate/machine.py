@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.emulate.asynchronous import Flights
-from tcprobe.emulate.clocks import STRONG, Clocks
+from tcprobe.emulate.clocks import CTA, ENTITY, ENTITY_BITS, GPU, PROXY, SCOPE, SERIAL_AT, WEAK, Clocks, Views
 from tcprobe.emulate.memory import (
     FIRST_SHARED,
     GLOBAL,
@@ -169,7 +169,7 @@ class Machine:
     """`clusters` of blocks side by side, of one kernel; `restart` gives it the next ones."""
 
     def __init__(
-        self, module: Module, shape: Shape, memory: GlobalMemory, clusters: int, report: Report, arch: str
+        self, module: Module, shape: Shape, memory: GlobalMemory, clusters: int, report: Report, arch: str, views: Views
     ) -> None:
         self.module, self.shape, self.report, self.arch = module, shape, report, arch
         self.blocks = clusters * shape.ranks
@@ -178,7 +178,7 @@ class Machine:
         self.threads = np.arange(self.count)
         self.block_of = self.threads // self.threads_of_block
         self.live = np.zeros(self.count, np.bool_)
-        self.clocks = Clocks(self.count, shape.ranks * self.threads_of_block)
+        self.clocks = Clocks(self.count, shape.ranks * self.threads_of_block, views)
         self.memory = memory
         self.registers: dict[str, Array] = {}
         self.special: dict[str, Array] = {}
@@ -452,7 +452,7 @@ class Machine:
 
     # memory
 
-    def load(self, space: str, addresses: Any, size: int, where: Where, strong: bool = False) -> Bytes:
+    def load(self, space: str, addresses: Any, size: int, where: Where, strong: int = WEAK) -> Bytes:
         """`size` bytes at each thread's address; zeros where it may not read."""
         made, unwritten = self.load_marked(space, addresses, size, where, strong)
         if unwritten is not None:
@@ -460,7 +460,7 @@ class Machine:
         return made
 
     def load_marked(
-        self, space: str, addresses: Any, size: int, where: Where, strong: bool = False
+        self, space: str, addresses: Any, size: int, where: Where, strong: int = WEAK
     ) -> tuple[Bytes, Bools | None]:
         """As `load`; and which of the threads read bytes that nobody wrote, None if none did."""
         threads = self.threads[where]
@@ -474,7 +474,7 @@ class Machine:
             made[lanes] = self.read(memory, offsets, size, threads[lanes], strong)
         return made, marks
 
-    def store(self, space: str, addresses: Any, data: Bytes, where: Where, strong: bool = False) -> None:
+    def store(self, space: str, addresses: Any, data: Bytes, where: Where, strong: int = WEAK) -> None:
         """Bytes to each thread's address."""
         threads = self.threads[where]
         for memory, offsets, lanes in self.reach(space, addresses, data.shape[1], threads):
@@ -556,7 +556,7 @@ class Machine:
             return f"at {address - below[-1].address} of {below[-1].name}, which has {below[-1].size}"
         return f"at {address & (1 << 64) - 1:#x} are in no buffer"
 
-    def read(self, memory: Space, offsets: Ints, size: int, threads: NDArray[np.intp], strong: bool = False) -> Bytes:
+    def read(self, memory: Space, offsets: Ints, size: int, threads: NDArray[np.intp], strong: int = WEAK) -> Bytes:
         """Bytes that exist, after it is checked that these threads may read them."""
         if memory is not self.local:
             self.check_read(memory, offsets, size, threads, strong)
@@ -570,18 +570,18 @@ class Machine:
         offsets: Ints,
         size: int,
         threads: NDArray[np.intp],
-        strong: bool = False,
+        strong: int = WEAK,
         fenced: bool = False,
     ) -> None:
         """Findings for bytes that others write in the same time; `fenced`: the async proxy reads."""
         tags = memory.writers(offsets, size)
         if tags.any():
             unordered = ~self.clocks.ordered(threads, tags) & (tags != 0)
-            if strong:
-                unordered &= tags & STRONG == 0
+            if strong and unordered.any():
+                unordered &= ~self._morally_strong(threads, strong, tags)
             if unordered.any():
                 self.find_race(memory, threads, unordered, tags, "reads", "wrote")
-            elif fenced and (late := ~self.clocks.ordered(threads, tags, fenced=True) & (tags != 0)).any():
+            elif fenced and (late := ~self.clocks.ordered(threads, tags, PROXY) & (tags != 0)).any():
                 self._find_lane(
                     "proxy",
                     threads,
@@ -605,9 +605,17 @@ class Machine:
             f"{does} {memory.name} memory that {self.whose(tag)} {did}, and nothing orders the two",
         )
 
+    def _morally_strong(self, threads: NDArray[np.intp], scope: int, tags: Ints) -> Bools:
+        """Whether accesses of a scope may meet those of the tags: strong ones, each scope with the other's thread."""
+        rows = threads.reshape((-1,) + (1,) * (tags.ndim - 1))
+        least = np.minimum(tags >> ENTITY_BITS & SCOPE, scope)
+        near = tags >> SERIAL_AT == self.clocks.serial[rows]
+        same = near & ((tags & ENTITY) // self.threads_of_block == self.block_of[rows] % self.shape.ranks)
+        return np.asarray((least == GPU) | near & (least > CTA) | same & (least > WEAK))
+
     def whose(self, tag: int) -> str:
         """Who a tag names."""
-        number = tag & STRONG - 1
+        number = tag & ENTITY
         if number >= self.clocks.cluster:
             return "work in flight"
         rank, thread = divmod(number, self.threads_of_block)
@@ -616,12 +624,12 @@ class Machine:
     def _find_lane(self, rule: str, threads: NDArray[np.intp], wrong: Bools, text: str) -> None:
         self.find(rule, int(threads[int(np.argmax(wrong))]), text)
 
-    def write(self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: bool = False) -> None:
+    def write(self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: int = WEAK) -> None:
         """Set bytes that exist, after it is checked that these threads may."""
         size = data.shape[1]
         if memory is not self.local:
             self.check_write(memory, offsets, data, threads, strong)
-            memory.set_writers(offsets, size, self.clocks.tags(threads) | (STRONG if strong else 0))
+            memory.set_writers(offsets, size, self.clocks.tags(threads, strong))
         memory.write_states(offsets, size)
         memory.scatter(offsets, data)
         if memory is not self.local and threads.size > 1 and not strong:
@@ -630,7 +638,7 @@ class Machine:
                 self._find_lane("race", threads, lost, f"two threads write one byte of {memory.name} memory at once")
 
     def check_write(
-        self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: bool = False
+        self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: int = WEAK
     ) -> None:
         """Findings for bytes that others read or write in the same time."""
         size = data.shape[1]
@@ -639,8 +647,8 @@ class Machine:
         tags = memory.writers(offsets, size)
         if tags.any():
             unordered = ~self.clocks.ordered(threads, tags) & (tags != 0)
-            if strong:
-                unordered &= tags & STRONG == 0
+            if strong and unordered.any():
+                unordered &= ~self._morally_strong(threads, strong, tags)
             if unordered.any():
                 unordered &= memory.gather(offsets, size) != data
             if unordered.any():

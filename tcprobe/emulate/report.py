@@ -21,6 +21,7 @@ RULES = {
     "misaligned": "an address is no multiple of what the access needs",
     "proxy": "the async proxy reads what a thread wrote without a proxy fence between",
     "in-flight": "registers or memory are touched while work in flight reads or writes them",
+    "barrier": "a barrier's number or count is none, or not that of the others who come",
     "deadlock": "threads wait for what never comes",
     "leak": "something is not given back",
 }
