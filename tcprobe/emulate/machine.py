@@ -194,6 +194,8 @@ class Machine:
         self.shared = Space("shared", self.blocks * self.shared_bytes)
         self.local = Space("local", self.count * self._place_local(), 0)
         self.local_bytes = self.local.size // self.count if self.count else 0
+        # of a block, by thread of the cluster: when and where it last touched the block's shared memory from another
+        self.visited, self.visited_at = (np.zeros((self.blocks, self.clocks.cluster), np.int32) for _ in range(2))
 
     @property
     def statements(self) -> list[Statement]:
@@ -289,6 +291,7 @@ class Machine:
         for name, numbers in values.items():
             self._special(name)[:] = numbers
         self.clocks.restart(cluster.astype(np.int64) + 1)
+        self.visited[:] = 0
         self.shared.clear()
         for number in range(self.blocks):
             self.shared.exist(number * self.shared_bytes + FIRST_SHARED, self.shared_used - FIRST_SHARED)
@@ -518,7 +521,37 @@ class Machine:
             return self.memory, at - GLOBAL
         if space == "local":
             return self.local, np.where((at >= 0) & (at < self.local_bytes), threads * self.local_bytes + at, -1)
-        return self.shared, self.shared_offsets(at, threads, any_rank=space == "shared::cluster")
+        offsets = self.shared_offsets(at, threads, any_rank=space == "shared::cluster")
+        self.visit(offsets, threads)
+        return self.shared, offsets
+
+    def visit(self, offsets: Ints, threads: NDArray[np.intp]) -> None:
+        """Threads touch shared memory of their cluster, maybe another block's, which must still be there."""
+        if self.shape.ranks == 1:
+            return
+        blocks = offsets // self.shared_bytes
+        far = (offsets >= 0) & (blocks != self.block_of[threads])
+        if far.any():
+            own = self.clocks.own[threads[far]]
+            self.visited[blocks[far], own] = self.clocks.known[threads[far], own]
+            self.visited_at[blocks[far], own] = self.pc
+
+    def find_late_visits(self) -> None:
+        """All have ended: findings for shared memory of blocks that did not wait for those who touched it."""
+        for block in np.flatnonzero(self.visited.any(axis=1)).tolist():
+            first = block * self.threads_of_block
+            every = slice(first, first + self.threads_of_block)
+            late = self.visited[block] > self.clocks.heard[every, : self.clocks.cluster].max(axis=0)
+            if self.live[every].any() or not late.any():
+                continue
+            own = int(np.argmax(late))
+            rank = block % self.shape.ranks
+            self.find(
+                "ended",
+                (block - rank) * self.threads_of_block + own,
+                f"touches shared memory of block {rank} of the cluster, which may have ended: nothing makes it wait",
+                self.statements[self.visited_at[block, own]],
+            )
 
     def shared_offsets(self, at: Ints, threads: NDArray[np.intp], any_rank: bool = True) -> Ints:
         """Offsets in the memory of all blocks; -1 for addresses that are in none of the cluster's."""
@@ -576,9 +609,7 @@ class Machine:
         """Findings for bytes that others write in the same time; `fenced`: the async proxy reads."""
         tags = memory.writers(offsets, size)
         if tags.any():
-            unordered = ~self.clocks.ordered(threads, tags) & (tags != 0)
-            if strong and unordered.any():
-                unordered &= ~self._morally_strong(threads, strong, tags)
+            unordered = self._unordered(threads, tags, strong)
             if unordered.any():
                 self.find_race(memory, threads, unordered, tags, "reads", "wrote")
             elif fenced and (late := ~self.clocks.ordered(threads, tags, PROXY) & (tags != 0)).any():
@@ -605,6 +636,13 @@ class Machine:
             f"{does} {memory.name} memory that {self.whose(tag)} {did}, and nothing orders the two",
         )
 
+    def _unordered(self, threads: NDArray[np.intp], tags: Ints, scope: int = WEAK) -> Bools:
+        """Which accesses of the tags may race with those that the threads do now."""
+        there: Bools = np.asarray(tags != 0)
+        if scope:
+            there &= ~self._morally_strong(threads, scope, tags)
+        return there & ~self.clocks.ordered(threads, tags) if there.any() else there
+
     def _morally_strong(self, threads: NDArray[np.intp], scope: int, tags: Ints) -> Bools:
         """Whether accesses of a scope may meet those of the tags: strong ones, each scope with the other's thread."""
         rows = threads.reshape((-1,) + (1,) * (tags.ndim - 1))
@@ -629,13 +667,21 @@ class Machine:
         size = data.shape[1]
         if memory is not self.local:
             self.check_write(memory, offsets, data, threads, strong)
-            memory.set_writers(offsets, size, self.clocks.tags(threads, strong))
+            tags = self.clocks.tags(threads, strong)
+            memory.set_writers(offsets, size, tags)
         memory.write_states(offsets, size)
         memory.scatter(offsets, data)
         if memory is not self.local and threads.size > 1 and not strong:
-            lost = (memory.gather(offsets, size) != data).any(axis=1)
-            if lost.any():
-                self._find_lane("race", threads, lost, f"two threads write one byte of {memory.name} memory at once")
+            several = memory.writer[offsets] != tags
+            if several.any():
+                lost = (memory.gather(offsets, size) != data).any(axis=1)
+                rule, what = ("race", "") if lost.any() else ("same-value", ", the same value")
+                self._find_lane(
+                    rule,
+                    threads,
+                    lost if lost.any() else several,
+                    f"two threads write one byte of {memory.name} memory at once{what}",
+                )
 
     def check_write(
         self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: int = WEAK
@@ -646,16 +692,22 @@ class Machine:
             self.find("bounds", int(threads[0]), "writes memory that is only read")
         tags = memory.writers(offsets, size)
         if tags.any():
-            unordered = ~self.clocks.ordered(threads, tags) & (tags != 0)
-            if strong and unordered.any():
-                unordered &= ~self._morally_strong(threads, strong, tags)
+            unordered = self._unordered(threads, tags, strong)
             if unordered.any():
-                unordered &= memory.gather(offsets, size) != data
-            if unordered.any():
-                self.find_race(memory, threads, unordered, tags, "writes", "wrote")
+                other = unordered & (memory.gather(offsets, size) != data)
+                if other.any():
+                    self.find_race(memory, threads, other, tags, "writes", "wrote")
+                else:
+                    thread, tag = int(threads[unordered.any(axis=1).argmax()]), int(tags[unordered][0])
+                    self.find(
+                        "same-value",
+                        thread,
+                        f"writes {memory.name} memory that {self.whose(tag)} wrote, the same value, and nothing orders "
+                        "the two",
+                    )
         for readers in memory.readers_of(offsets, size):
             if readers.any():
-                unordered = ~self.clocks.ordered(threads, readers) & (readers != 0)
+                unordered = self._unordered(threads, readers)
                 if unordered.any():
                     self.find_race(memory, threads, unordered, readers, "writes", "read")
                     break

@@ -12,12 +12,16 @@ so (the fences' order cannot be otherwise); for the others it asks for a fence i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
 
 from tcprobe.emulate.clocks import CLUSTER, CTA, GPU, KNOWN, Known, Views, joined, within
 from tcprobe.emulate.machine import Machine, State, Where
 from tcprobe.emulate.ptx import Module, Statement
+from tcprobe.layout.arrays import Bools
 
 STRONG_WORDS = ("volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 ACQUIRE, RELEASE = ("acquire", "acq_rel", "sc"), ("release", "acq_rel", "sc")
@@ -58,6 +62,9 @@ class Place(NamedTuple):
         return self.within(scope) == other.within(scope)
 
 
+Released: TypeAlias = Mapping[tuple[int, int], Known]  # by scope, and what it is of; never changed
+
+
 @dataclass
 class Published:
     """What is published at an address: by scope, and who is within it, what was released; the last write's place."""
@@ -65,36 +72,41 @@ class Published:
     place: Place
     scope: int
     version: int = 0
-    released: dict[tuple[int, int], Known] = field(default_factory=dict)
+    released: Released = field(default_factory=dict)
     releaser: tuple[int, int] = (-1, -1)  # the cluster and number of the last thread that released, and what it did
     own: list[tuple[int, Known]] = field(default_factory=list)
 
     def add(self, place: Place, scope: int, known: Known) -> None:
         """A release in a scope."""
-        for each in range(CTA, scope + 1):
-            key = each, place.within(each)
-            self.released[key] = joined(self.released.get(key, {}), known)
+        new = {(each, place.within(each)): known for each in range(CTA, scope + 1)}
+        self.released = _merged(self.released, new)
 
-    def heard_by(self, place: Place, scope: int) -> Known:
-        """What an acquire of that scope learns there."""
-        return joined(*(self.released.get((each, place.within(each)), {}) for each in range(CTA, scope + 1)))
+
+def _merged(one: Released, other: Released) -> Released:
+    """Both."""
+    return {**one, **{key: joined(one.get(key, {}), known) for key, known in other.items()}}
+
+
+def _heard(released: Released, place: Place, scope: int) -> Known:
+    """What an acquire of that scope learns."""
+    return joined(*(released.get((each, place.within(each)), {}) for each in range(CTA, scope + 1)))
 
 
 class Patterns(State):
-    """By memory and offset what is published there, which of global memory stays for the next blocks; by thread what
-    it has seen of it: the version and how.
-    """
+    """By memory and offset what is published there, which of global memory stays for the next blocks."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.at: dict[tuple[str, int], Published] = {}
-        self.seen: dict[tuple[int, str, int], tuple[int, int, bool]] = {}
+        self.seen: dict[tuple[int, str, int], Released] = {}  # what was released where a thread read, for an acquire
+        self.polled: dict[tuple[tuple[str, int], int, bool], tuple[int, Bools]] = {}  # by whom, of which version
         self.versions = 0
 
     def restart(self) -> None:
         """None of the threads has done anything."""
         self.at = {key: published for key, published in self.at.items() if key[0] == "global"}
         self.seen.clear()
+        self.polled.clear()
 
     def place(self, thread: int) -> Place:
         """Of a thread."""
@@ -106,11 +118,14 @@ class Patterns(State):
         """A thread's strong write; `again`: by a read-modify-write, which hands on what was there."""
         place, old = self.place(thread), self.at.get(key)
         made = self._released(thread, scope, releases)
+        goes_on = old is not None and again and place.meets(old.place, min(scope, old.scope))
+        if not made and (old is None or (goes_on and (old.place, old.scope) == (place, scope))):
+            return
         self.versions += 1
         published = Published(place, scope, self.versions)
         if old is not None:
-            if again and place.meets(old.place, min(scope, old.scope)):
-                published.released = dict(old.released)
+            if goes_on:
+                published.released = old.released
             elif old.releaser == (place.cluster, thread):
                 made += old.own
             published.releaser, published.own = old.releaser, old.own
@@ -130,20 +145,36 @@ class Patterns(State):
         fenced = [(least, within(every, view)) for least, view in clocks.views.behind.items()]
         return made + [(least, known) for least, known in fenced if any(c[KNOWN].any() for c in known.values())]
 
-    def read(self, key: tuple[str, int], thread: int, scope: int, acquires: bool) -> None:
-        """A thread's strong read."""
+    def read(self, key: tuple[str, int], threads: Any, scope: int, acquires: bool) -> None:
+        """Strong reads of threads; those that have read the same so before learn nothing new."""
         published = self.at.get(key)
-        if published is None or not published.released:
+        if published is None:
             return
-        place, way = self.place(thread), (published.version, scope, acquires)
-        if self.seen.get((thread, *key)) == way or not place.meets(published.place, min(scope, published.scope)):
-            return
-        self.seen[thread, *key] = way
-        clocks, own = self.machine.clocks, slice(thread, thread + 1)
+        way = key, scope, acquires
+        version, polled = self.polled.get(way, (-1, None))
+        if polled is None or version != published.version:
+            polled = np.zeros(self.machine.count, np.bool_)
+            self.polled[way] = published.version, polled
+        alike: dict[tuple[Place, int], list[int]] = {}
+        for thread in threads[~polled[threads]].tolist():
+            alike.setdefault((self.place(thread), id(self.seen.get((thread, *key)))), []).append(thread)
+        for (place, _), every in alike.items():
+            self._learn(published, key, place, np.array(every), (scope, acquires))
+        polled[threads] = True
+
+    def _learn(
+        self, published: Published, key: tuple[str, int], place: Place, own: Any, order: tuple[int, bool]
+    ) -> None:
+        """Threads of one place that saw the same before."""
+        (scope, acquires), released = order, self.seen.get((int(own[0]), *key), {})
+        if place.meets(published.place, min(scope, published.scope)):
+            released = _merged(released, published.released) if released else published.released
+            self.seen |= {(int(thread), *key): released for thread in own}
+        clocks = self.machine.clocks
         for least in clocks.views.observed:
-            if known := published.heard_by(place, least):
+            if known := _heard(released, place, least):
                 clocks.observe(own, known, least)
-        if acquires and (known := published.heard_by(place, scope)):
+        if acquires and (known := _heard(released, place, scope)):
             clocks.acquire(own, known)
 
 
@@ -163,8 +194,8 @@ def observe(machine: Machine, reached: Any, where: Where, scope: int, acquires: 
     if not patterns.at:
         return
     for memory, offsets, lanes in reached:
-        for thread, offset in zip(threads[lanes].tolist(), offsets.tolist(), strict=True):
-            patterns.read((memory.name, offset), thread, scope, acquires)
+        for offset in np.unique(offsets).tolist():
+            patterns.read((memory.name, offset), threads[lanes][offsets == offset], scope, acquires)
 
 
 def modify(
@@ -178,6 +209,6 @@ def modify(
     for thread, offset in zip(threads.tolist(), offsets.tolist(), strict=True):
         key = memory, offset
         if reads:
-            patterns.read(key, thread, scope, acquires)
+            patterns.read(key, np.array([thread]), scope, acquires)
         if releases or machine.clocks.views.behind or key in patterns.at:
             patterns.write(key, thread, scope, releases, again=True)

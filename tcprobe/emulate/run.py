@@ -85,6 +85,8 @@ def emulate(
         machine.restart(first)
         try:
             report.finished = scheduler.run()
+            if report.finished:
+                machine.find_late_visits()
         except StoppedError:
             report.finished = False
         if not report.finished:

@@ -371,6 +371,7 @@ def _each(
     def run(where: Where) -> None:
         threads = machine.threads[where]
         offsets = offsets_of(machine, space, address(where), threads)
+        machine.visit(offsets, threads)
         numbers = np.broadcast_to(count(where) if count else 0, threads.shape)
         for thread, offset, number in zip(threads, offsets, numbers, strict=True):
             if (barrier := found_at(machine, int(offset), int(thread))) is not None:
@@ -416,6 +417,7 @@ def _arrive_at(statement: Statement, machine: Machine) -> Step:
     def run(where: Where) -> None:
         threads = machine.threads[where]
         offsets = offsets_of(machine, space, address(where), threads)
+        machine.visit(offsets, threads)
         numbers = np.broadcast_to(number(where) if number else 1, threads.shape)
         states = np.zeros(threads.size, np.uint64)
         for offset in np.unique(offsets):

@@ -1,0 +1,259 @@
+"""What orders the threads of a kernel, by PTX's memory model: right kernels without a finding, spoilt twins with one."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tcprobe
+
+HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
+REGISTERS = """.reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<20>;
+.shared .align 128 .b8 s[4096]; .shared .align 8 .b64 bar[8];
+ld.param.u64 %d0, [a]; mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x;
+mul.wide.u32 %d1, %r1, 4; add.u64 %d1, %d0, %d1;
+"""
+
+
+def run(body, block=1, grid=2, **more):
+    """%d0: 4,096 bytes of zeros, of which counters and flags are the first 256; %d1+256: the block's own word."""
+    text = f"{HEAD}.visible .entry k(.param .u64 a) {{\n{REGISTERS}{body}\nret;\n}}\n"
+    launch = {"grid": [grid], "block": [block], "arguments": [np.zeros(1024, np.uint32)]}
+    options = {key: more.pop(key) for key in ("schedule", "seed", "most") if key in more}
+    return tcprobe.emulate(text, launch=launch | more, **options)
+
+
+WRITE = "add.u32 %r2, %r1, 5; st.global.u32 [%d1+256], %r2;"
+READ = "ld.global.u32 %r10, [%d0+256]; ld.global.u32 %r11, [%d0+260]; st.global.u32 [%d0+1024], %r10;"
+LAST = "setp.ne.u32 %p1, %r5, {last}; @%p1 bra END;"
+ROLES = "setp.ne.u32 %p1, %r1, 0; @%p1 bra NEXT;"  # block 0 writes, others go on at NEXT
+POLL = "POLL{n}: {load} %r5, [{at}]; setp.lt.u32 %p2, %r5, {least}; @%p2 bra POLL{n}; {after}"
+
+
+def last_block(atom, before="", after="", blocks=2):
+    """Each block writes a word and counts; the last one reads them all."""
+    return f"{WRITE} {before} {atom} %r5, [%d0], 1; {after} {LAST.format(last=blocks - 1)} {READ} END:"
+
+
+def flag(store, load, before="", after="", more=""):
+    """Block 0 writes and sets a flag; block 1 waits for it and reads."""
+    poll = POLL.format(n=0, load=load, at="%d0", least=1, after=after)
+    return f"{ROLES} {WRITE} {before} {store} [%d0], 1; {more} bra END; NEXT: {poll} ld.global.u32 %r10, [%d0+256]; END:"
+
+
+def grid_sync(atom, load, before="", after="", reads=True):
+    """Every block writes, arrives, waits for all, and reads the others' words."""
+    arrive = f"{atom} %r5, [%d0], 1;" if reads else f"{atom} [%d0], 1;"
+    return f"{WRITE} {before} {arrive} {POLL.format(n=0, load=load, at='%d0', least=2, after=after)} {READ.split('st')[0]}"
+
+
+def lock(take, give, before="", after=""):
+    """Every block adds to one word under a lock."""
+    return f"TAKE: {take} setp.ne.u32 %p1, %r5, 0; @%p1 bra TAKE; {after} ld.global.u32 %r6, [%d0+256]; add.u32 %r6, %r6, 1; st.global.u32 [%d0+256], %r6; {before} {give}"  # noqa: E501
+
+
+def ticket(atom, load, store, before="", after=""):
+    """Every block takes a number and waits until it is served."""
+    return f"""{atom} %r7, [%d0], 1; POLL: {load} %r5, [%d0+4]; setp.ne.u32 %p2, %r5, %r7; @%p2 bra POLL; {after}
+    ld.global.u32 %r6, [%d0+256]; add.u32 %r6, %r6, 1; st.global.u32 [%d0+256], %r6; add.u32 %r8, %r7, 1;
+    {before} {store} [%d0+4], %r8;"""
+
+
+def chain(middle, end="ld.acquire.gpu.global.u32", start="st.release.gpu.global.u32", before="", after="", gate=""):
+    """Block 0 releases a flag, block 1 hands it on, block 2 reads what block 0 wrote."""
+    return f"""{ROLES} {WRITE} {before} {start} [%d0], 1; bra END; NEXT: setp.ne.u32 %p1, %r1, 1; @%p1 bra THIRD;
+    {middle} bra END; THIRD: {gate} {POLL.format(n=2, load=end, at="%d0", least=2, after=after)} ld.global.u32 %r10, [%d0+256]; END:"""
+
+
+def through(order):
+    """The second block of a chain adds 1 once the first has come."""
+    relaxed = POLL.format(n=1, load="ld.relaxed.gpu.global.u32", at="%d0", least=1, after="")
+    return f"{relaxed} {order} %r5, [%d0], 1;"
+
+
+DONE = "st.release.gpu.global.u32 [%d0+4], 1;"
+GATE = POLL.format(n=3, load="ld.relaxed.gpu.global.u32", at="%d0+4", least=1, after="")
+ACQUIRED = GATE.replace("relaxed", "acquire") + "st.relaxed.gpu.global.u32 [%d0], 2;"
+CAS = "atom{order}.global.cas.b32 %r5, [%d0], 0, 1;"
+EXCHANGE = "atom{order}.global.exch.b32 %r5, [%d0], 1;"
+ADD = "atom{order}.global.add.u32"
+LD, ST = "ld{order}.global.u32", "st{order}.global.u32"
+WIDE = """setp.ne.u32 %p3, %r0, 0; mul.wide.u32 %d2, %r1, 256; mul.wide.u32 %d3, %r0, 4; add.u64 %d2, %d2, %d3;
+add.u64 %d2, %d2, %d0; st.global.u32 [%d2+256], %r0; {each} {bar} @%p3 bra OVER; {before} {atom} %r5, [%d0], 1; {after}
+st.shared.u32 [s], %r5; OVER: {again} ld.shared.u32 %r5, [s]; {all} setp.ne.u32 %p1, %r5, 1; @%p1 bra END;
+ld.global.u32 %r10, [%d0+256]; ld.global.u32 %r10, [%d0+508]; ld.global.u32 %r11, [%d0+512]; ld.global.u32 %r11, [%d0+764];
+END:"""
+
+
+def wide(atom, before="", after="", each="", all="", bar="bar.sync 0;", again="bar.sync 0;"):  # noqa: A002
+    """As the last block of two, of 64 threads each: one thread counts, all read."""
+    return WIDE.format(atom=atom, before=before, after=after, each=each, all=all, bar=bar, again=again)
+
+
+def at(text, order=""):
+    return text.format(order=order)
+
+
+SC, GL, AR = "fence.sc.gpu;", "membar.gl;", "fence.acq_rel.gpu;"
+ONE, ACQ, REL, BOTH = ".relaxed.gpu", ".acquire.gpu", ".release.gpu", ".acq_rel.gpu"
+# a right kernel, its spoilt twin, and the launch: one fence or order less, and nothing orders a read and a write
+TWINS = {
+    "last block, acq_rel": (last_block(at(ADD, BOTH)), last_block(at(ADD, ONE)), {}),
+    "last block of three, acq_rel": (
+        last_block(at(ADD, BOTH), blocks=3), last_block(at(ADD, ACQ), blocks=3), {"grid": 3},
+    ),
+    "last block of nine": (last_block(at(ADD, BOTH), blocks=9), last_block(at(ADD, REL), blocks=9), {"grid": 9}),
+    "last block, release and fence": (
+        last_block(at(ADD, REL), after=AR), last_block(at(ADD, REL)), {},
+    ),
+    "last block, fence and acquire": (
+        last_block(at(ADD, ACQ), before=AR), last_block(at(ADD, ACQ)), {},
+    ),
+    "last block, membar.gl around": (
+        last_block("atom.global.add.u32", GL, GL), last_block("atom.global.add.u32", "", GL), {},
+    ),
+    "last block, fence.sc around": (
+        last_block(at(ADD, ONE), SC, SC), last_block(at(ADD, ONE), SC, ""), {},
+    ),
+    "last block, fence.acq_rel around": (
+        last_block(at(ADD, ONE), AR, AR), last_block(at(ADD, ONE), "", ""), {},
+    ),
+    "last block, one-sided fences": (
+        last_block(at(ADD, ONE), "fence.release.gpu;", "fence.acquire.gpu;"),
+        last_block(at(ADD, ONE), "fence.acquire.gpu;", "fence.release.gpu;"), {},
+    ),
+    "last block, system scope": (
+        last_block(at(ADD, ".acq_rel.sys")), last_block(at(ADD, ".acq_rel.cta")), {},
+    ),
+    "last block, inc": (
+        last_block("atom.acq_rel.gpu.global.inc.u32"), last_block("atom.acquire.gpu.global.inc.u32"), {},
+    ),
+    "last block, generic addresses": (
+        last_block("atom.acq_rel.gpu.add.u32"), last_block("atom.acq_rel.cta.add.u32"), {},
+    ),
+    "last block of 64 threads, acq_rel": (wide(at(ADD, BOTH)), wide(at(ADD, ONE)), {"block": 64}),
+    "last block of 64 threads, barrier": (wide(at(ADD, BOTH)), wide(at(ADD, BOTH), bar=""), {"block": 64}),
+    "last block of 64 threads, second barrier": (
+        wide(at(ADD, BOTH)), wide(at(ADD, BOTH), again="bar.warp.sync -1;"), {"block": 64},
+    ),
+    "last block of 64 threads, membar": (
+        wide("atom.global.add.u32", GL, GL), wide("atom.global.add.u32", GL, ""), {"block": 64},
+    ),
+    "last block of 64 threads, everybody's fences": (
+        wide(at(ADD, ONE), each=SC, all=SC), wide(at(ADD, ONE), each=SC), {"block": 64},
+    ),
+    "last block of 64 threads, everybody's membar": (
+        wide(at(ADD, ONE), each=GL, all=GL), wide(at(ADD, ONE), all=GL), {"block": 64},
+    ),
+    "flag, release and acquire": (flag(at(ST, REL), at(LD, ACQ)), flag(at(ST, ONE), at(LD, ACQ)), {}),
+    "flag, acquire taken": (flag(at(ST, REL), at(LD, ACQ)), flag(at(ST, REL), at(LD, ONE)), {}),
+    "flag, fences": (flag(at(ST, ONE), at(LD, ONE), AR, AR), flag(at(ST, ONE), at(LD, ONE), AR, ""), {}),
+    "flag, volatile": (
+        flag(at(ST, ".volatile"), at(LD, ".volatile"), GL, GL), flag(at(ST, ".volatile"), at(LD, ".volatile"), "", GL), {},
+    ),
+    "flag, weak store": (flag(at(ST, REL), at(LD, ACQ)), flag(at(ST), at(LD, ACQ), GL), {}),
+    "flag, red.release": (
+        flag("red.release.gpu.global.add.u32", at(LD, ACQ)), flag("red.relaxed.gpu.global.add.u32", at(LD, ACQ)), {},
+    ),
+    "flag, membar and red": (
+        flag("red.global.add.u32", at(LD, ACQ), GL), flag("red.global.add.u32", at(LD, ACQ)), {},
+    ),
+    "flag, fence of the device": (
+        flag(at(ST, ONE), at(LD, ONE), AR, AR), flag(at(ST, ONE), at(LD, ONE), "fence.acq_rel.cta;", AR), {},
+    ),
+    "flag, reader's fence of the device": (
+        flag(at(ST, ONE), at(LD, ONE), GL, GL), flag(at(ST, ONE), at(LD, ONE), GL, "membar.cta;"), {},
+    ),
+    "flag, scope of the store": (
+        flag(at(ST, REL), at(LD, ACQ)), flag(at(ST, ".release.cta"), at(LD, ACQ)), {},
+    ),
+    "flag, scope of the load": (
+        flag(at(ST, REL), at(LD, ACQ)), flag(at(ST, REL), at(LD, ".acquire.cta")), {},
+    ),
+    "flag, set again by its own thread": (  # a release, then a strong write there, is a release pattern
+        flag(at(ST, REL), at(LD, ACQ), more="st.relaxed.gpu.global.u32 [%d0], 2;"),
+        flag(at(ST, ONE), at(LD, ACQ), more="st.release.gpu.global.u32 [%d0+4], 2;"), {},
+    ),
+    "flag, two blocks of a cluster": (
+        flag(at(ST, ".release.cluster"), at(LD, ".acquire.cluster")),
+        flag(at(ST, ".release.cluster"), at(LD, ".relaxed.cluster")), {"cluster": [2]},
+    ),
+    "flag, a cluster and its neighbour": (
+        flag(at(ST, REL), at(LD, ACQ)), flag(at(ST, ".release.cluster"), at(LD, ".acquire.cluster")), {},
+    ),
+    "grid sync, acq_rel": (grid_sync(at(ADD, BOTH), at(LD, ACQ)), grid_sync(at(ADD, ONE), at(LD, ACQ)), {}),
+    "grid sync, release": (grid_sync(at(ADD, REL), at(LD, ACQ)), grid_sync(at(ADD, REL), at(LD, ONE)), {}),
+    "grid sync, red.release": (
+        grid_sync("red.release.gpu.global.add.u32", at(LD, ACQ), reads=False),
+        grid_sync("red.relaxed.gpu.global.add.u32", at(LD, ACQ), reads=False), {},
+    ),
+    "grid sync, membar, volatile": (
+        grid_sync("atom.global.add.u32", at(LD, ".volatile"), GL, GL),
+        grid_sync("atom.global.add.u32", at(LD, ".volatile"), GL, ""), {},
+    ),
+    "lock by exchange": (
+        lock(at(EXCHANGE, ACQ), f"{at(ST, REL)} [%d0], 0;"), lock(at(EXCHANGE, ACQ), f"{at(ST, ONE)} [%d0], 0;"), {},
+    ),
+    "lock by exchange, given by exchange": (
+        lock(at(EXCHANGE, BOTH), "atom.acq_rel.gpu.global.exch.b32 %r5, [%d0], 0;"),
+        lock(at(EXCHANGE, ONE), "atom.acq_rel.gpu.global.exch.b32 %r5, [%d0], 0;"), {},
+    ),
+    "lock by cas": (lock(at(CAS, ACQ), f"{at(ST, REL)} [%d0], 0;"), lock(at(CAS, ONE), f"{at(ST, REL)} [%d0], 0;"), {}),
+    "lock by cas and fences": (
+        lock(at(CAS), "atom.global.exch.b32 %r5, [%d0], 0;", GL, GL),
+        lock(at(CAS), "atom.global.exch.b32 %r5, [%d0], 0;", "", GL), {},
+    ),
+    "lock by cas, of five": (
+        lock(at(CAS, ACQ), f"{at(ST, REL)} [%d0], 0;"), lock(at(CAS, ACQ), f"{at(ST, ONE)} [%d0], 0;"), {"grid": 5},
+    ),
+    "ticket lock": (
+        ticket(at(ADD, ONE), at(LD, ACQ), at(ST, REL)), ticket(at(ADD, ONE), at(LD, ONE), at(ST, REL)), {"grid": 3},
+    ),
+    "ticket lock, fences": (
+        ticket(at(ADD, ONE), at(LD, ONE), at(ST, ONE), AR, AR),
+        ticket(at(ADD, ONE), at(LD, ONE), at(ST, ONE), "", AR), {"grid": 3},
+    ),
+    "chain of acq_rel": (chain(through(at(ADD, BOTH))), chain(through(at(ADD, BOTH)), start=at(ST, ONE)), {"grid": 3}),
+    "chain through a relaxed read-modify-write": (  # it continues the release sequence; a store does not
+        chain(through(at(ADD, ONE)) + DONE, gate=GATE),
+        chain(through(at(ADD, ONE)).replace(f"{at(ADD, ONE)} %r5, [%d0], 1", f"{at(ST, ONE)} [%d0], 2") + DONE, gate=GATE),
+        {"grid": 3},
+    ),
+    "chain through a release": (  # its own release does not end the sequence
+        chain(through(at(ADD, REL))), chain(through(at(ADD, REL)), end=at(LD, ONE)), {"grid": 3},
+    ),
+    "chain through acquire and release": (
+        chain(POLL.format(n=1, load=at(LD, ACQ), at="%d0", least=1, after="") + DONE, gate=ACQUIRED),
+        chain(POLL.format(n=1, load=at(LD, ONE), at="%d0", least=1, after="") + DONE, gate=ACQUIRED),
+        {"grid": 3},
+    ),
+    "chain, fences at both ends": (
+        chain(through(at(ADD, ONE)), at(LD, ONE), at(ST, ONE), AR, AR),
+        chain(through(at(ADD, ONE)), at(LD, ONE), at(ST, ONE), "", AR), {"grid": 3},
+    ),
+    "chain whose middle has the scope of a block": (
+        chain(through(at(ADD, ONE))), chain(through(at(ADD, ".relaxed.cta"))), {"grid": 3},
+    ),
+}  # fmt: skip
+SCHEDULES = [{}, {"schedule": "early"}, *({"schedule": "random", "seed": seed} for seed in range(3))]
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_kernel_that_the_memory_model_orders_has_no_finding_and_its_spoilt_twin_a_race(name):
+    right, spoilt, launch = TWINS[name]
+    for schedule in SCHEDULES:
+        done = run(right, **launch, **schedule)
+        assert (done.findings, done.finished) == ([], True)
+    found = [{finding.rule for finding in run(spoilt, **launch, **schedule).findings} for schedule in SCHEDULES]
+    assert found[0] == {"race"}
+    assert all(rules <= {"race"} for rules in found)
+
+
+def test_a_reduction_acquires_nothing():
+    """PTX ISA, release and acquire patterns: the read of a `red` does not form an acquire pattern."""
+    waits = POLL.format(n=1, load="ld.relaxed.gpu.global.u32", at="%d0", least=1, after="")
+    body = f"{ROLES} {WRITE} st.release.gpu.global.u32 [%d0], 1; bra END; NEXT: {waits} {{}} ld.global.u32 %r10, [%d0+256]; END:"
+    assert run(body.format("atom.acquire.gpu.global.add.u32 %r5, [%d0], 1;")).findings == []
+    assert run(body.format("atom.relaxed.gpu.global.add.u32 %r5, [%d0], 1; fence.acq_rel.gpu;")).findings == []
+    (found,) = run(body.replace(waits, waits).format("fence.acq_rel.cta; red.global.add.u32 [%d0], 1;")).findings  # noqa: E501
+    assert found.rule == "race"
