@@ -58,6 +58,16 @@ class Views(NamedTuple):
         observed = {scope: view + 1 for scope, view in behind.items()}
         return cls(2 if relaxed else KNOWN, behind, observed, first + 3 * len(ordered))
 
+    def without_fences(self, known: Known) -> Known:
+        """What is known without what stands behind fences, or will."""
+        if not self.behind:
+            return known
+        first = min(self.behind.values())
+        made = {serial: clocks.copy() for serial, clocks in known.items()}
+        for clocks in made.values():
+            clocks[first:] = 0
+        return made
+
 
 def joined(*every: Known) -> Known:
     """What all know together; one of them where that knows all."""

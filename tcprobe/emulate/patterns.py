@@ -6,8 +6,8 @@ itself released there. A strong read observes what is published, if it and the l
 scope has the other's thread; it learns, or lets a fence learn, what was released in a scope that has the reader, if the
 scope of the acquire has who released it.
 
-What a thread knows of a fence, through a barrier too, counts as if the fence were its own. For fence.sc the model says
-so (the fences' order cannot be otherwise); for the others it asks for a fence in the thread that writes or reads.
+A fence that a thread knows of through a barrier counts as if it were its own. For fence.sc the model says so (the
+fences' order cannot be otherwise); for the others it asks for a fence in the thread that writes or reads.
 """
 
 from __future__ import annotations
@@ -73,8 +73,6 @@ class Published:
     scope: int
     version: int = 0
     released: Released = field(default_factory=dict)
-    releaser: tuple[int, int] = (-1, -1)  # the cluster and number of the last thread that released, and what it did
-    own: list[tuple[int, Known]] = field(default_factory=list)
 
     def add(self, place: Place, scope: int, known: Known) -> None:
         """A release in a scope."""
@@ -98,6 +96,8 @@ class Patterns(State):
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine)
         self.at: dict[tuple[str, int], Published] = {}
+        # what a thread released there: its later strong writes publish that, too
+        self.own: dict[tuple[str, int], dict[tuple[int, int], dict[int, Known]]] = {}
         self.seen: dict[tuple[int, str, int], Released] = {}  # what was released where a thread read, for an acquire
         self.polled: dict[tuple[tuple[str, int], int, bool], tuple[int, Bools]] = {}  # by whom, of which version
         self.versions = 0
@@ -105,6 +105,7 @@ class Patterns(State):
     def restart(self) -> None:
         """None of the threads has done anything."""
         self.at = {key: published for key, published in self.at.items() if key[0] == "global"}
+        self.own.clear()
         self.seen.clear()
         self.polled.clear()
 
@@ -118,32 +119,34 @@ class Patterns(State):
         """A thread's strong write; `again`: by a read-modify-write, which hands on what was there."""
         place, old = self.place(thread), self.at.get(key)
         made = self._released(thread, scope, releases)
+        own = self.own.setdefault(key, {}).get((place.cluster, thread), {})
         goes_on = old is not None and again and place.meets(old.place, min(scope, old.scope))
         if not made and (old is None or (goes_on and (old.place, old.scope) == (place, scope))):
             return
         self.versions += 1
         published = Published(place, scope, self.versions)
-        if old is not None:
-            if goes_on:
-                published.released = old.released
-            elif old.releaser == (place.cluster, thread):
-                made += old.own
-            published.releaser, published.own = old.releaser, old.own
+        if goes_on and old is not None:
+            published.released = old.released
+        made = {**own, **made}
         if releases:
-            published.releaser, published.own = (place.cluster, thread), made
-        for each in made:
-            published.add(place, *each)
+            self.own[key][place.cluster, thread] = made
+        for each, known in made.items():
+            published.add(place, each, known)
         self.at[key] = published
 
-    def _released(self, thread: int, scope: int, releases: bool) -> list[tuple[int, Known]]:
-        """What a thread's strong write releases, and in which scopes."""
+    def _released(self, thread: int, scope: int, releases: bool) -> dict[int, Known]:
+        """By scope what a thread's strong write releases."""
         clocks = self.machine.clocks
         if not releases and not clocks.views.behind:
-            return []
+            return {}
         every = clocks.release(slice(thread, thread + 1))
-        made = [(scope, every)] if releases else []
-        fenced = [(least, within(every, view)) for least, view in clocks.views.behind.items()]
-        return made + [(least, known) for least, known in fenced if any(c[KNOWN].any() for c in known.values())]
+        made = {least: within(every, view) for least, view in clocks.views.behind.items()}
+        made |= {scope: every} if releases else {}
+        return {
+            least: clocks.views.without_fences(known)
+            for least, known in made.items()
+            if any(clocked[KNOWN].any() for clocked in known.values())
+        }
 
     def read(self, key: tuple[str, int], threads: Any, scope: int, acquires: bool) -> None:
         """Strong reads of threads; those that have read the same so before learn nothing new."""
