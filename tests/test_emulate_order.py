@@ -1,14 +1,18 @@
 """What orders threads, by PTX's memory model: right kernels without a finding, spoilt twins with one."""
 
+import json
+import tracemalloc
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
 import tcprobe
+from tcprobe.cli import main
 
 HEAD = ".version 8.7\n.target sm_90\n.address_size 64\n"
 REGISTERS = """.reg .pred %p<9>; .reg .b32 %r<40>; .reg .b64 %d<20>;
@@ -357,7 +361,9 @@ def _events(draw):
         for _ in range(draw(st.integers(1, 4))):
             opcode = draw(st.sampled_from(list(ORDERS)))
             scope = draw(st.sampled_from([*["gpu"] * 9, "sys", "cta", "cluster"]))
-            made.append(Event(actor, opcode, draw(st.sampled_from([0, 0, 0, 1])), draw(st.sampled_from(ORDERS[opcode])), scope))
+            made.append(
+                Event(actor, opcode, draw(st.sampled_from([0, 0, 0, 1])), draw(st.sampled_from(ORDERS[opcode])), scope)
+            )
     return made
 
 
@@ -377,3 +383,158 @@ def test_what_is_ordered_is_what_the_memory_model_says(events):
     raced = any(finding.line == last for finding in done.findings)
     before = ordered_by_the_model([Event(0, "st", 9, "weak", ""), *events, Event(2, "ld", 9, "weak", "")])
     assert raced != before[0, -1]
+
+
+SHARED = "mov.u32 %r2, s; shl.b32 %r3, %r0, 2; add.u32 %r4, %r2, %r3; st.shared.u32 [%r4], %r0;"
+APART = "setp.lt.u32 %p1, %r0, 32; @%p1 bra A;"  # the first warp goes to A
+ACROSS = SHARED + "{} xor.b32 %r5, %r4, 128; ld.shared.u32 %r6, [%r5];"  # the neighbouring warp's word
+
+
+@pytest.mark.parametrize(
+    ("barrier", "block", "wanted"),
+    [
+        ("bar.sync 0;", 64, set()),
+        ("bar.sync 0, 64;", 64, set()),
+        ("barrier.sync 3, 64;", 64, set()),
+        ("bar.sync 0, 32;", 64, {"race"}),  # each warp for itself
+        ("bar.sync 1, 64;", 128, set()),  # two warps, and two warps
+        ("bar.sync 0; bar.sync 0, 64;", 64, set()),
+        ("bar.sync 1, 64;", 48, set()),  # a warp counts as a whole
+        (APART + "bar.sync 1, 64; bra B; A: bar.sync 1, 96; B:", 64, {"barrier", "deadlock"}),
+        (APART + "bar.sync 1, 64; bra B; A: bar.arrive 1, 64; B:", 64, {"race"}),
+        ("bar.sync 1, 48;", 64, {"barrier"}),
+        ("bar.sync 16, 64;", 64, {"barrier"}),
+        ("setp.lt.u32 %p1, %r0, 64; @!%p1 exit; bar.sync 0;", 96, set()),  # who has ended need not come
+    ],
+)  # fmt: skip
+def test_a_barrier_ends_when_its_count_has_come_and_orders_those_who_came(barrier, block, wanted):
+    done = run(ACROSS.format(barrier), block=block, grid=1)
+    assert {finding.rule for finding in done.findings} == wanted
+
+
+@given(st.lists(st.booleans(), min_size=96, max_size=96), st.sampled_from([32, 96]))
+@examples(20)
+def test_a_vote_is_of_those_who_came(votes, count):
+    """bar.red of every warp for itself, and of all, twice."""
+    body = """mul.wide.u32 %d2, %r0, 4; add.u64 %d2, %d0, %d2; ld.global.u32 %r3, [%d2]; setp.ne.u32 %p1, %r3, 0;
+    bar.red.popc.u32 %r4, 0, {0}, !%p1; bar.red.popc.u32 %r4, 0, {0}, %p1; bar.red.and.pred %p2, 0, {0}, %p1;
+    bar.red.or.pred %p3, 0, {0}, %p1; selp.u32 %r5, 1, 0, %p2; selp.u32 %r6, 1, 0, %p3;
+    shl.b32 %r4, %r4, 2; mad.lo.u32 %r4, %r5, 2, %r4; add.u32 %r4, %r4, %r6; st.global.u32 [%d2], %r4;"""
+    text = f"{HEAD}.visible .entry k(.param .u64 a) {{\n{REGISTERS}{body.format(count)}\nret;\n}}\n"
+    given_ = np.array(votes, np.uint32)
+    done = tcprobe.emulate(text, launch={"block": [96], "arguments": [given_]})
+    rows = given_.reshape(-1, count)
+    wanted = 4 * rows.sum(axis=1) + 2 * rows.all(axis=1) + rows.any(axis=1)
+    assert (done.findings, done.arrays[0].tolist()) == ([], wanted.repeat(count).tolist())
+
+
+CLUSTER = "barrier.cluster.arrive{0}.aligned; barrier.cluster.wait.aligned;"
+REMOTE = """mov.u32 %r9, 1; mapa.shared::cluster.u32 %r10, %r4, %r9; setp.ne.u32 %p2, %r1, 0; setp.ne.u32 %p1, %r0, 0;
+@%p1 bra I; mbarrier.init.shared.b64 [bar], 1; fence.mbarrier_init.release.cluster; I: {first}
+@%p2 bra END; {visit} END: {last}"""
+ARRIVE = """@%p1 bra END; mov.u32 %r7, bar; mapa.shared::cluster.u32 %r11, %r7, %r9;
+mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r11];"""
+AWAITED = "@!%p2 bra OVER; AGAIN: mbarrier.try_wait.parity.shared.b64 %p4, [bar], 0; @!%p4 bra AGAIN; OVER:"
+
+
+@pytest.mark.parametrize(
+    ("visit", "last", "wanted"),
+    [
+        ("ld.shared::cluster.u32 %r6, [%r10];", CLUSTER.format(""), set()),
+        ("ld.shared::cluster.u32 %r6, [%r10];", CLUSTER.format(".relaxed"), set()),  # that it came is enough
+        ("ld.shared::cluster.u32 %r6, [%r10];", "", {"ended"}),
+        ("st.shared::cluster.u32 [%r10], %r6;", "", {"ended"}),
+        ("atom.shared::cluster.add.u32 %r6, [%r10], 1;", "", {"ended"}),
+        ("ld.shared::cluster.u32 %r6, [%r10];", "barrier.cluster.arrive.aligned;", {"ended"}),
+        (ARRIVE, AWAITED, set()),
+        (ARRIVE, CLUSTER.format(""), set()),
+        (ARRIVE, "", {"ended"}),
+    ],
+)
+@pytest.mark.parametrize("schedule", ["late", "random"])
+def test_a_block_stays_until_others_have_left_its_shared_memory(visit, last, wanted, schedule):
+    first = SHARED.split("st.shared", maxsplit=1)[0] + REMOTE.format(first=CLUSTER.format(""), visit=visit, last=last)
+    done = run(first, block=64, cluster=[2], schedule=schedule)
+    assert {finding.rule for finding in done.findings} - {"uninitialised"} == wanted
+
+
+def test_an_mbarrier_of_a_block_that_a_relaxed_barrier_hands_on_is_known_by_its_fence():
+    """As CUTLASS begins: fence.mbarrier_init, then the cluster's barrier, `.relaxed`."""
+    body = SHARED + REMOTE.format(first=CLUSTER.format(".relaxed"), visit=ARRIVE, last=CLUSTER.format(""))
+    assert run(body, block=64, cluster=[2]).findings == []
+    without = body.replace("fence.mbarrier_init.release.cluster;", "")
+    assert {finding.rule for finding in run(without, block=64, cluster=[2]).findings} == {"race"}
+
+
+@pytest.mark.parametrize("fence", ["fence.acq_rel.cluster;", ""])
+def test_a_relaxed_barrier_of_a_cluster_orders_memory_by_fences(fence):
+    relaxed = CLUSTER.format(".relaxed")
+    visit = "ld.shared::cluster.u32 %r6, [%r10];"
+    body = SHARED + REMOTE.format(first=f"{fence} {relaxed} {fence}", visit=visit, last=relaxed)
+    assert [finding.rule for finding in run(body, block=64, cluster=[2]).findings] == ([] if fence else ["race"])
+
+
+@pytest.mark.parametrize(
+    ("value", "rule", "severity"), [("7", "same-value", "note"), ("%r1", "race", "error"), ("%r0", "race", "error")]
+)
+def test_equal_values_of_two_threads_are_a_note(value, rule, severity):
+    """Of one warp, of blocks side by side, of blocks one after the other; a note is no error."""
+    for place in ("[%d0]", "[%d0+4]"):
+        done = run(f"mov.u32 %r5, {value}; st.global.u32 {place}, %r5;", block=64)
+        assert {(finding.rule, finding.severity) for finding in done.findings} == {(rule, severity)}
+        assert done.report.wrong == (severity == "error")
+    earlier = run(f"mov.u32 %r5, {value}; st.global.u32 [%d0], %r5;", block=512)  # one block after the other
+    assert (rule, severity) in {(finding.rule, finding.severity) for finding in earlier.findings}
+
+
+def test_a_kernel_that_did_not_end_is_no_success(tmp_path):
+    (tmp_path / "k.ptx").write_text(f"{HEAD}.visible .entry k() {{\nLOOP: bra LOOP;\n}}\n")
+    (tmp_path / "l.json").write_text("{}")
+    words = ["emulate", str(tmp_path / "k.ptx"), "--launch", str(tmp_path / "l.json"), "--most", "100"]
+    done = CliRunner().invoke(main, [*words, "--json"])
+    assert (done.exit_code, json.loads(done.stdout)["finished"]) == (1, False)
+    assert CliRunner().invoke(main, words).exit_code == 1
+
+
+LOCATED = """.loc 1 0 3
+mov.u32 %r3, 0;
+.loc 1 16 5
+st.global.u32 [%d0+4096], %r3;
+.loc 2 77 3, function_name $L__info_string0, inlined_at 1 22 5
+.loc 2 21 3, function_name $L__info_string0 + 4, inlined_at 2 77 3
+st.global.u32 [%d0+4100], %r3;
+.loc 1 30 5
+.loc 2 21 3, function_name $L__info_string0, inlined_at 1 30 5
+st.global.u32 [%d0+4104], %r3;
+.loc 3 7 1
+st.global.u32 [%d0+4108], %r3;"""
+
+
+def test_a_finding_has_its_line_of_the_source_wherever_file_stands():
+    """Triton's .file stands behind the kernel; what is inlined twice has the call that .loc names."""
+    files = '.file 1 "/home/somebody/kernel.py"\n.file 2 "/lib/standard.py"\n'
+    text = f"{HEAD}.visible .entry k(.param .u64 a) {{\n{REGISTERS}{LOCATED}\nret;\n}}\n"
+    launch = {"arguments": [np.zeros(1024, np.uint32)]}
+    for whole in (text + files, text.replace(".visible", files + ".visible")):
+        found = tcprobe.emulate(whole, launch=launch).findings
+        assert [(each.file, each.source_line) for each in found] == [
+            ("kernel.py", 16), ("standard.py", 21), ("standard.py", 21), (None, None),
+        ]  # fmt: skip
+        assert [found[n].to_json()["source_line"] for n in (0, 3)] == [16, None]
+        assert "(kernel.py:16)" in found[0].in_words
+        assert "(standard.py:21, inlined at standard.py:77, inlined at kernel.py:22)" in found[1].in_words
+        assert "(standard.py:21, inlined at kernel.py:30)" in found[2].in_words
+
+
+def test_a_fence_that_is_polled_behind_costs_no_more_with_each_poll():
+    """A poll that reads what it read before adds nothing that the next fence would go through."""
+    body = f"""{ROLES} st.release.gpu.global.u32 [%d0], 1; bra END; NEXT: mov.u32 %r3, 0;
+    LOOP: ld.relaxed.gpu.global.u32 %r5, [%d0]; fence.acq_rel.gpu; add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, {{}};
+    @%p2 bra LOOP; END:"""
+    sizes = []
+    for polls in (10, 1000):
+        tracemalloc.start()
+        run(body.format(polls))
+        sizes.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert sizes[1] < 1.2 * sizes[0]

@@ -100,9 +100,14 @@ class Report:
             self.findings.append(Finding(rule, line, int(thread), text, source))
 
     @property
+    def errors(self) -> list[Finding]:
+        """The findings that make results wrong."""
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    @property
     def wrong(self) -> bool:
         """Whether there is an error, or the kernel did not come to its end."""
-        return not self.finished or any(finding.severity == "error" for finding in self.findings)
+        return not self.finished or bool(self.errors)
 
     @property
     def counts(self) -> str:
