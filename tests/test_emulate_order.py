@@ -387,6 +387,7 @@ def test_what_is_ordered_is_what_the_memory_model_says(events):
 
 SHARED = "mov.u32 %r2, s; shl.b32 %r3, %r0, 2; add.u32 %r4, %r2, %r3; st.shared.u32 [%r4], %r0;"
 APART = "setp.lt.u32 %p1, %r0, 32; @%p1 bra A;"  # the first warp goes to A
+LATE = "mov.u32 %r7, 0; LATE: add.u32 %r7, %r7, 1; setp.lt.u32 %p2, %r7, 5000; @%p2 bra LATE;"
 ACROSS = SHARED + "{} xor.b32 %r5, %r4, 128; ld.shared.u32 %r6, [%r5];"  # the neighbouring warp's word
 
 
@@ -405,6 +406,7 @@ ACROSS = SHARED + "{} xor.b32 %r5, %r4, 128; ld.shared.u32 %r6, [%r5];"  # the n
         ("bar.sync 1, 48;", 64, {"barrier"}),
         ("bar.sync 16, 64;", 64, {"barrier"}),
         ("setp.lt.u32 %p1, %r0, 64; @!%p1 exit; bar.sync 0;", 96, set()),  # who has ended need not come
+        (APART + LATE + "exit; A: bar.sync 0; or.b32 %r4, %r4, 128;", 64, set()),  # nor who ends while others wait
     ],
 )  # fmt: skip
 def test_a_barrier_ends_when_its_count_has_come_and_orders_those_who_came(barrier, block, wanted):
