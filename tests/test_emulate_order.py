@@ -530,7 +530,7 @@ def test_a_finding_has_its_line_of_the_source_wherever_file_stands():
 
 def test_a_fence_in_a_loop_costs_the_same_in_each_round():
     """Calls of functions grow with the polls, not with their square."""
-    body = f"""{ROLES} st.release.gpu.global.u32 [%d0], 1; bra END; NEXT: mov.u32 %r3, 0;
+    body = f"""{ROLES} st.release.gpu.global.u32 [%d0], 1; bra END; NEXT: {COME} mov.u32 %r3, 0;
     LOOP: ld.relaxed.gpu.global.u32 %r5, [%d0]; fence.acq_rel.gpu; add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, {{}};
     @%p2 bra LOOP; END:"""
     run(body.format(1))  # what is cached
