@@ -14,6 +14,7 @@ import numpy as np
 
 from tcprobe import plugins
 from tcprobe.emulate.flow import meeting
+from tcprobe.emulate.forms import form_of, forms
 from tcprobe.emulate.machine import END, Code, Machine, Outcome, Part, Step, Where
 from tcprobe.emulate.ptx import Function, Named, Negated, Register, Statement
 
@@ -67,6 +68,8 @@ def _called(function: Function) -> list[str]:
 
 def _step(statement: Statement, machine: Machine) -> Step:
     step: Step | None = None
+    if statement.opcode in forms() and form_of(statement.name, len(statement.operands)) is None:
+        raise statement.refused(f"with {len(statement.operands)} operands and these types and modifiers")
     try:
         for compile_ in compilers().get(statement.opcode, ()):
             if (step := compile_(statement, machine)) is not None:

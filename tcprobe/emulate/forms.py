@@ -1,0 +1,110 @@
+"""The arithmetic and conversions that are emulated: which types and modifiers an instruction may have.
+
+A line of `forms.csv` is a pattern of PTX names: words apart by dots, of which each stands for one of some alternatives,
+with a question mark for one or none. Types stand in the order of the pattern, modifiers in any order, as ptxas takes
+them. Operands are types: those of the name are d, the first, a, the last, and m, the one between; w is twice as wide
+as d, n a number in the text.
+
+>>> from tcprobe.emulate.forms import form_of
+>>> form = form_of("mad.wide.u16")
+>>> form.operand_types("mad.wide.u16")
+('u32', 'u16', 'u16', 'u32')
+>>> form_of("mad.wide.u64") is None, form_of("add.sat.ftz.f32") == form_of("add.rz.f32")
+(True, True)
+"""
+
+from collections.abc import Iterator
+from functools import cache, cached_property, lru_cache
+from itertools import product
+from typing import NamedTuple
+
+from tcprobe import facts
+
+WIDE = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
+TYPES = frozenset(
+    {f"{kind}{bits}" for kind in "usb" for bits in (8, 16, 32, 64)}
+    | {"f16", "bf16", "f32", "f64", "tf32", "f16x2", "bf16x2", "f32x2", "u16x2", "s16x2", "pred", "b128"}
+    | {f"{name}x2" for name in ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")}
+)
+
+
+class Choice(NamedTuple):
+    """A word of a pattern: one of `words`, or with `optional` none."""
+
+    words: tuple[str, ...]
+    optional: bool
+
+
+class FormRow(NamedTuple):
+    """A line: a pattern, types of operands, the least target and version of PTX if not those of all, its section."""
+
+    form: str
+    operands: str
+    target: str
+    section: str
+
+
+class Form:
+    """A pattern of names of one or more opcodes."""
+
+    def __init__(self, row: FormRow) -> None:
+        opcodes, *words = row.form.split(".")
+        self.row, self.opcodes = row, tuple(opcodes.split("|"))
+        self.choices = tuple(Choice(tuple(w.removesuffix("?").split("|")), w.endswith("?")) for w in words)
+        self.operands = tuple(row.operands.split())
+
+    @cached_property
+    def types(self) -> tuple[frozenset[str], ...]:
+        """The alternatives of each type."""
+        return tuple(frozenset(c.words) for c in self.choices if c.words[0] in TYPES)
+
+    @cached_property
+    def modifiers(self) -> tuple[Choice, ...]:
+        """The other words."""
+        return tuple(c for c in self.choices if c.words[0] not in TYPES)
+
+    def takes(self, words: tuple[str, ...]) -> bool:
+        """Whether a name's words after the opcode are of this form."""
+        types = [word for word in words if word in TYPES]
+        if len(types) != len(self.types) or any(t not in some for t, some in zip(types, self.types, strict=True)):
+            return False
+        left = [word for word in words if word not in TYPES]
+        for choice in self.modifiers:
+            found = next((word for word in choice.words if word in left), None)
+            if found:
+                left.remove(found)
+            elif not choice.optional:
+                return False
+        return not left
+
+    def names(self) -> Iterator[str]:
+        """Every name of this form."""
+        for words in product(self.opcodes, *((("",) if c.optional else ()) + c.words for c in self.choices)):
+            yield ".".join(filter(None, words))
+
+    def operand_types(self, name: str) -> tuple[str, ...]:
+        """The types of a name's operands, the result first; `n` for a number in the text."""
+        own = [word for word in name.split(".")[1:] if word in TYPES]
+        letters = {"d": own[0], "a": own[-1], "m": own[len(own) // 2], "w": WIDE.get(own[0], "")}
+        return tuple(letters.get(operand, operand) for operand in self.operands)
+
+
+@cache
+def forms() -> dict[str, tuple[Form, ...]]:
+    """The forms of each opcode."""
+    found: dict[str, tuple[Form, ...]] = {}
+    for row in facts.read(__file__, "forms.csv", FormRow):
+        form = Form(row)
+        for opcode in form.opcodes:
+            found[opcode] = (*found.get(opcode, ()), form)
+    return found
+
+
+@lru_cache(4096)
+def form_of(name: str, operands: int | None = None) -> Form | None:
+    """The form of a name, with so many operands if that is said; None where no form has it."""
+    opcode, *words = name.split(".")
+    for form in forms().get(opcode, ()):
+        if operands in (None, len(form.operands)) and form.takes(tuple(words)):
+            return form
+    return None
