@@ -1,0 +1,193 @@
+"""Every arithmetic instruction and conversion: which names there are, and the bits that each gives.
+
+The names are held against ptxas, the results against rational arithmetic and against what an H200 gave.
+"""
+
+import importlib
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from exact_arithmetic import FORMATS, WHOLE, arithmetic, conversion
+
+import tcprobe
+from tcprobe.emulate.compiled import compilers
+from tcprobe.emulate.forms import TYPES, form_of, forms
+from tcprobe.errors import UsageError
+from tcprobe.sass import toolchain
+
+ROOT = Path(__file__).parent.parent
+sys.path.append(str(ROOT / "benchmarks"))  # behind tests, which have files of the same names
+import instructions  # noqa: E402
+
+EVERY = {case.name: case for case in instructions.cases()}
+MODULES = ("floats", "conversions", "integers")
+
+
+def test_no_arithmetic_is_emulated_that_the_table_does_not_have():
+    """The table decides what is computed: each opcode of these modules is in it, and each in it is known."""
+    known = set()
+    for name in MODULES:
+        known |= set(importlib.import_module(f"tcprobe.emulate.instructions.{name}").OPCODES)
+    assert known == set(forms())
+    assert known <= set(compilers())
+
+
+def registers(types):
+    """Operands of types, untyped registers of their width."""
+    names = []
+    for place, kind in enumerate(types):
+        size = 1 if kind == "pred" else instructions.bytes_of(kind)
+        letter = "p" if kind == "pred" else {1: "b" if kind == "e2m1x2" else "h", 2: "h", 4: "r", 8: "d"}[size]
+        names.append("7" if kind == "n" else f"%{letter}{place}")
+    return ", ".join(names)
+
+
+def refused_by_ptxas(tools, statements, target, version):
+    """The numbers of the statements that ptxas does not take, for another reason than their operands."""
+    head = f".version {version}\n.target {target}\n.address_size 64\n.visible .entry k() {{\n"
+    head += ".reg .b64 %d<9>; .reg .b32 %r<9>; .reg .b16 %h<9>; .reg .b8 %b<9>; .reg .pred %p<9>;\n"
+    text = head + ";\n".join([*statements, "ret"]) + ";\n}\n"
+    done = subprocess.run(
+        [tools.ptxas, "-arch", target, "/dev/stdin", "-o", "/dev/null"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    first = head.count("\n") + 1
+    lines = re.findall(r"line (\d+); error\s*: (.*)", done.stdout + done.stderr)
+    return {int(line) - first for line, why in lines if not why.startswith("Arguments mismatch")}
+
+
+@pytest.fixture(scope="module")
+def tools():
+    try:
+        return toolchain.find(None)
+    except tcprobe.errors.EnvironmentUnfitError as error:
+        pytest.skip(str(error))
+
+
+def mutants():
+    """Names near those of the table: a word more, a word less, another word."""
+    for opcode, some in forms().items():
+        words = sorted({word for form in some for choice in form.choices for word in choice.words} | TYPES - {"b128"})
+        for form in some:
+            name = next(name for name in form.names() if name.startswith(f"{opcode}."))
+            longest = list(form.names())[-1].split(".")[1:]
+            for own in (name.split(".")[1:], longest):
+                for place, word in itertools.product(range(len(own)), words):
+                    yield opcode, (*own[:place], word, *own[place + 1 :]), form
+                    yield opcode, (*own[:place], word, *own[place:]), form
+                yield from ((opcode, (*own[:place], *own[place + 1 :]), form) for place in range(len(own)))
+
+
+@pytest.fixture(scope="module")
+def near():
+    """Statements of names of the table and near it."""
+    found = {}
+    for opcode, words, form in mutants():
+        name = ".".join((opcode, *words))
+        if not any(word in TYPES for word in words) or "b128" in words:
+            continue
+        found.setdefault(f"{name} {registers(form.operand_types(name))}", name)
+    return found
+
+
+def test_ptxas_takes_what_the_table_has_and_nothing_is_computed_that_it_refuses(tools, near):
+    """Of 55,000 names: those that the table takes, ptxas takes."""
+    refused = refused_by_ptxas(tools, near, "sm_100a", "8.8")
+    taken = [number for number, (text, name) in enumerate(near.items()) if form_of(name, text.count(",") + 1)]
+    assert len(taken) > 1000
+    assert len(refused) > 10_000
+    wrong = [list(near)[number] for number in taken if number in refused]
+    assert [text for text in wrong if not text.startswith("mad.cc.")] == []  # ptxas wants .cc last in these
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100"])
+def test_targets_of_the_table_are_ptxas_s(tools, target):
+    """A form that has a least target is refused one target lower, and taken there."""
+    number = int(target[3:])
+    rows = {form.row: form for some in forms().values() for form in some}.values()
+    for form in rows:
+        least = int(form.row.target.partition(":")[0].removeprefix("sm_").rstrip("a") or 70)
+        names = [name for name in form.names() if "b128" not in name]
+        refused = refused_by_ptxas(
+            tools, [f"{n} {registers(form.operand_types(n))}" for n in names[:40]], target, "8.8"
+        )
+        if least > number:
+            assert refused, form.row
+        elif not form.row.target.startswith("sm_100a"):
+            assert not refused, form.row
+
+
+def test_what_the_table_does_not_have_is_refused_by_name(near, sample):
+    """In a line that names it; nothing runs."""
+    left = [text for text, name in near.items() if not form_of(name, text.count(",") + 1)]
+    for text in sample(left[::25], 20):
+        body = (
+            f"{{ .reg .b64 %d<9>; .reg .b32 %r<9>; .reg .b16 %h<9>; .reg .b8 %b<9>; .reg .pred %p<9>;\n{text};\nret; }}"
+        )
+        with pytest.raises(UsageError, match=re.escape(f"{text.split()[0]} is not emulated")):
+            tcprobe.emulate(f"{instructions.HEAD}.visible .entry k() {body}", launch={"block": [32], "arguments": []})
+
+
+def exact_result(case, bits):
+    """By rational arithmetic; None for what it does not do."""
+    opcode, *words = case.name.split(".")
+    types = [word for word in words if word in TYPES]
+    kinds = [kind.removesuffix("x2") for kind in (case.result, *case.sources)]
+    if opcode == "cvt" and len(types) == 2:
+        to, of = (kind.removesuffix("x2") for kind in types)
+        return conversion(words, to, of, *bits) if to in {**FORMATS, **WHOLE} and {to, of} - set(WHOLE) else None
+    if all(kind in FORMATS for kind in kinds):
+        return arithmetic(opcode, words, kinds, bits)
+    return None
+
+
+ORACLE = ("add", "sub", "mul", "fma", "mad", "div", "rcp", "sqrt", "min", "max", "abs", "neg", "cvt")
+EXACT = [
+    name
+    for name, case in EVERY.items()
+    if name.partition(".")[0] in ORACLE
+    and not case.approximate
+    and "pack" not in name
+    and {kind.removesuffix("x2") for kind in (case.result, *case.sources)} & set(FORMATS)
+]
+
+
+def halves(case, operand, place):
+    """The parts of an operand: two of a pair, the operand itself."""
+    kinds = (case.result, *case.sources)
+    kind = kinds[place]
+    if not kind.endswith("x2"):
+        return [operand]
+    bits = FORMATS[kind.removesuffix("x2")].bits
+    bits = 8 if 4 < bits < 8 else bits
+    return [operand & (1 << bits) - 1, operand >> bits & (1 << bits) - 1]
+
+
+@pytest.mark.sampled(11)
+@pytest.mark.parametrize("name", EXACT)
+def test_every_float_is_exact_and_rounded_once(name):
+    """Against rational arithmetic: of special values and of random ones, also what no GPU here has."""
+    case = EVERY[name]
+    chosen = np.r_[0 : instructions.SPECIAL : 31, instructions.SPECIAL : instructions.COUNT : 2531]
+    given = tuple(array[chosen] for array in instructions.operands(case.sources))
+    out, _ = instructions.by_steps(case, given)
+    for at, result in enumerate(out.tolist()):
+        operands = [int(array[at]) for array in given]
+        if case.result.endswith("x2") and not case.sources[0].endswith("x2"):  # two numbers into one register
+            parts = [[operands[1]], [operands[0]]]
+        else:
+            parts = list(zip(*(halves(case, o, 1 + place) for place, o in enumerate(operands)), strict=True))
+        wanted = [exact_result(case, part) for part in parts]
+        assert wanted[0] is not None
+        bits = FORMATS[case.result.removesuffix("x2")].bits if case.result.endswith("x2") else 0
+        joined = wanted[0] | (wanted[1] << (8 if 4 < bits < 8 else bits) if len(wanted) > 1 else 0)
+        signed = case.result in ("s8",) and result.bit_length() > 8
+        assert (result & 0xFF if signed else result) == joined, [f"{operand:x}" for operand in operands]
