@@ -29,10 +29,10 @@ import numpy as np
 
 from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.emulate.compiled import compile_function
-from tcprobe.emulate.forms import Form, forms
+from tcprobe.emulate.forms import TYPES, Form, forms
 from tcprobe.emulate.machine import Machine, Shape
 from tcprobe.emulate.memory import GlobalMemory
-from tcprobe.emulate.ptx import WIDTHS, parse
+from tcprobe.emulate.ptx import parse
 from tcprobe.emulate.report import Report
 
 SEED = "instructions 1"
@@ -63,14 +63,9 @@ class Case(NamedTuple):
         return not self.target or int(self.target.partition(":")[0].removeprefix("sm_").rstrip("af")) <= MAIN
 
 
-def bytes_of(kind: str) -> int:
-    """Of a register that holds the type."""
-    return WIDTHS.get(kind, {"tf32": 4, "e2m1x2": 1}.get(kind, 2))
-
-
 def register_type(kind: str, name: str) -> str:
     """bN; 8 bits stand in 16, except where ptxas wants them alone: beside bf16, and of e2m1x2."""
-    size = bytes_of(kind)
+    size = TYPES[kind]
     alone = kind == "e2m1x2" or "bf16" in name.split(".")
     return f"b{8 * (size if alone else max(size, 2))}"
 
@@ -143,7 +138,7 @@ def kernel(case: Case, number: int) -> str:
 
 def operand_bytes(kind: str) -> int:
     """Of an operand in the buffer."""
-    return 4 if kind == "carry" else bytes_of(kind)
+    return 4 if kind == "carry" else TYPES[kind]
 
 
 def result_bytes(case: Case) -> int:

@@ -21,11 +21,12 @@ from typing import NamedTuple
 from tcprobe import facts
 
 WIDE = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
-TYPES = frozenset(
-    {f"{kind}{bits}" for kind in "usb" for bits in (8, 16, 32, 64)}
-    | {"f16", "bf16", "f32", "f64", "tf32", "f16x2", "bf16x2", "f32x2", "u16x2", "s16x2", "pred", "b128"}
-    | {f"{name}x2" for name in ("e4m3", "e5m2", "e2m1", "e2m3", "e3m2", "ue8m0")}
-)
+TYPES = {  # by name its bytes
+    **{f"{kind}{bits}": bits // 8 for kind in "usb" for bits in (8, 16, 32, 64)},
+    **{"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "tf32": 4, "pred": 1, "b128": 16},
+    **{"f16x2": 4, "bf16x2": 4, "u16x2": 4, "s16x2": 4, "f32x2": 8},
+    **{"e4m3x2": 2, "e5m2x2": 2, "e3m2x2": 2, "e2m3x2": 2, "e2m1x2": 1},
+}
 
 
 class Choice(NamedTuple):
