@@ -29,7 +29,7 @@ import numpy as np
 
 from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.emulate.compiled import compile_function
-from tcprobe.emulate.forms import TYPES, Form, forms
+from tcprobe.emulate.forms import TYPES, Form, form_of, forms
 from tcprobe.emulate.machine import Machine, Shape
 from tcprobe.emulate.memory import GlobalMemory
 from tcprobe.emulate.ptx import parse
@@ -113,10 +113,15 @@ def of_form(name: str, form: Form) -> Iterator[Case]:
         declared.append(f".reg .{'b32' if result == 'pred' else register_type(result, name)} %out;")
         declared.append(".reg .b32 %t, %extra; .reg .pred %y, %z, %p<8>;")
         body = "\n".join([*declared, "mov.u32 %extra, 0;", *before, statement, *after])
-        title = name if number is None else f"{name} {number:#x}"
+        title = f"{name} {number:#x}" if number else f"{name} of three" if name_of_two(name, sources) else name
         yield Case(
             title, tuple(kinds), result, body, not {"approx", "full"}.isdisjoint(name.split(".")), form.row.target
         )
+
+
+def name_of_two(name: str, sources: list[str]) -> bool:
+    """Whether the same name takes two numbers as well."""
+    return len(sources) > 2 and form_of(name, 3) is not None  # noqa: PLR2004
 
 
 def kernel(case: Case, number: int) -> str:

@@ -25,8 +25,8 @@ NAN = {  # what arithmetic gives; types without one take their largest number (C
     "f16": 0x7FFF,
     "bf16": 0x7FFF,
     "f32": 0x7FFFFFFF,
-    "tf32": 0x7FFFFFFF,
-    "f64": 0x7FF8000000000000,
+    "tf32": 0x7FFFE000,
+    "f64": 0xFFF8000000000000,
     "e4m3": 0x7F,
     "e5m2": 0x7F,
     "e3m2": 0x1F,
@@ -55,8 +55,7 @@ def narrow(numbers: Any, kind: str, way: str = "rn", saturate: bool = False) -> 
     """
     x = np.asarray(numbers, np.float64)
     if kind == "f64":
-        nan = np.isnan(x)
-        return np.where(nan, np.uint64(NAN["f64"]), x.view(np.uint64)) if nan.any() else x.view(np.uint64)
+        return x.view(np.uint64)
     if kind == "f32" and way == "rn" and not saturate:
         made = np.asarray(x.astype(np.float32))
         return np.where(np.isnan(x), np.uint32(NAN["f32"]), made.view(np.uint32))
@@ -158,15 +157,46 @@ def directed(near: Any, rest: Any, scale: Any, way: str) -> Any:
     return np.where(stays, np.copysign(FORMATS["f64"].largest, near), made)
 
 
-def of_integer(numbers: Any) -> Any:
-    """Whole numbers of 64 bits as f64, rounded to odd."""
+def of_integer(numbers: Any, way: str = "") -> Any:
+    """Whole numbers of 64 bits as f64, rounded to odd, or in a direction."""
     whole = np.asarray(numbers)
     high, low = whole >> whole.dtype.type(32), whole & whole.dtype.type(0xFFFFFFFF)
-    return exact_sum(high.astype(np.float64) * 2.0**32, low.astype(np.float64))
+    top, rest = two_sum(high.astype(np.float64) * 2.0**32, low.astype(np.float64))
+    if way == "rn":
+        return top
+    return directed(top, rest, 0, way) if way else rounded_to_odd(top, rest)
+
+
+def nan_kept(bits: Any, of: str, to: str) -> Any:
+    """A NaN of one type as another: sign and payload stay, the highest bit of the fraction is set."""
+    source, target = FORMATS[of], FORMATS[to]
+    wide = np.asarray(bits).astype(np.uint64)
+    shift = target.fraction - source.fraction
+    part = wide & np.uint64((1 << source.fraction) - 1)
+    part = part << np.uint64(shift) if shift > 0 else part >> np.uint64(-shift)
+    sign = wide >> np.uint64(source.bits - 1) << np.uint64(target.bits - 1)
+    return (sign | part | np.uint64(target.infinity | 1 << target.fraction - 1)).astype(WORDS[to])
+
+
+def first_nan(numbers: Any, *operands: Any) -> Any:
+    """Results of f64: a NaN is the first operand's that is one, in an H200's order, else -NaN without a payload."""
+    none = np.isnan(numbers)
+    if not none.any():
+        return numbers
+    made = np.uint64(NAN["f64"])
+    for operand in reversed(operands):
+        bits = np.asarray(operand, np.float64).view(np.uint64)
+        made = np.where(np.isnan(operand), nan_kept(bits, "f64", "f64"), made)
+    return np.where(none, made.view(np.float64), numbers)
+
+
+def without_tiny(exact: Any, kind: str) -> Any:
+    """.ftz of a result, before it is rounded: what is below the normal numbers becomes a zero of its sign."""
+    return np.where(np.abs(exact) < 2.0 ** FORMATS[kind].least, np.copysign(0.0, exact), exact)
 
 
 def flushed(bits: Any, kind: str = "f32") -> Any:
-    """.ftz: subnormal numbers become zeros of their sign."""
+    """.ftz of an operand: subnormal numbers become zeros of their sign."""
     form = FORMATS[kind]
     exponent = bits & bits.dtype.type(form.infinity)
     return np.where(exponent == 0, bits & bits.dtype.type(1 << form.bits - 1), bits)

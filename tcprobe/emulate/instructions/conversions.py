@@ -11,7 +11,17 @@ from tcprobe.emulate.instructions.floats import kind_of, positive, saturated
 from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.operands import NUMPY, operation
 from tcprobe.emulate.ptx import Both, Immediate, Negated, Operand, Sink, Statement
-from tcprobe.emulate.rounding import DIRECTIONS, WORDS, flushed, narrow, of_integer, widen
+from tcprobe.emulate.rounding import (
+    DIRECTIONS,
+    NAN,
+    WORDS,
+    flushed,
+    nan_kept,
+    narrow,
+    of_integer,
+    widen,
+    without_tiny,
+)
 
 PAIRS = {
     "f16x2": "f16",
@@ -63,18 +73,15 @@ def _scalar(statement: Statement, machine: Machine, to: str, of: str) -> Step:
     source: Any = np.dtype(WORDS[of]) if of in FLOATS else NUMPY[of]
     target: Any = np.dtype(WORDS[to]) if to in FLOATS else NUMPY[to]
 
+    if words in (("f32", "f32"), ("f32", "bf16"), ("f64", "f64")):  # the bits of a NaN stay, too
+        left = target.type(8 * (target.itemsize - source.itemsize))
+        return operation(machine, statement, lambda a: np.asarray(a).astype(target) << left, target, source)
+
     def run(a: Any) -> Any:
         a = np.asarray(a)
-        if of in FLOATS:
-            x = widen(flushed(a, of) if flush and of == "f32" else a, of)
-            if a.ndim == 0:
-                x = x.reshape(())
-        else:
-            x = (
-                of_integer(a.astype(np.uint64 if source.kind == "u" else np.int64))
-                if source.itemsize == 8
-                else a.astype(np.float64)
-            )
+        # PTX ISA 9.1 says that .ftz makes subnormal operands zeros here, too; an H200 keeps those that become f16
+        given = flushed(a, of) if flush and of == "f32" and to != "f16" else a
+        x = widen(given, of).reshape(a.shape) if of in FLOATS else _of_whole(a, way if to == "f64" else "")
         if whole:
             x = TO_WHOLE[whole](x)
         if to not in FLOATS:
@@ -83,10 +90,31 @@ def _scalar(statement: Statement, machine: Machine, to: str, of: str) -> Step:
             x = saturated(x)
         if relu:
             x = positive(x)
+        if flush and to == "f32":
+            x = without_tiny(x, "f32")
         bits = narrow(x, to, way, saturate="satfinite" in words)
-        return flushed(bits, to) if flush and to == "f32" else bits
+        if to == "tf32" and way == "rna":
+            return _tf32_nan(a, bits, "satfinite" in words)
+        if "f64" not in (to, of) or not (none := np.isnan(x)).any():
+            return bits
+        return np.where(none, nan_kept(np.uint32(NAN["f32"]) if flush and of == "f32" else a, of, to), bits)
 
     return operation(machine, statement, run, target, source)
+
+
+def _of_whole(numbers: Any, way: str) -> Any:
+    """Whole numbers as f64, rounded to odd, or in a direction."""
+    if numbers.dtype.itemsize < 8:
+        return numbers.astype(np.float64)
+    return of_integer(numbers, way)
+
+
+def _tf32_nan(a: Any, bits: Any, finite: bool) -> Any:
+    """cvt.rna.tf32 of a NaN, as an H200 has it: its bits, cut off; with .satfinite one unit less."""
+    none = np.isnan(widen(a, "f32")).reshape(a.shape)
+    unit = np.uint32(1 << 13)
+    cut = a & ~(unit - np.uint32(1))
+    return np.where(none, cut - unit if finite else cut, bits)
 
 
 def _to_whole(x: Any, target: Any, of: str) -> Any:

@@ -25,12 +25,15 @@ from tcprobe.emulate.rounding import (
     below_zero,
     directed,
     exact_sum,
+    first_nan,
     flushed,
     fma64,
+    nan_kept,
     narrow,
     quotient,
     root,
     widen,
+    without_tiny,
 )
 
 KINDS = ("f16", "f16x2", "bf16", "bf16x2", "f32", "f32x2", "f64")
@@ -104,8 +107,7 @@ class Mode:
             exact = saturated(exact)
         if self.relu:
             exact = positive(exact)
-        bits = narrow(exact, kind, self.way)
-        return flushed(bits, kind) if self.flush else bits
+        return narrow(without_tiny(exact, kind) if self.flush else exact, kind, self.way)
 
 
 def saturated(exact: Any) -> Any:
@@ -145,7 +147,7 @@ def _computed(name: str, mode: Mode, kinds: Sequence[str], *bits: Any) -> Any:
     """A sum, difference, product, or product and sum."""
     a, b, *c = mode.inputs(kinds[1:], bits)
     if kinds[0] == "f64":
-        return mode.result(_computed64(name, mode.way, a, b, *c), "f64")
+        return mode.result(first_nan(_computed64(name, mode.way, a, b, *c), b, *c, a), "f64")
     if name == "mul":
         return mode.result(a * b, kinds[0])
     first, second = (a * b, c[0]) if c else (a, -b if name == "sub" else b)  # a product is exact in f64
@@ -185,7 +187,8 @@ def _extreme(name: str) -> Callable[[Statement, Machine], Step | None]:
             takes = ((a < b) if name == "min" else (a > b)) | ((a == b) & negative) | np.isnan(b)
             made: Any = np.where(takes & ~np.isnan(a), first, second) | sign
             none = (np.isnan(a) | np.isnan(b)) if nan else (np.isnan(a) & np.isnan(b))
-            return np.where(none, made.dtype.type(NAN[scalar]), made)
+            canonical = nan_kept(second, "f64", "f64") if scalar == "f64" else made.dtype.type(NAN[scalar])
+            return np.where(none, canonical, made)
 
         return in_bits(lambda *bits: reduce(two, bits), machine, statement)
 
@@ -204,7 +207,9 @@ def _sign(name: str) -> Callable[[Statement, Machine], Step | None]:
         def run(bits: Any) -> Any:
             top = bits.dtype.type(1 << 8 * bits.dtype.itemsize - 1)
             made = bits & ~top if name == "abs" else bits ^ top
-            return flushed(made, scalar) if mode.flush else made
+            none = np.isnan(widen(bits, scalar))
+            canonical = nan_kept(bits, "f64", "f64") if scalar == "f64" else made.dtype.type(NAN[scalar])
+            return np.where(none, canonical, flushed(made, scalar) if mode.flush else made)
 
         return in_bits(run, machine, statement)
 
@@ -236,7 +241,8 @@ def _function(name: str) -> Callable[[Statement, Machine], Step | None]:
         def run(bits: Any) -> Any:
             (x,) = mode.inputs([scalar], (bits,))
             ordinary = np.isfinite(x) & ((x > 0) | (x < 0) & (name == "rcp"))
-            return mode.result(_directed(FUNCTIONS[name](x), parts, (x,), ordinary, mode.way, scalar), scalar)
+            made = _directed(FUNCTIONS[name](x), parts, (x,), ordinary, mode.way, scalar)
+            return mode.result(first_nan(made, x) if scalar == "f64" else made, scalar)
 
         return in_bits(run, machine, statement)
 
@@ -264,7 +270,8 @@ def _divide(statement: Statement, machine: Machine) -> Step | None:
     def run(a: Any, b: Any) -> Any:
         x, y = mode.inputs([kind, kind], (a, b))
         ordinary = np.isfinite(x) & np.isfinite(y) & (x != 0) & (y != 0)
-        return mode.result(_directed(x / y, quotient, (x, y), ordinary, mode.way, kind), kind)
+        made = _directed(x / y, quotient, (x, y), ordinary, mode.way, kind)
+        return mode.result(first_nan(made, x, y) if kind == "f64" else made, kind)
 
     return in_bits(run, machine, statement)
 
@@ -286,7 +293,7 @@ def _test(statement: Statement, machine: Machine) -> Step:
         "infinite": np.isinf,
         "number": lambda x: ~np.isnan(x),
         "notanumber": np.isnan,
-        "normal": lambda x: np.isfinite(x) & (abs(x) >= least),
+        "normal": lambda x: np.isfinite(x) & ((abs(x) >= least) | (x == 0)),  # as PTX counts zeros
         "subnormal": lambda x: (abs(x) < least) & (x != 0),
     }
     return operation(machine, statement, lambda bits: tests[what](widen(bits, kind)), np.bool_, WORDS[kind])

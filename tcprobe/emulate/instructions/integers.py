@@ -190,8 +190,9 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _remainder(a: Any, b: Any) -> Any:
+    """With the sign of `a`; all ones for a divisor of zero, as an H200 has it."""
     a, b = np.broadcast_arrays(np.asarray(a), np.asarray(b))
-    return np.where(b == 0, a, a - _divide(a, b) * b)
+    return np.where(b == 0, np.array(-1).astype(a.dtype), a - _divide(a, b) * b)
 
 
 def _shift(statement: Statement, machine: Machine) -> Step | None:
@@ -224,14 +225,18 @@ def _funnel(statement: Statement, machine: Machine) -> Step:
     return operation(machine, statement, run, np.uint32, np.uint32, np.uint32, np.uint32)
 
 
+_READ = {32: 255, 64: 0xFFFFFFFF}  # bits of a place and a length that count; PTX has them up to 255, an H200 does so
+
+
 def _field(statement: Statement, machine: Machine) -> Step | None:
     """bfe."""
     kind = _kind(statement)
     bits, unsigned = 8 * kind.itemsize, np.dtype(f"u{kind.itemsize}")
+    read = _READ[bits]
 
     def run(a: Any, at: Any, length: Any) -> Any:
         a = np.asarray(a)
-        at, length = (np.asarray(n).astype(np.int64) & 255 for n in (at, length))
+        at, length = (np.asarray(n).astype(np.int64) & read for n in (at, length))
         word = a.view(unsigned)
         taken = np.where(at < bits, word >> np.minimum(at, bits - 1).astype(unsigned), 0).astype(unsigned)
         mask = np.where(
@@ -259,9 +264,10 @@ def _insert(statement: Statement, machine: Machine) -> Step:
     """bfi: the low bits of a into b."""
     kind = NUMPY[types(statement)[-1]]
     bits = 8 * kind.itemsize
+    read = _READ[bits]
 
     def run(a: Any, b: Any, at: Any, length: Any) -> Any:
-        at, length = (np.asarray(n).astype(np.int64) & 255 for n in (at, length))
+        at, length = (np.asarray(n).astype(np.int64) & read for n in (at, length))
         mask = np.where(
             length >= bits, ~kind.type(0), (kind.type(1) << np.minimum(length, bits - 1).astype(kind)) - kind.type(1)
         )
