@@ -327,14 +327,13 @@ def near_the_least(found: list[np.ndarray], sources: tuple[str, ...], key: str) 
     parts = [np.ascontiguousarray(array).view(form.word) for array in found]
     how = words(f"{key} least", 16, parts[0].size)
     here = np.arange(parts[0].size) >= SPECIAL * (parts[0].size // COUNT)
-    one = form.one()
-    half = one - (1 << form.fraction)
-    kept = form.word((1 << form.fraction) - 1 | 1 << form.bits - 1)
-    first = half | parts[0] & kept  # from 0.5 to 1: the factor is no subnormal number
-    second = one | parts[1] & kept
+    one, sign = form.one(), form.word(1 << form.bits - 1)
+    bits = [part & form.word((1 << form.fraction) - 1) for part in parts[:2]]
+    first, second = bits[0] | one - (1 << form.fraction), bits[1] | one  # from 0.5 to 1, from 1 to 2
     near = 2.0**form.least * (1 + (how >> 3).astype(np.int64) % 17 * 2.0 ** -(form.fraction + 4) - 2.0**-form.fraction)
     factor = (near / first.view(form.numpy).astype(np.float64)).astype(form.numpy).view(form.word)
     dividend = (near * second.view(form.numpy).astype(np.float64)).astype(form.numpy).view(form.word)
+    first, second = first | parts[0] & sign, second | parts[1] & sign
     for share, values in ((1, (first, factor)), (2, (dividend, second))):
         chosen = here & (how % 8 == share)
         parts[0][:] = np.where(chosen, values[0], parts[0])
