@@ -1,8 +1,8 @@
 """PTX's arithmetic and conversions of floats in rational numbers, one operand at a time: an oracle for the emulator.
 
-A number is (sign, magnitude): a Fraction or INFINITE; None is a NaN. What PTX ISA 9.1 says, sections 9.7.3 to 9.7.5 and
-9.7.9.21: results are exact and rounded once; .ftz makes operands and results of f32 and f16 that are subnormal zeros of
-their sign, .sat clamps to [+0, 1], a NaN to +0, .relu to +0 below; a NaN is canonical.
+A number is (sign, magnitude): a Fraction or INFINITE; None is a NaN, also as a result. What PTX ISA 9.1 says, sections
+9.7.3 to 9.7.5 and 9.7.9.21: results are exact and rounded once; .ftz makes subnormal operands and results zeros of their
+sign, .sat clamps to [+0, 1], a NaN to +0, .relu to +0 below. Types without a NaN take their largest number for it.
 """
 
 from fractions import Fraction
@@ -18,20 +18,19 @@ class Format(NamedTuple):
     fraction: int
     bias: int
     top: str  # what the largest exponent holds: infinities and NaNs, a NaN, numbers
-    nan: int
 
 
 FORMATS = {
-    "f64": Format(64, 52, 1023, "ieee", 0x7FF8000000000000),
-    "f32": Format(32, 23, 127, "ieee", 0x7FFFFFFF),
-    "tf32": Format(19, 10, 127, "ieee", 0x3FFFF),
-    "f16": Format(16, 10, 15, "ieee", 0x7FFF),
-    "bf16": Format(16, 7, 127, "ieee", 0x7FFF),
-    "e5m2": Format(8, 2, 15, "ieee", 0x7F),
-    "e4m3": Format(8, 3, 7, "nan", 0x7F),
-    "e3m2": Format(6, 2, 3, "none", 0x1F),
-    "e2m3": Format(6, 3, 1, "none", 0x1F),
-    "e2m1": Format(4, 1, 1, "none", 0x07),
+    "f64": Format(64, 52, 1023, "ieee"),
+    "f32": Format(32, 23, 127, "ieee"),
+    "tf32": Format(19, 10, 127, "ieee"),
+    "f16": Format(16, 10, 15, "ieee"),
+    "bf16": Format(16, 7, 127, "ieee"),
+    "e5m2": Format(8, 2, 15, "ieee"),
+    "e4m3": Format(8, 3, 7, "nan"),
+    "e3m2": Format(6, 2, 3, "none"),
+    "e2m3": Format(6, 3, 1, "none"),
+    "e2m1": Format(4, 1, 1, "none"),
 }
 WHOLE = {f"{kind}{bits}": (kind == "s", bits) for kind in "us" for bits in (8, 16, 32, 64)}
 
@@ -57,11 +56,11 @@ def largest(kind):
     return {"ieee": infinity - 1, "nan": (1 << form.bits - 1) - 2, "none": (1 << form.bits - 1) - 1}[form.top]
 
 
-def rounded(number, kind, way="rn", finite=False, flush=False):
+def rounded(number, kind, way="rn", finite=False):
     """The bits of a number; `finite`: the largest ones for what is larger."""
     form = FORMATS[kind]
     if number is None:
-        return form.nan
+        return largest(kind) if form.top == "none" else None
     sign, size = number
     negative = sign << form.bits - 1
     most = value(largest(kind), kind)[1]
@@ -86,7 +85,7 @@ def rounded(number, kind, way="rn", finite=False, flush=False):
         stays = finite or way == "rz" or (way == "rm" and not sign) or (way == "rp" and sign)
         return negative | (largest(kind) + (not stays))
     if whole * unit < Fraction(2) ** (1 - form.bias):
-        return negative | (0 if flush else int(whole))
+        return negative | int(whole)
     exponent += whole == 2 << form.fraction
     size = whole * unit / Fraction(2) ** exponent
     return negative | int((exponent + form.bias - 1 << form.fraction) + size * (1 << form.fraction))
@@ -198,7 +197,10 @@ def finished(made, words, kind, way, flush=None):
         made = (0, Fraction(1)) if made[1] == INFINITE or made[1] > 1 else made
     if "relu" in words and made is not None and made[0]:
         made = 0, Fraction(0)
-    return rounded(made, kind, way, "satfinite" in words, "ftz" in words if flush is None else flush)
+    tiny = made and made[1] != INFINITE and made[1] < Fraction(2) ** (1 - FORMATS[kind].bias)
+    if tiny and ("ftz" in words if flush is None else flush):
+        made = made[0], Fraction(0)
+    return rounded(made, kind, way, "satfinite" in words)
 
 
 def conversion(words, to, of, bits):
@@ -210,10 +212,9 @@ def conversion(words, to, of, bits):
         number = bits - (1 << width) if signed and bits >> width - 1 else bits
         number = int(number < 0), Fraction(abs(number))
     else:
-        number = value(bits, of, "ftz" in words and of == "f32")
+        number = value(bits, of, "ftz" in words and of == "f32" and to != "f16")  # not as PTX ISA 9.1 has it
     if to in WHOLE:
         return whole_number(number, whole, to, of)
     if whole and number is not None and number[1] != INFINITE:
         number = number[0], Fraction(abs(to_whole(number, whole)))
-    made = finished(number, words, to, way, "ftz" in words and to == "f32")
-    return made << 13 | 0x1FFF * (number is None) if to == "tf32" else made
+    return finished(number, words, to, way, "ftz" in words and to == "f32")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.emulate.instructions.floats import kind_of, positive, saturated
 from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.operands import NUMPY, operation
@@ -171,11 +172,12 @@ def _unpair(statement: Statement, machine: Machine) -> Step | None:
     relu = "relu" in statement.modifiers
     source: Any = np.dtype(np.uint8 if of == "e2m1" else np.uint16)
     bits = 4 if of == "e2m1" else 8
+    read = (1 << FORMATS[of].bits) - 1
 
     def run(pair: Any) -> Any:
         halves = []
         for shift in (0, bits):
-            x = widen((np.asarray(pair) >> source.type(shift) & source.type((1 << bits) - 1)).astype(np.uint8), of)
+            x = widen((np.asarray(pair) >> source.type(shift) & source.type(read)).astype(np.uint8), of)
             halves.append(narrow(positive(x) if relu else x, to).astype(np.uint32))
         return halves[1] << np.uint32(16) | halves[0]
 
