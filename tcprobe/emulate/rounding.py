@@ -183,7 +183,7 @@ def first_nan(numbers: Any, *operands: Any) -> Any:
     none = np.isnan(numbers)
     if not none.any():
         return numbers
-    made = np.uint64(NAN["f64"])
+    made: Any = np.uint64(NAN["f64"])
     for operand in reversed(operands):
         bits = np.asarray(operand, np.float64).view(np.uint64)
         made = np.where(np.isnan(operand), nan_kept(bits, "f64", "f64"), made)
