@@ -2,7 +2,7 @@
 
 A number is (sign, magnitude): a Fraction or INFINITE; None is a NaN, also as a result. What PTX ISA 9.1 says, sections
 9.7.3 to 9.7.5 and 9.7.9.21: results are exact and rounded once; .ftz makes subnormal operands and results zeros of
-their sign, .sat clamps to [+0, 1], a NaN to +0, .relu to +0 below. Types without a NaN take their largest number for it.
+their sign, .sat clamps to [+0, 1], a NaN to +0, .relu to +0 below. Types without a NaN take their largest number.
 """
 
 from fractions import Fraction
