@@ -17,6 +17,7 @@ import hashlib
 import json
 import multiprocessing
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -55,12 +56,12 @@ class Case(NamedTuple):
     result: str
     body: str
     approximate: bool
-    target: str
+    least: int
 
     @property
     def here(self) -> bool:
         """Whether sm_90 has it."""
-        return not self.target or int(self.target.partition(":")[0].removeprefix("sm_").rstrip("af")) <= MAIN
+        return self.least <= MAIN
 
 
 def register_type(kind: str, name: str) -> str:
@@ -114,9 +115,13 @@ def of_form(name: str, form: Form) -> Iterator[Case]:
         declared.append(".reg .b32 %t, %extra; .reg .pred %y, %z, %p<8>;")
         body = "\n".join([*declared, "mov.u32 %extra, 0;", *before, statement, *after])
         title = f"{name} {number:#x}" if number else f"{name} of three" if name_of_two(name, sources) else name
-        yield Case(
-            title, tuple(kinds), result, body, not {"approx", "full"}.isdisjoint(name.split(".")), form.row.target
-        )
+        approximate = not {"approx", "full"}.isdisjoint(name.split("."))
+        yield Case(title, tuple(kinds), result, body, approximate, least_of(form))
+
+
+def least_of(form: Form) -> int:
+    """The number of the least target."""
+    return int(re.sub("[^0-9]", "", form.row.target.name)) if form.row.target else 0
 
 
 def name_of_two(name: str, sources: list[str]) -> bool:

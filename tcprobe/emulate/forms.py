@@ -13,12 +13,15 @@ as d, n a number in the text.
 (True, True)
 """
 
+import re
 from collections.abc import Iterator
 from functools import cache, cached_property, lru_cache
 from itertools import product
 from typing import NamedTuple
 
 from tcprobe import facts
+from tcprobe.errors import RowError
+from tcprobe.isa.arch import Target, read_target
 
 WIDE = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 TYPES = {  # by name its bytes
@@ -35,34 +38,70 @@ class Choice(NamedTuple):
     words: tuple[str, ...]
     optional: bool
 
+    @property
+    def is_type(self) -> bool:
+        """Whether the words are types."""
+        return self.words[0] in TYPES
+
+
+class Pattern(NamedTuple):
+    """What a cell says of names: one of some opcodes, then words."""
+
+    opcodes: tuple[str, ...]
+    choices: tuple[Choice, ...]
+
 
 class FormRow(NamedTuple):
-    """A line: a pattern, types of operands, the least target and version of PTX if not those of all, its section."""
+    """A line: names, types of operands, the least target and version of PTX if not all have it, where that stands."""
 
-    form: str
-    operands: str
-    target: str
-    section: str
+    form: Pattern
+    operands: tuple[str, ...]
+    target: Target | None
+    source: str
+
+
+def read_pattern(cell: str) -> Pattern:
+    """The pattern of a cell; RowError."""
+    opcodes, *words = (tuple(word.removesuffix("?").split("|")) for word in cell.split("."))
+    optional = [word.endswith("?") for word in cell.split(".")]
+    choices = tuple(map(Choice, words, optional[1:]))
+    if (
+        not choices
+        or optional[0]
+        or not all(re.fullmatch("[A-Za-z0-9]+", w) for some in (opcodes, *words) for w in some)
+    ):
+        raise RowError("expected words apart by dots, such as add|sub.rn|rz?.f32.")
+    if any(
+        len({word in TYPES for word in choice.words}) > 1 or (choice.is_type and choice.optional) for choice in choices
+    ):
+        raise RowError("a word is a type or a modifier, and a type is not optional.")
+    return Pattern(opcodes, choices)
+
+
+def read_operands(cell: str) -> tuple[str, ...]:
+    """The types of operands; RowError."""
+    found = tuple(cell.split())
+    if not found or any(word not in TYPES and word not in ("d", "a", "m", "w", "n") for word in found):
+        raise RowError("expected types, d, a, m, w or n, such as d a a.")
+    return found
 
 
 class Form:
     """A pattern of names of one or more opcodes."""
 
     def __init__(self, row: FormRow) -> None:
-        opcodes, *words = row.form.split(".")
-        self.row, self.opcodes = row, tuple(opcodes.split("|"))
-        self.choices = tuple(Choice(tuple(w.removesuffix("?").split("|")), w.endswith("?")) for w in words)
-        self.operands = tuple(row.operands.split())
+        self.row, self.operands = row, row.operands
+        self.opcodes, self.choices = row.form
 
     @cached_property
     def types(self) -> tuple[frozenset[str], ...]:
         """The alternatives of each type."""
-        return tuple(frozenset(c.words) for c in self.choices if c.words[0] in TYPES)
+        return tuple(frozenset(c.words) for c in self.choices if c.is_type)
 
     @cached_property
     def modifiers(self) -> tuple[Choice, ...]:
         """The other words."""
-        return tuple(c for c in self.choices if c.words[0] not in TYPES)
+        return tuple(c for c in self.choices if not c.is_type)
 
     def takes(self, words: tuple[str, ...]) -> bool:
         """Whether a name's words after the opcode are of this form."""
@@ -91,11 +130,18 @@ class Form:
 
 
 @cache
+def rows() -> tuple[FormRow, ...]:
+    """The lines of the table."""
+    return facts.read(
+        __file__, "forms.csv", FormRow, form=read_pattern, operands=read_operands, target=facts.optional(read_target)
+    )
+
+
+@cache
 def forms() -> dict[str, tuple[Form, ...]]:
     """The forms of each opcode."""
     found: dict[str, tuple[Form, ...]] = {}
-    for row in facts.read(__file__, "forms.csv", FormRow):
-        form = Form(row)
+    for form in map(Form, rows()):
         for opcode in form.opcodes:
             found[opcode] = (*found.get(opcode, ()), form)
     return found
