@@ -122,6 +122,7 @@ class Form:
         for words in product(self.opcodes, *((("",) if c.optional else ()) + c.words for c in self.choices)):
             yield ".".join(filter(None, words))
 
+    @lru_cache(4096)  # noqa: B019 (forms are there for good)
     def operand_types(self, name: str) -> tuple[str, ...]:
         """The types of a name's operands, the result first; `n` for a number in the text."""
         own = [word for word in name.split(".")[1:] if word in TYPES]

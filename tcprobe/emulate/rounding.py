@@ -56,10 +56,10 @@ def narrow(numbers: Any, kind: str, way: str = "rn", saturate: bool = False) -> 
     x = np.asarray(numbers, np.float64)
     if kind == "f64":
         return x.view(np.uint64)
-    if kind == "f32" and way == "rn" and not saturate:
-        made = np.asarray(x.astype(np.float32))
-        return np.where(np.isnan(x), np.uint32(NAN["f32"]), made.view(np.uint32))
     form = FORMATS[kind]
+    if kind in ("f32", "f16") and way == "rn" and not saturate:  # NumPy's cast rounds once
+        made = np.asarray(x.astype(form.numpy)).view(WORDS[kind])
+        return np.where(np.isnan(x), WORDS[kind](NAN[kind]), made)
     fraction = 10 if kind == "tf32" else form.fraction
     exponent = np.maximum(np.frexp(np.where(np.isfinite(x), x, 1.0))[1] - 1, form.least)
     unit = exponent - fraction

@@ -240,8 +240,10 @@ def _function(name: str) -> Callable[[Statement, Machine], Step | None]:
 
         def run(bits: Any) -> Any:
             (x,) = mode.inputs([scalar], (bits,))
-            ordinary = np.isfinite(x) & ((x > 0) | (x < 0) & (name == "rcp"))
-            made = _directed(FUNCTIONS[name](x), parts, (x,), ordinary, mode.way, scalar)
+            made = FUNCTIONS[name](x)
+            if mode.way != "rn" and parts is not None:
+                ordinary = np.isfinite(x) & ((x > 0) | (x < 0) & (name == "rcp"))
+                made = _directed(made, parts, (x,), ordinary, mode.way, scalar)
             return mode.result(first_nan(made, x) if scalar == "f64" else made, scalar)
 
         return in_bits(run, machine, statement)
@@ -249,10 +251,10 @@ def _function(name: str) -> Callable[[Statement, Machine], Step | None]:
     return compile_
 
 
-def _directed(near: Any, parts: Any, operands: tuple[Any, ...], ordinary: Any, way: str, kind: str) -> Any:
-    """What f64 gives to nearest, of `ordinary` operands as it is in another direction; of narrower types to odd."""
-    if way == "rn":
-        return near
+def _directed(
+    near: Any, parts: Callable[..., Any], operands: tuple[Any, ...], ordinary: Any, way: str, kind: str
+) -> Any:
+    """Of `ordinary` operands what `parts` says, in a direction, or of narrower types to odd; of others what is near."""
     top, rest, scale = parts(*(np.where(ordinary, x, 1.0) for x in operands))
     if kind == "f64":
         return np.where(ordinary, directed(top, rest, scale, way), near)
@@ -269,8 +271,10 @@ def _divide(statement: Statement, machine: Machine) -> Step | None:
 
     def run(a: Any, b: Any) -> Any:
         x, y = mode.inputs([kind, kind], (a, b))
-        ordinary = np.isfinite(x) & np.isfinite(y) & (x != 0) & (y != 0)
-        made = _directed(x / y, quotient, (x, y), ordinary, mode.way, kind)
+        made = x / y
+        if mode.way != "rn":
+            ordinary = np.isfinite(x) & np.isfinite(y) & (x != 0) & (y != 0)
+            made = _directed(made, quotient, (x, y), ordinary, mode.way, kind)
         return mode.result(first_nan(made, x, y) if kind == "f64" else made, kind)
 
     return in_bits(run, machine, statement)
