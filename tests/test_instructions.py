@@ -9,6 +9,7 @@ import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -227,6 +228,7 @@ def test_special_values_have_known_bits(name, given, wanted):
     assert instructions.by_steps(case, tuple(bits))[0].tolist() == [wanted]
 
 
+@cache
 def measured():
     """What an H200 gave."""
     return json.loads(instructions.KEPT.read_text())
