@@ -188,6 +188,7 @@ def test_calls_of_the_driver(tmp_path, sample):
         MapOptions(kind, tile=tile, swizzle=swizzle, promotion=promotion, address=address)
         for kind, tile, swizzle, promotion, address in ways
     ]
+    options += [MapOptions(kind, tile=(32, 64), of=(4096, 2048)) for kind in ("bf16", "u8")] * 5
     check(tmp_path, "tensormap", emitted_layouts.calls(sample(options, 5)), 15, emitted_layouts.DRIVER)
 
 
