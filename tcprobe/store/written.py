@@ -478,7 +478,7 @@ def _tile_of(atom: Cell, text: Spelled, mma: cute.TiledMma | None) -> WrittenCel
 
     def make(name: str | None, layers: Layers) -> WrittenCell:
         cell = find(fragment, name, layers) or atom
-        return _tile_of(cell, text, mma) if cell.table is not atom.table else made
+        return made if (cell.arch, cell.table) == (atom.arch, atom.table) else _tile_of(cell, text, mma)
 
     made_fragment = WrittenFragment(
         id=id_,
