@@ -25,14 +25,15 @@ from typing import NamedTuple
 
 import json_lines
 
-from tcprobe.check.program import Kernel, programs
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
 from tcprobe.loops.patch import patched, patches
 from tcprobe.loops.predict import predict
 from tcprobe.sass import toolchain
+from tcprobe.sass.disassemble import programs
 from tcprobe.sass.image import cubin
+from tcprobe.sass.kernel import Kernel
 from tcprobe.store.choose import layers
 
 EXAMPLES = Path(__file__).parent.parent / "examples"

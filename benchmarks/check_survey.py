@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tcprobe.check.addresses import SHARED
 from tcprobe.check.code_check import Checker
-from tcprobe.check.program import Kernel
 from tcprobe.check.rule import Finding, rules
 from tcprobe.sass import toolchain
+from tcprobe.sass.addresses import SHARED
 from tcprobe.sass.code_files import SUFFIXES
+from tcprobe.sass.kernel import Kernel
 
 T = TypeVar("T")
 

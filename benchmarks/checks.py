@@ -221,8 +221,8 @@ def compiled(ptxas: str, text: str) -> bytes:
 
 def found_by_rules(cubin: bytes, rule: str) -> int:
     """How many errors `tcprobe check` finds by a rule in a cubin."""
-    from tcprobe.check.program import programs
     from tcprobe.check.rule import rules
+    from tcprobe.sass.disassemble import programs
     from tcprobe.sass.image import cubin as read
 
     code = read(cubin)

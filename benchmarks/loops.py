@@ -31,10 +31,10 @@ from typing import Any, NamedTuple
 import json_lines
 import loop_texts
 
-from tcprobe.check.program import programs
 from tcprobe.errors import DataError
 from tcprobe.loops.loop import main_loop
 from tcprobe.sass import toolchain
+from tcprobe.sass.disassemble import programs
 from tcprobe.sass.image import cubin
 
 ROOT = Path(__file__).parents[1]

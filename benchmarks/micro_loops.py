@@ -22,12 +22,13 @@ from pathlib import Path
 
 import json_lines
 
-from tcprobe.check.program import Kernel, programs
 from tcprobe.loops import patch, runs
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import CodeFiles
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.kernel import Kernel
 
 WARPS, ROUNDS, TOLERANCE = 16, 200, 1.1
 SLACK = 30  # cycles of a round for the branch, the counter and the phases of warps

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import reaches
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import decode
-from tcprobe.check.requests import loop_of
 from tcprobe.check.rules import async_proxy, unfinished_copy, wgmma_operands, wgmma_shared
+from tcprobe.sass.addresses import reaches
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.registers import decode
+from tcprobe.sass.requests import loop_of
 
 NOP = "NOP"
 

@@ -14,12 +14,13 @@ import os
 import sys
 from pathlib import Path
 
-from tcprobe.check.program import BYTES, programs
 from tcprobe.loops import bench, runs
 from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import main_loop
 from tcprobe.sass import toolchain
+from tcprobe.sass.disassemble import programs
 from tcprobe.sass.image import cubin
+from tcprobe.sass.kernel import BYTES
 
 BEFORE, ROUNDS, OTHER = 10_000, 40, 1
 SMS, AT_ONCE, SLOWER, MHZ = 4, 2, 1.5, (2000, 1600)

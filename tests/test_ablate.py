@@ -16,18 +16,19 @@ from json_samples import SCHEMA
 from machine_code import TOOLS, needs_tools
 
 import tcprobe
-from tcprobe.check.addresses import reaches
-from tcprobe.check.program import BYTES, programs
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.loops import bench, runs
+from tcprobe.loops.iterations import Rounds, rounds
 from tcprobe.loops.launch import Launch, LaunchError, launch_of
 from tcprobe.loops.loop import LoopError, main_loop
 from tcprobe.loops.patch import CLASSES, class_of, one_round, patched, patches
-from tcprobe.loops.rounds import Rounds, rounds
+from tcprobe.sass.addresses import reaches
 from tcprobe.sass.code_files import CodeFiles
+from tcprobe.sass.disassemble import programs
 from tcprobe.sass.image import cubin
+from tcprobe.sass.kernel import BYTES
 
 ROOT = Path(__file__).parent.parent
 sys.path += [str(ROOT / "benchmarks"), str(ROOT / "examples")]  # behind tests, which have files of the same names

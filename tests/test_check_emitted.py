@@ -22,11 +22,11 @@ import pytest
 
 from tcprobe import emit
 from tcprobe.check.code_check import Checker
-from tcprobe.check.program import programs
 from tcprobe.check.rule import rules
 from tcprobe.isa import inventory
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.sass import image, toolchain
+from tcprobe.sass.disassemble import programs
 from tcprobe.store.cell import emittable, selected
 from tcprobe.store.results import published
 from tests.test_ptx import needs_ptxas

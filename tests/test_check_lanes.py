@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.check import lanes
-from tcprobe.check.lanes import ALL, Lanes
 from tcprobe.layout.arrays import Words
+from tcprobe.sass import lanes
+from tcprobe.sass.lanes import ALL, Lanes
 from tests.sampling import examples
 
 WARPS = 2

@@ -19,12 +19,12 @@ from life_ranges import life_ranges
 from machine_code import TOOLS, needs_tools
 
 import tcprobe
-from tcprobe.check import frame
-from tcprobe.check.program import programs, target
-from tcprobe.check.registers import decode, names
 from tcprobe.check.rule import rules
-from tcprobe.sass import toolchain
+from tcprobe.sass import frame, toolchain
+from tcprobe.sass.disassemble import programs
 from tcprobe.sass.image import cubin
+from tcprobe.sass.kernel import target
+from tcprobe.sass.registers import decode, names
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
 DOCS = Path(__file__).parent.parent / "docs"

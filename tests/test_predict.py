@@ -16,8 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.ask.prices import prices
-from tcprobe.check.program import Instruction, programs
-from tcprobe.check.registers import decode
 from tcprobe.cli import main
 from tcprobe.loops import costs, simulate
 from tcprobe.loops.costs import PIPES
@@ -26,6 +24,9 @@ from tcprobe.loops.predict import _prices
 from tcprobe.loops.work import BARRIER, FAR, MEMORY, Work
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import CodeFiles
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.kernel import Instruction
+from tcprobe.sass.registers import decode
 from tcprobe.store.choose import default
 
 SCHEMA = Path(__file__).parent.parent / "docs" / "schema.json"

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import Literal, NamedTuple, Protocol, cast
 
 from tcprobe import plugins
-from tcprobe.check.program import Instruction, Kernel
+from tcprobe.sass.kernel import Instruction, Kernel
 
 PACKAGE = "tcprobe.check.rules"
 NEEDS = ("NAME", "SEVERITY", "SAYS", "MEND", "EVIDENCE", "FAILS", "PASSES", "check")

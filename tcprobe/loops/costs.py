@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from tcprobe import facts
 from tcprobe.ask import prices as published
-from tcprobe.check.program import Instruction
 from tcprobe.errors import DataError
+from tcprobe.sass.kernel import Instruction
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import how
 from tcprobe.store.kinds.cost import Body, Point

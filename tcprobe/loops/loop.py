@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import Walk, walked
-from tcprobe.check.held import State
-from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import BYTES, Block, Control, Instruction, Kernel, not_followed, target
 from tcprobe.errors import DataError
+from tcprobe.sass.addresses import Walk, walked
+from tcprobe.sass.held import State
+from tcprobe.sass.kernel import BYTES, Block, Control, Instruction, Kernel, not_followed, target
+from tcprobe.sass.lanes import Lanes
 
 LONGEST = 20_000  # instructions of a round; more are not followed
 

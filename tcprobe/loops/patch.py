@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from tcprobe.check.flow import backward
-from tcprobe.check.frame import reads, writes
-from tcprobe.check.program import BYTES, Instruction, Kernel, target
-from tcprobe.check.registers import Form, guard_mask
 from tcprobe.loops.loop import Loop
+from tcprobe.sass.flow import backward
+from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.kernel import BYTES, Instruction, Kernel, target
+from tcprobe.sass.registers import Form, guard_mask
 
 # stems by class; a warp's multiplies and the warpgroups' are those that end with MMA
 CLASSES = {

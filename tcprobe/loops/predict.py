@@ -14,8 +14,6 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-from tcprobe.check.program import Kernel
-from tcprobe.check.threads import ASSUMED_WARPS
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.costs import PIPES, Prices, prices
@@ -23,6 +21,8 @@ from tcprobe.loops.loop import Loop, LoopError, is_multiply
 from tcprobe.loops.measure import Measured
 from tcprobe.loops.simulate import Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.threads import ASSUMED_WARPS
 from tcprobe.store.choose import Layers, default
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json

@@ -15,12 +15,12 @@ from queue import Empty, Queue
 from statistics import median
 from typing import IO, Any, NamedTuple
 
-from tcprobe.check.program import Kernel
 from tcprobe.errors import ProbeError, class_named
+from tcprobe.loops.iterations import Rounds, rounds
 from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import Loop, LoopError
 from tcprobe.loops.patch import Patch, one_round, patched
-from tcprobe.loops.rounds import Rounds, rounds
+from tcprobe.sass.kernel import Kernel
 from tcprobe.system import children
 from tcprobe.system.children import Scratch
 from tcprobe.text import escaped

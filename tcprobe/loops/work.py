@@ -8,13 +8,13 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from tcprobe.check.addresses import SHARED, Reach, reaches
-from tcprobe.check.program import Instruction
-from tcprobe.check.registers import UNIFORM, Operand
-from tcprobe.check.requests import UndecidedError, conflicts, sectors, width
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.costs import PIPES, Prices
 from tcprobe.loops.loop import Loop, LoopError, Step
+from tcprobe.sass.addresses import SHARED, Reach, reaches
+from tcprobe.sass.kernel import Instruction
+from tcprobe.sass.registers import UNIFORM, Operand
+from tcprobe.sass.requests import UndecidedError, conflicts, sectors, width
 
 # what an instruction is to the scheduler
 PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)

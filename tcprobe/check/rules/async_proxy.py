@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.requests import width
 from tcprobe.check.rule import Finding, Severity, undecided
-from tcprobe.check.sums import Sum, sums
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.requests import width
+from tcprobe.sass.sums import Sum, sums
 
 NAME = "async-proxy"
 SEVERITY: Severity = "error"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tcprobe.check import published
-from tcprobe.check.addresses import SHARED
-from tcprobe.check.program import Kernel
-from tcprobe.check.requests import Counting, conflicts, costly
+from tcprobe.check.counting import Counting, costly
 from tcprobe.check.rule import Finding, Severity
+from tcprobe.sass.addresses import SHARED
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.requests import conflicts
 
 NAME = "bank-conflicts"
 SEVERITY: Severity = "warning"

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.addresses import descriptors
-from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import group_sizes
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
 from tcprobe.layout.descriptor import Descriptor
+from tcprobe.sass import lanes
+from tcprobe.sass.addresses import descriptors
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.registers import group_sizes
 
 NAME = "descriptor"
 SEVERITY: Severity = "error"

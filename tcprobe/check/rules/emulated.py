@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcprobe.check import published
-from tcprobe.check.program import Kernel
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.isa import inventory
 from tcprobe.isa.instruction import TENSOR_OPCODES, Instruction
+from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.lowering import Lowering, words
 
 NAME = "emulated"

@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import WHOLE_WARP, Parting, Present, exits, partings, present
-from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bools
+from tcprobe.sass.addresses import WHOLE_WARP, Parting, Present, exits, partings, present
+from tcprobe.sass.kernel import Instruction, Kernel
 
 NAME = "partial-warp"
 SEVERITY: Severity = "error"

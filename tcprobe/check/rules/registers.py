@@ -8,9 +8,9 @@ from math import prod
 from typing import NamedTuple
 
 from tcprobe import facts
-from tcprobe.check.program import Kernel
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.isa.arch import ARCHS, WARP
+from tcprobe.sass.kernel import Kernel
 
 NAME = "registers"
 SEVERITY: Severity = "warning"

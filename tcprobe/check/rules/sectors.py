@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tcprobe.check.addresses import GLOBAL
-from tcprobe.check.program import Kernel
-from tcprobe.check.requests import SECTOR, Counting, costly, sectors
+from tcprobe.check.counting import Counting, costly
 from tcprobe.check.rule import Finding, Severity
+from tcprobe.sass.addresses import GLOBAL
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.requests import SECTOR, sectors
 
 NAME = "sectors"
 SEVERITY: Severity = "warning"

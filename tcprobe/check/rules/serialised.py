@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from tcprobe.check import published
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import decode
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.check.rules import wgmma_shared
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.registers import decode
 
 NAME = "serialised"
 SEVERITY: Severity = "warning"

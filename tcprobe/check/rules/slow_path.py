@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import cache
 
 from tcprobe.check import published
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.requests import loop_of
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.isa import bit_fields, inventory
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction as Form
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.requests import loop_of
 
 NAME = "slow-path"
 SEVERITY: Severity = "warning"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcprobe.check import published
-from tcprobe.check.frame import LOCAL, offset
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.requests import loop_of, width
 from tcprobe.check.rule import Finding, Severity
+from tcprobe.sass.frame import LOCAL, offset
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.requests import loop_of, width
 
 NAME = "spills"
 SEVERITY: Severity = "warning"

@@ -22,13 +22,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import Reach, reaches
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import Form
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Ints
+from tcprobe.sass.addresses import Reach, reaches
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.registers import Form
 
 NAME = "unfinished-copy"
 SEVERITY: Severity = "error"

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import UNIFORM, group_shape
 from tcprobe.check.rule import Finding, Severity
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.registers import UNIFORM, group_shape
 
 NAME = "wgmma-operands"
 SEVERITY: Severity = "error"

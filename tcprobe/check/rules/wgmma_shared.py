@@ -15,19 +15,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.held import State
-from tcprobe.check.lanes import ALL, Lanes
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.reader import Reader
-from tcprobe.check.registers import group_sizes
-from tcprobe.check.requests import width
-from tcprobe.check.rounds import ROUNDS, Rounds, TooManyError, rounds
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.check.rules.descriptor import K_BYTES, LINES_A, SWIZZLE
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.layout.descriptor import Descriptor
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.held import State
+from tcprobe.sass.iterations import ROUNDS, Rounds, TooManyError, rounds
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import ALL, Lanes
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.registers import group_sizes
+from tcprobe.sass.requests import width
 
 NAME = "wgmma-shared"
 SEVERITY: Severity = "error"

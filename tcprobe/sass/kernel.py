@@ -1,34 +1,23 @@
 """A function's machine code as a graph.
 
-A batch of functions goes through one `nvdisasm --binary`, which takes less time than a run for each cubin and also
-prints code of archs whose cubins nvdisasm refuses; the text of an instruction is decoded once, wherever it stands.
 Branches whose targets the file lists are followed, and calls inside the function's section: each return leads behind
 every call of its routine. What is not followed is in `Kernel.unfollowed`, in words.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from tcprobe.check.registers import Form, Operand, Structure, decode
-from tcprobe.errors import DataError, EnvironmentUnfitError
-from tcprobe.sass.decode import LINE
 from tcprobe.sass.image import FunctionCode
-from tcprobe.sass.toolchain import Toolchain, attempt
-from tcprobe.system.children import Scratch, one_line
+from tcprobe.sass.registers import Form, Operand
 
-AT_ONCE = 1 << 20  # bytes of code in a batch: 65,536 instructions, about 40 MB while they are looked at
 BYTES = 16  # of an instruction
-# what nvdisasm prints the address of, in the whole batch
-_RELATIVE = re.compile(r"((?:@!?U?P[0-9T] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
 _ENDS = frozenset(("EXIT", "RET", "BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"))
 _INDIRECT = frozenset(("BRX", "BRXU", "JMX", "JMXU"))
 _JUMPS = _ENDS | {"CALL"}
-UNREAD = Form("", Structure("UNREAD", "UNREAD", (), 0, ()), ())
 
 
 class Control(NamedTuple):
@@ -182,79 +171,6 @@ def target(instruction: Instruction) -> int | None:
         if operand.kind == "number":
             return operand.value // BYTES
     return None
-
-
-def batches(functions: Iterable[tuple[str, FunctionCode]]) -> Iterator[list[tuple[str, FunctionCode]]]:
-    """(key, function) in lists of one key and about AT_ONCE bytes of code."""
-    part: list[tuple[str, FunctionCode]] = []
-    size = 0
-    for key, function in functions:
-        if part and (part[0][0] != key or size + len(function.code) > AT_ONCE):
-            yield part
-            part, size = [], 0
-        part.append((key, function))
-        size += len(function.code)
-    if part:
-        yield part
-
-
-def programs(
-    tools: Toolchain, arch: str, functions: Sequence[FunctionCode], file: str = ""
-) -> Iterator[Kernel | DataError]:
-    """The functions of an arch (as "sm_90") as graphs, all of them disassembled at once; what cannot be is an error."""
-    texts = _listing(tools, arch, [function.code for function in functions])
-    for function, text in zip(functions, texts, strict=True):
-        if isinstance(text, DataError):
-            yield text
-        else:
-            instructions = _instructions(text, len(function.code) // BYTES)
-            yield Kernel(file, arch, function, instructions, text.count(None))
-
-
-def _listing(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[list[str | None] | DataError]:
-    """The text of each instruction of each code; None where nvdisasm prints none.
-
-    If it does not take the whole, each half; a code that it does not take alone is an error.
-    """
-    if not codes:
-        return []
-    words, lines = _disassemble(tools, arch, b"".join(codes))
-    if not words:
-        texts, start = list[list[str | None] | DataError](), 0
-        for code in codes:
-            places = range(start, start + len(code), BYTES)
-            texts.append([_moved(lines.get(place), start) for place in places])
-            start += len(code)
-        return texts
-    if len(codes) == 1:
-        return [DataError(f"nvdisasm does not take its code: {words}.")]
-    half = len(codes) // 2
-    return _listing(tools, arch, codes[:half]) + _listing(tools, arch, codes[half:])
-
-
-def _moved(text: str | None, start: int) -> str | None:
-    """The text of an instruction with the address in its function, of a branch that names one in the batch."""
-    match = _RELATIVE.match(text) if text and start else None
-    return f"{match[1]}{int(match[2], 16) - start:#x}" if match else text
-
-
-def _disassemble(tools: Toolchain, arch: str, raw: bytes) -> tuple[str, dict[int, str]]:
-    """("", text by address), or why there is none."""
-    number = max(75, int(arch.removeprefix("sm_")))  # Volta is encoded as Turing
-    with Scratch() as scratch:
-        image = scratch.folder / "code.bin"
-        image.write_bytes(raw)
-        completed = attempt(scratch, [tools.nvdisasm, "--binary", f"SM{number}", str(image)], tools.limit)
-    if "is not defined for option" in completed.stderr:
-        raise EnvironmentUnfitError(f"{tools.nvdisasm} ({tools.nvdisasm_version}) knows no SM{number}.")
-    if completed.returncode:
-        return one_line(completed.stderr.replace(str(image), "code")) or f"it ended with {completed.returncode}", {}
-    return "", {int(place, 16): text for place, text in LINE.findall(completed.stdout)}
-
-
-def _instructions(texts: Sequence[str | None], count: int) -> list[Instruction]:
-    forms = [decode(text) if text else UNREAD for text in texts[:count]]
-    return [Instruction(number, form, form.stem) for number, form in enumerate(forms)]
 
 
 def _successors(kernel: Kernel) -> dict[int, tuple[int, ...]]:

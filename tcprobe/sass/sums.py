@@ -3,7 +3,7 @@
 Followed are the low 32 bits through moves, additions, shifts and multiplies by numbers, as long as every way that leads
 to an instruction brings the same sum. What loops change, or what is loaded, is no such sum.
 
->>> from tcprobe.check.sums import Sum
+>>> from tcprobe.sass.sums import Sum
 >>> Sum(16, {"c[0x0][0x210]": 1, "SR_TID.X": 4}).less(Sum(0, {"c[0x0][0x210]": 1}))
 Sum(number=16, terms={'SR_TID.X': 4})
 """
@@ -11,9 +11,9 @@ Sum(number=16, terms={'SR_TID.X': 4})
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import BASE, Form, Operand
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.registers import BASE, Form, Operand
 
 
 class Sum(NamedTuple):

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from tcprobe.check.registers import BASE, Form, bits_of, guard_bit
+from tcprobe.sass.registers import BASE, Form, bits_of, guard_bit
 
 THREADS = ("S2R", "S2UR", "CS2R")  # what these give may differ between threads by where they are
 _NUMBERED = re.compile(r"\b(UR|R|UP|P)([0-9]+)")

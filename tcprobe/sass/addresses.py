@@ -15,16 +15,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.dependence import Dependence, dependence
-from tcprobe.check.flow import backward
-from tcprobe.check.frame import reads, writes
-from tcprobe.check.held import NEVER, NEVER_BIT, PLACES, Held, Register, State, alike, same, same_state, unset
-from tcprobe.check.interpreter import Interpreter
-from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, bits_of, guard_mask
 from tcprobe.layout.arrays import Bools
+from tcprobe.sass import lanes
+from tcprobe.sass.dependence import Dependence, dependence
+from tcprobe.sass.flow import backward
+from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.held import NEVER, NEVER_BIT, PLACES, Held, Register, State, alike, same, same_state, unset
+from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, bits_of, guard_mask
 
 SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
 GLOBAL = frozenset(("LDG", "STG", "LDGSTS"))

@@ -17,15 +17,15 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.dependence import dependence
-from tcprobe.check.flow import backward
-from tcprobe.check.frame import reads, writes
-from tcprobe.check.held import NEVER, NEVER_BIT, Held, Register, State, same, same_state, unset
-from tcprobe.check.interpreter import Interpreter
-from tcprobe.check.program import Block, Instruction, Kernel
-from tcprobe.check.reader import Reader
-from tcprobe.check.registers import PREDICATE
+from tcprobe.sass import lanes
+from tcprobe.sass.dependence import dependence
+from tcprobe.sass.flow import backward
+from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.held import NEVER, NEVER_BIT, Held, Register, State, same, same_state, unset
+from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.kernel import Block, Instruction, Kernel
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.registers import PREDICATE
 
 ROUNDS, ROUNDS_OUTSIDE = 4, 2
 LEFT_AFTER = 2  # rounds behind which a loop is left whose end is not known

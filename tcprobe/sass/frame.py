@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tcprobe.check.program import Kernel
-from tcprobe.check.registers import UNIFORM_PREDICATE, Form
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.registers import UNIFORM_PREDICATE, Form
 
 SLOTS = UNIFORM_PREDICATE + 8
 MOST_SLOTS = 2048

@@ -3,7 +3,7 @@
 A set of registers is an integer, bit by bit: R0 to R254 from bit 0, UR0 to UR254 from UNIFORM, P0 to P6 from PREDICATE,
 UP0 to UP6 from UNIFORM_PREDICATE. RZ, PT and their like are in none.
 
->>> from tcprobe.check.registers import decode, names
+>>> from tcprobe.sass.registers import decode, names
 >>> form = decode("@!P0 LDS.128 R28, [R3+UR4+0x10]")
 >>> names(form.writes), names(form.reads)
 (['R28', 'R29', 'R30', 'R31'], ['R3', 'UR4', 'P0'])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
-from tcprobe.check.program import Block, Instruction, Kernel
+from tcprobe.sass.kernel import Block, Instruction, Kernel
 
 Fact = TypeVar("Fact")
 Step = Callable[[Fact, Instruction], Fact]

@@ -16,18 +16,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.check import lanes
-from tcprobe.check.addresses import Walk
-from tcprobe.check.dependence import Dependence
-from tcprobe.check.held import Held, Register, State, held_in, unset
-from tcprobe.check.integers import COMPARED, HIGH
-from tcprobe.check.interpreter import Interpreter
-from tcprobe.check.lanes import Lanes, constant
-from tcprobe.check.program import BYTES, Instruction, Kernel
-from tcprobe.check.reader import sizes_at
-from tcprobe.check.registers import BASE, Form, Operand
 from tcprobe.layout.arrays import Array
 from tcprobe.loops.loop import Loop, LoopError
+from tcprobe.sass import lanes
+from tcprobe.sass.addresses import Walk
+from tcprobe.sass.dependence import Dependence
+from tcprobe.sass.held import Held, Register, State, held_in, unset
+from tcprobe.sass.integers import COMPARED, HIGH
+from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.kernel import BYTES, Instruction, Kernel
+from tcprobe.sass.lanes import Lanes, constant
+from tcprobe.sass.reader import sizes_at
+from tcprobe.sass.registers import BASE, Form, Operand
 
 MOST_BLOCKS = 400_000  # basic blocks of a thread's way through the kernel
 _PARAMETER = re.compile(r"(-?)c\[0x0\]\[(0x[0-9a-f]+)\]")

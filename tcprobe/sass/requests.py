@@ -9,22 +9,21 @@ tried, and an answer is one only where they agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import Reach, reaches
-from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import Form
-from tcprobe.check.rule import Finding, undecided
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.banks import IDLE, LINE, WORD, Judge, designed_rules
+from tcprobe.sass.addresses import Reach
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.registers import Form
 
 SECTOR = 32  # bytes
 _BYTES = {"U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2, "64": 8, "128": 16, "256": 32}
@@ -35,9 +34,6 @@ class UndecidedError(Exception):
     """Why the cost of a request does not follow."""
 
 
-ROWS = ", in blocks whose rows are whole warps (the file does not state their shape)"
-
-
 class Request(NamedTuple):
     """The cost of the worst warp and of most of them, and the least that this width takes with these lanes."""
 
@@ -46,51 +42,6 @@ class Request(NamedTuple):
     least: int
     lanes: int  # of the worst warp
     assumed: bool = False  # that a block's rows are whole warps: its shape is not stated, and another one costs else
-
-
-class Counting(NamedTuple):
-    """What a rule counts of requests: its name, the unit, stems of accesses, the cost, and what is said of one.
-
-    `words` takes the opcode, the numbers, and what holds of the lanes. `cycles`: those of an SM for one more of the
-    unit, by arch and stem; None where they are not measured.
-    """
-
-    rule: str
-    unit: str
-    stems: frozenset[str]
-    cost: Callable[[Reach], Request | None]
-    words: Callable[[str, Mapping[str, int | float], str], str]
-    cycles: Callable[[str, str], float | None] = lambda _arch, _stem: None
-
-
-def costly(kernel: Kernel, counting: Counting) -> Iterator[Finding]:
-    """A warning for each access whose worst warp costs more than the least; a note where the cost is not known."""
-    if not counting.stems & kernel.stems:
-        return
-    for reach in reaches(kernel):
-        instruction = reach.instruction
-        if instruction.stem not in counting.stems:
-            continue
-        try:
-            request = counting.cost(reach)
-        except UndecidedError as error:
-            yield undecided(counting.rule, instruction, f"{error}, of {instruction.opcode}")
-            continue
-        if request is None or request.worst <= request.least:
-            continue
-        numbers: dict[str, int | float] = {
-            counting.unit: request.worst,
-            "least": request.least,
-            "typical": request.typical,
-            "lanes": request.lanes,
-            "a_round": int(loop_of(kernel, instruction) is not None),
-        }
-        each = counting.cycles(kernel.arch, instruction.stem)
-        if each:
-            numbers["cycles"] = round(each * (request.worst - request.least), 1)
-        lanes = ("" if reach.sure else ", if all lanes take part that may") + (ROWS if request.assumed else "")
-        text = counting.words(instruction.opcode, numbers, lanes)
-        yield Finding(counting.rule, "warning", instruction.address, text, numbers)
 
 
 def width(form: Form) -> int:

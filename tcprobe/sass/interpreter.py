@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.check import frame, lanes
-from tcprobe.check.dependence import Dependence, numbered
-from tcprobe.check.frame import LOCAL, SLOTS, slots
-from tcprobe.check.held import NEVER, NEVER_BIT, PLACES, Held, Register, unset
-from tcprobe.check.integers import FOLLOWED, HIGH, PURE
-from tcprobe.check.lanes import CHOICE, UNKNOWN, Lanes, constant
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.reader import Reader
-from tcprobe.check.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE, Form, guard_bit
+from tcprobe.sass import frame, lanes
+from tcprobe.sass.dependence import Dependence, numbered
+from tcprobe.sass.frame import LOCAL, SLOTS, slots
+from tcprobe.sass.held import NEVER, NEVER_BIT, PLACES, Held, Register, unset
+from tcprobe.sass.integers import FOLLOWED, HIGH, PURE
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE, Form, guard_bit
 
 Under = tuple[str, int, Register]  # a guard, where its predicate is from, what a register holds where it is true
 Results = tuple[tuple[Lanes, Lanes], ...]  # of each register that is written, what it holds; and where a guard is true

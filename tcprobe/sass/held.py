@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tcprobe.check import lanes
-from tcprobe.check.frame import SLOTS
-from tcprobe.check.lanes import CHOICE, UNKNOWN, Lanes, constant
-from tcprobe.check.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE
 from tcprobe.layout.arrays import Bools
+from tcprobe.sass import lanes
+from tcprobe.sass.frame import SLOTS
+from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
+from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE
 
 PLACES = 12  # bits of a register's number, in an origin
 NEVER = lanes.lost("a register that nothing has written")

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.lanes import UNKNOWN, Lanes, constant
-from tcprobe.check.program import Kernel
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bools, Words
+from tcprobe.sass import lanes
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.lanes import UNKNOWN, Lanes, constant
 
 MOST_WARPS = 32
 ASSUMED_WARPS = 8  # of a block whose size nobody states

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.dependence import THREADS
-from tcprobe.check.held import Held, held_in
-from tcprobe.check.lanes import CHOICE, UNKNOWN, Lanes, constant
-from tcprobe.check.reader import Reader
-from tcprobe.check.registers import BASE, Form, Operand
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Array
+from tcprobe.sass import lanes
+from tcprobe.sass.dependence import THREADS
+from tcprobe.sass.held import Held, held_in
+from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.registers import BASE, Form, Operand
 
 HIGH = 100
 Follow = Callable[[Reader, Form, Held], dict[int, Lanes]]
