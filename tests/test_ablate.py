@@ -23,7 +23,7 @@ from tcprobe.loops import bench, runs
 from tcprobe.loops.iterations import Rounds, rounds
 from tcprobe.loops.launch import Launch, LaunchError, launch_of
 from tcprobe.loops.loop import LoopError, main_loop
-from tcprobe.loops.patch import CLASSES, class_of, one_round, patched, patches
+from tcprobe.loops.patch import class_of, one_round, patched, patches
 from tcprobe.sass.addresses import reaches
 from tcprobe.sass.code_files import CodeFiles
 from tcprobe.sass.disassemble import programs
@@ -182,11 +182,6 @@ def test_copies_of_another_warp_go_with_the_bytes_that_are_waited_for(made):
     assert len(copies.expects) == 1
     single = one_round(loop)
     assert len(single.never) + len(single.always) == 2  # the loop of those that load ends too
-
-
-def test_every_opcode_is_in_one_class():
-    stems = [stem for words in CLASSES.values() for stem in words.split()]
-    assert len(stems) == len(set(stems))
 
 
 @needs_tools

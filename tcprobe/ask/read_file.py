@@ -36,9 +36,10 @@ from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, Numbered, follow_copie
 from tcprobe.sass.cubin import disassemble
 from tcprobe.sass.decode import UnreadError
 from tcprobe.sass.elf import Content
+from tcprobe.sass.frame import LOCAL
 from tcprobe.sass.image import FunctionCode
 from tcprobe.sass.lowering import Lowering, lower
-from tcprobe.sass.matrix_code import LOCAL, is_matrix
+from tcprobe.sass.matrix_code import is_matrix
 from tcprobe.sass.source_lines import FunctionLines, SourceLine, source_lines
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.cell import Cell, find

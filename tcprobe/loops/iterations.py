@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.layout.arrays import Array
 from tcprobe.loops.loop import Loop, LoopError
 from tcprobe.sass import lanes
@@ -33,7 +34,7 @@ MOST_BLOCKS = 400_000  # basic blocks of a thread's way through the kernel
 _PARAMETER = re.compile(r"(-?)c\[0x0\]\[(0x[0-9a-f]+)\]")
 _BLOCK = re.compile(r"SR_CTAID\.[XYZ]")
 _LAUNCHES = count(1)
-_SUCCEEDS = ("SYNCS", "USETMAXREG", "ELECT")
+_SUCCEEDS = of_kind("mbarrier", "grant", "elect")
 Wide = NDArray[np.uint64]
 
 

@@ -13,62 +13,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
+from tcprobe.isa.opcodes import mnemonics, opcode, rows
 from tcprobe.loops.loop import Loop
 from tcprobe.sass.flow import backward
 from tcprobe.sass.frame import reads, writes
 from tcprobe.sass.kernel import BYTES, Instruction, Kernel, target
 from tcprobe.sass.registers import Form, guard_mask
 
-# stems by class; a warp's multiplies and the warpgroups' are those that end with MMA
-CLASSES = {
-    "multiplies": "HMMA IMMA BMMA DMMA QMMA OMMA HGMMA IGMMA QGMMA BGMMA",
-    "shared-loads": "LDS LDSM",
-    "shared-stores": "STS STSM",
-    "copies": "LDGSTS LDG UTMALDG UBLKCP",
-    "global-stores": "STG RED REDG UTMASTG UTMAREDG",
-    "local": "LDL STL",
-    "special-functions": "MUFU",
-    "fp32": "FFMA FADD FMUL FMNMX FSEL FSET FSETP FCHK FSWZADD FFMA2 FADD2 FMUL2 FMNMX3",
-    "fp16": "HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 VHMNMX",
-    "fp64": "DFMA DADD DMUL DMNMX DSETP",
-    "integer": "IMAD IADD3 IADD VIADD LOP3 LOP SHF LEA PRMT SEL ISETP IMNMX VIMNMX VIADDMNMX VIMNMX3 IABS MOV POPC FLO "
-    "BREV SGXT BMSK IDP PLOP3 P2R R2P VABSDIFF",
-    "conversions": "F2F F2FP F2I I2F I2FP F2IP I2IP I2I FRND",
-    "shuffles": "SHFL VOTE REDUX CREDUX MATCH MOVM",
-    "uniform": "UIADD3 UIMAD ULEA ULOP3 UMOV USEL USHF UISETP UPRMT UPLOP3 UFLO UPOPC UBREV UBMSK USGXT UP2UR R2UR "
-    "S2UR VOTEU UVIADD UIADD UIMNMX",
-    "constants": "LDC ULDC LDCU S2R CS2R",
-    "barriers": "BAR",
-}
-_CLASS_OF = {stem: name for name, stems in CLASSES.items() for stem in stems.split()}
+MEMORY = ("shared-loads", "shared-stores", "copies", "global-stores", "local", "barriers")
+FLOATING = ("multiplies", "special-functions", "fp32", "fp16", "fp64", "conversions")
+CLASSES = tuple(dict.fromkeys(row.ablated for row in rows() if row.ablated))
 # whose result is all that they do: they are needed where their result is
-_COMPUTES = frozenset(
-    stem
-    for name in CLASSES
-    if name not in ("shared-loads", "shared-stores", "copies", "global-stores", "local", "barriers")
-    for stem in CLASSES[name].split()
-)
-_FLOATING = frozenset(
-    stem
-    for name in ("multiplies", "special-functions", "fp32", "fp16", "fp64", "conversions")
-    for stem in CLASSES[name].split()
-)
-_STORES = frozenset(("STS", "STSM", "STG", "STL", "ST", "RED", "REDG"))
-_BULK = frozenset(("UTMALDG", "UBLKCP"))
-# a store, by the loads from the same memory: where one of these decides an address or a branch, the store stays
-_READ_BY = {
-    "STS": ("LDS", "LDSM", "LD"),
-    "STSM": ("LDS", "LDSM", "LD"),
-    "LDGSTS": ("LDS", "LDSM", "LD"),
-    "UTMALDG": ("LDS", "LDSM", "LD"),
-    "UBLKCP": ("LDS", "LDSM", "LD"),
-    "STG": ("LDG", "LD"),
-    "RED": ("LDG", "LD"),
-    "REDG": ("LDG", "LD"),
-    "STL": ("LDL", "LD"),
-}
+_COMPUTES = mnemonics(lambda row: bool(row.ablated) and row.ablated not in MEMORY)
+_FLOATING = mnemonics(lambda row: row.ablated in FLOATING)
+_BULK = mnemonics(lambda row: row.kind == "copy" and row.proxy == "async" and "shared" in row.writes)
 GUARD, ALWAYS, OFF = 1, 0x70, 0xF0  # the byte whose upper half is the guard; PT and !PT there
 FFMA, NOP = 0xFF << 64 | 0xFFFFFFF223, 0xF918  # @!PT FFMA RZ, RZ, RZ, RZ; @!PT NOP
 FILLER = FFMA
@@ -93,7 +54,7 @@ class Patch(NamedTuple):
 
 def class_of(instruction: Instruction) -> str:
     """The class of an instruction; "" of one that is never patched away."""
-    return _CLASS_OF.get(instruction.stem, "")
+    return opcode(instruction.stem).ablated
 
 
 def patches(loop: Loop) -> list[Patch]:
@@ -114,11 +75,22 @@ def patches(loop: Loop) -> list[Patch]:
     made = []
     for name in CLASSES:
         numbers = found.get(name, [])
-        kept = {n for n in numbers if sources.intersection(_READ_BY.get(kernel.instructions[n].stem, ()))}
+        kept = {n for n in numbers if sources.intersection(_read_by(kernel.instructions[n].stem))}
         off = tuple(n for n in numbers if n not in needed and n not in kept)
         if numbers:
             made.append(Patch(name, off, len(numbers), _arrivals(kernel) if bulk.intersection(off) else ()))
     return made
+
+
+@cache
+def _read_by(stem: str) -> frozenset[str]:
+    """The loads from where a store or copy writes: where one of these decides an address or a branch, it stays."""
+    row = opcode(stem)
+    spaces = {"shared"} if "shared" in row.writes else set(row.writes)
+    if not (row.stores or (row.kind == "copy" and "shared" in spaces)):
+        return frozenset()
+    loads = (one for one in rows() if one.kind in ("load", "matrix move") and not one.outputs and not one.proxy)
+    return frozenset(one.opcode for one in loads if {*spaces, "generic"}.intersection(one.reads))
 
 
 def _in_loops(kernel: Kernel, stems: frozenset[str]) -> set[int]:
@@ -291,13 +263,14 @@ def _condition(form: Form) -> str:
 
 def _roots(form: Form) -> int:
     """The registers that count wherever an instruction stands: all but what it computes with, or stores."""
-    if form.stem not in _COMPUTES and form.stem not in _STORES:
+    row = opcode(form.stem)
+    if form.stem not in _COMPUTES and not row.stores:
         return form.reads
-    guard = form.reads & ~_union(form) if form.stem in _STORES else 0
+    guard = form.reads & ~_union(form) if row.stores else 0
     return guard | sum(
         operand.mask
         for operand in form.operands
-        if operand.kind == "address" or (operand.kind == "descriptor" and form.stem.endswith("GMMA"))
+        if operand.kind == "address" or (operand.kind == "descriptor" and row.kind == "multiply")
     )
 
 

@@ -9,6 +9,7 @@ from operator import or_
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices
 from tcprobe.loops.loop import Loop, LoopError, Step
 from tcprobe.sass.addresses import SHARED, Reach, reaches
@@ -18,14 +19,10 @@ from tcprobe.sass.requests import UndecidedError, conflicts, sectors, width
 
 # what an instruction is to the scheduler
 PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)
-_GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
-_LOADS = ("LDG", "LD", "LDGSTS")
-_STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
+_GLOBAL = ("global", "generic")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
 FREED = 9
-# cycles that a request holds each bank of registers: main loops on an H200
-HELD = {"LDGSTS": 6, "LDG": 14, "LD": 14, "LDSM": 3}
 FAR = 124  # more cycles until data of L2 are there whose lines a block reads for the first time
 
 
@@ -98,13 +95,19 @@ def _reading_on(steps: Sequence[Step]) -> set[int]:
     for _ in range(2):  # what varies at the end of a round does so in the next one
         for number, instruction in enumerate(step.instruction for step in steps):
             addresses = [operand.mask for operand in instruction.operands if operand.kind == "address"]
-            if instruction.stem in _LOADS and any(mask & varying for mask in addresses[-1:]):
+            if _loads(instruction.stem) and any(mask & varying for mask in addresses[-1:]):
                 far.add(number)
             if _sources(instruction) & varying:
                 varying |= instruction.writes
             elif not instruction.guard:
                 varying &= ~instruction.writes
     return far
+
+
+def _loads(stem: str) -> bool:
+    """Whether lanes load from global memory, or copy from it."""
+    row = opcode(stem)
+    return row.accesses and row.kind in ("load", "copy") and not set(_GLOBAL).isdisjoint(row.reads)
 
 
 def _sources(instruction: Instruction) -> int:
@@ -172,8 +175,9 @@ def _moved(made: Work, instruction: Instruction, prices: Prices, reach: Reach | 
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
     stem, words = instruction.stem, ""
     data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
-    made = made._replace(ports=(HELD[stem],) * 2 if stem in HELD else _read_ports(instruction))
-    stores = stem in _STORES
+    row = opcode(stem)
+    made = made._replace(ports=(row.ports, row.ports) if row.ports else _read_ports(instruction))
+    stores = row.stores
     service = max(made.cycles, 2 + 2 * data) if stores else made.cycles
     made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
     if stem == "LDGSTS":
@@ -183,7 +187,7 @@ def _moved(made: Work, instruction: Instruction, prices: Prices, reach: Reach | 
         wavefronts = prices.copied(instruction.opcode, least) + max(passes - least, 0)
         made = made._replace(kind=COPY, service=8, freed=25, wavefronts=wavefronts, bytes=size * WARP)
         return made, words
-    if stem in _GLOBAL:
+    if row.accesses and not {*row.reads, *row.writes}.isdisjoint(_GLOBAL):
         count, words = _sectors(instruction, reach)
         return made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
     least = {"LDSM": data, "STSM": data}.get(stem, max(1, width(instruction.form) // 4)) if stem in SHARED else 1

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tcprobe.isa.opcodes import mnemonics
 from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
 from tcprobe.sass.dependence import Dependence, dependence
@@ -26,13 +27,12 @@ from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
 from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, bits_of, guard_mask
 
-SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
-GLOBAL = frozenset(("LDG", "STG", "LDGSTS"))
-ACCESSES = SHARED | GLOBAL
-# what PTX has as .sync.aligned, with an opcode that is nothing else
-WHOLE_WARP = frozenset(
-    ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "LDSM", "STSM", "MOVM")
+SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
+GLOBAL = mnemonics(
+    lambda row: row.accesses and row.kind in ("load", "store", "copy") and "global" in (*row.reads, *row.writes)
 )
+ACCESSES = SHARED | GLOBAL
+WHOLE_WARP = mnemonics(lambda row: row.lanes == "warp")
 DESCRIBED = ("gdesc[", "idesc[")
 EVERY: Bools = np.ones((1, 1), np.bool_)
 UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp

@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from tcprobe.isa.opcodes import mnemonics
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.registers import UNIFORM_PREDICATE, Form
 
 SLOTS = UNIFORM_PREDICATE + 8
 MOST_SLOTS = 2048
-LOCAL = ("LDL", "STL")
+LOCAL = mnemonics(lambda row: "local" in (*row.reads, *row.writes))
 PARTS = ("U8", "S8", "8", "U16", "S16", "16")  # modifiers of what is less than a word
 _ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.layout.arrays import Array
 from tcprobe.sass import lanes
-from tcprobe.sass.dependence import THREADS
 from tcprobe.sass.held import Held, held_in
 from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.sass.reader import Reader
@@ -22,13 +22,6 @@ from tcprobe.sass.registers import BASE, Form, Operand
 HIGH = 100
 Follow = Callable[[Reader, Form, Held], dict[int, Lanes]]
 FOLLOWED: dict[str, Follow] = {}
-_PURE = """
-    FADD FMUL FFMA FMNMX FSEL FSETP FSET HADD2 HMUL2 HFMA2 HMNMX2 HSETP2 HSET2 DADD DMUL DFMA DSETP DMNMX MUFU
-    I2F F2I F2F FRND I2FP F2FP I2I FCHK VIADDMNMX POPC UPOPC FLO UFLO BREV UBREV IDP VABSDIFF XMAD LDG LDS LDC
-    LDCU ULDC LD UF2FP UI2F UF2I FADD2 FMUL2 FFMA2 VHMNMX FMNMX3 VIMNMX3 SYNCS UISETP BMSK UBMSK P2R UP2UR R2P
-    R2UP VOTE VOTEU REDUX CREDUX PLOP3 UPLOP3 S2UR I2IP
-"""
-PURE = frozenset(_PURE.split())  # whose results are alike in all lanes if what they read is
 
 
 def _follows(*stems: str) -> Callable[[Follow], Follow]:
@@ -59,7 +52,7 @@ def _load_constant(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {0: reader.read(form.operands[1], held)} if form.opcode in ("LDC", "LDCU", "ULDC") else {}
 
 
-@_follows(*THREADS)
+@_follows(*of_kind("special register"))
 def _special(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     name = form.operands[1].text
     if name in TID:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tcprobe.isa.opcodes import opcode
 from tcprobe.sass import frame, lanes
 from tcprobe.sass.dependence import Dependence, numbered
 from tcprobe.sass.frame import LOCAL, SLOTS, slots
 from tcprobe.sass.held import NEVER, NEVER_BIT, PLACES, Held, Register, unset
-from tcprobe.sass.integers import FOLLOWED, HIGH, PURE
+from tcprobe.sass.integers import FOLLOWED, HIGH
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.sass.reader import Reader
@@ -22,6 +23,7 @@ Under = tuple[str, int, Register]  # a guard, where its predicate is from, what 
 Results = tuple[tuple[Lanes, Lanes], ...]  # of each register that is written, what it holds; and where a guard is true
 _results: dict[tuple[object, ...], Results] = {}  # by shape, threads and values what instructions write
 MOST_RESULTS = 1 << 17  # about 60 MB
+_MEMORY = frozenset(("shared", "global", "local", "generic"))
 
 
 class Interpreter(Reader):
@@ -114,7 +116,7 @@ class Interpreter(Reader):
         form = instruction.form
         follow = FOLLOWED.get(form.stem)
         inputs = list(self.inputs(form.reads, seen))
-        even = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
+        even = (follow is not None or opcode(form.stem).lanes == "alike") and all(value.uniform for value in inputs)
         results = follow(self, form, seen) if follow and not linked else {}
         condition = self.condition(form.guard, held) if form.guard else None
         why = _reason(instruction, inputs)
@@ -155,7 +157,8 @@ def _unfollowed(bit: int, same: bool, why: str) -> Lanes:
 
 
 def _reason(instruction: Instruction, inputs: Sequence[Lanes]) -> str:
-    if instruction.stem in ("LDG", "LD", "LDL", "LDS", "LDSM", "ATOM", "ATOMG", "ATOMS"):
+    row = opcode(instruction.stem)
+    if row.accesses and not row.outputs and _MEMORY.intersection(row.reads):
         return "an address that lanes load"
     return next(
         (value.why for value in inputs if value.why), f"what {instruction.stem} gives each lane is not followed"

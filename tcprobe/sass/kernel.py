@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.sass.image import FunctionCode
 from tcprobe.sass.registers import Form, Operand
 
 BYTES = 16  # of an instruction
-_ENDS = frozenset(("EXIT", "RET", "BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"))
-_INDIRECT = frozenset(("BRX", "BRXU", "JMX", "JMXU"))
-_JUMPS = _ENDS | {"CALL"}
+_INDIRECT = of_kind("indirect branch")
+_ENDS = of_kind("branch", "indirect branch", "return", "exit")
+_JUMPS = _ENDS | of_kind("call")
 
 
 class Control(NamedTuple):

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.isa.instruction import MOVE_OPCODES, TENSOR_OPCODES
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.sass.decode import LINE, opcode_of
+from tcprobe.sass.frame import LOCAL
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch
 
 WideWords = NDArray[np.uint64]
-LOCAL = ("LDL", "STL")  # loads and stores of local memory, to which registers are spilled
 _MULTIPLY = re.compile(r"[A-Z]+MMA")  # also multiplies that no known code has
 CHUNK = 1 << 17  # instructions disassembled in one call
 AT_ONCE = 16 << 20  # bytes of code; they need about ten times as much memory
@@ -79,7 +79,7 @@ def stem(opcode: str) -> str:
 
 def is_matrix(opcode: str) -> bool:
     """Whether an opcode multiplies or moves matrices."""
-    return stem(opcode) in (*TENSOR_OPCODES, *MOVE_OPCODES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
+    return stem(opcode) in of_kind("multiply", "matrix move") or bool(_MULTIPLY.fullmatch(stem(opcode)))
 
 
 def _may_be_matrix_code(reader: _Disassembler, code_words: WideWords) -> Bools:

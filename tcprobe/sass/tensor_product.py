@@ -23,7 +23,8 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import TENSOR_OPCODES, Instruction
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import elements, holder
@@ -67,7 +68,7 @@ def types(opcode: str) -> Types:
 
 def is_tensor(code_line: CodeLine) -> bool:
     """Whether a line is a tensor-core instruction."""
-    return code_line.opcode.split(".")[0] in TENSOR_OPCODES
+    return code_line.opcode.split(".")[0] in of_kind("multiply")
 
 
 def opcode_of(code_line: CodeLine) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from tcprobe.check import published
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.isa import inventory
-from tcprobe.isa.instruction import TENSOR_OPCODES, Instruction
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.lowering import Lowering, words
 
@@ -55,7 +56,7 @@ def _of_text(kernel: Kernel, ptx: str) -> Iterator[Finding]:
 
 def _address(kernel: Kernel, lowering: Lowering) -> int:
     """The first instruction of those that do it, or the first call."""
-    wanted = [i for i in kernel.instructions if i.opcode in lowering.opcodes and i.stem in TENSOR_OPCODES]
+    wanted = [i for i in kernel.instructions if i.opcode in lowering.opcodes and i.stem in of_kind("multiply")]
     calls = [i for i in kernel.instructions if i.stem == "CALL"]
     return min((i.address for i in wanted or calls), default=0)
 

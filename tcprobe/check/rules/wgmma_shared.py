@@ -40,7 +40,7 @@ EVIDENCE = (
     "of m64n256k16 read it, up to 17,118,672 of 17,301,504 elements wrong; cp.async, 16,564,171; of m64n64k16 490 to "
     "7,925 of 4,325,376; 0 behind the wait.",
 )
-STORES = ("STS", "STSM", "ATOMS", "LDGSTS")
+STORES = ("STS", "STSM", "ATOMS", "LDGSTS", "STAS")
 BULK = ("UTMALDG", "UBLKCP.S.G")
 FILLS = ("STS.", "LDGSTS", *BULK)  # of a role that does nothing else
 ARRIVES, CHECKS = "SYNCS.ARRIVE", "SYNCS.PHASECHK"
