@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tcprobe.graph import reached
 from tcprobe.isa.opcodes import of_kind
 from tcprobe.layout.arrays import Array
 from tcprobe.loops.loop import Loop, LoopError
@@ -67,7 +68,7 @@ def _followed(walk: Walk, loop: Loop, warp: int) -> Rounds:
     """The way of the first thread of a warp through the kernel."""
     state, number, before = State({}, walk.interpreter.threads.there), 0, -1
     begun = entered = 0
-    before_loop = _leading(walk.kernel, loop.head)
+    before_loop = reached(walk.kernel.before, [loop.head])
     for _ in range(MOST_BLOCKS):
         if number not in before_loop:
             return Rounds(begun, entered)
@@ -79,17 +80,6 @@ def _followed(walk: Walk, loop: Loop, warp: int) -> Rounds:
             return Rounds(begun, entered)
         before, number = number, after[0] if len(after) == 1 else _next(walk, number, state, warp)
     raise LoopError(f"a thread that comes through more than {MOST_BLOCKS} blocks")
-
-
-def _leading(kernel: Kernel, head: int) -> frozenset[int]:
-    """The blocks from which a thread may come to one."""
-    seen, pending = set[int](), [head]
-    while pending:
-        number = pending.pop()
-        if number not in seen:
-            seen.add(number)
-            pending += kernel.before[number]
-    return frozenset(seen)
 
 
 def _next(walk: Walk, number: int, state: State, warp: int) -> int:

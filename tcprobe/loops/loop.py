@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.errors import DataError
+from tcprobe.graph import reached
 from tcprobe.sass.addresses import Walk, walked
 from tcprobe.sass.held import State
 from tcprobe.sass.kernel import BYTES, Block, Control, Instruction, Kernel, not_followed, target
@@ -239,12 +240,6 @@ class _Follower:
 
     def _leads_back(self, start: int, number: int) -> bool:
         """Whether a way from a block comes to another without passing the loop's first."""
-        seen, pending = {self.loop.head}, [start]
-        while pending:
-            block = pending.pop()
-            if block == number:
-                return True
-            if block not in seen and block in self.loop.blocks:
-                seen.add(block)
-                pending += self.kernel.blocks[block].after
-        return False
+        inside = {block: self.kernel.blocks[block].after for block in self.loop.blocks}
+        outside = {after for ways in inside.values() for after in ways if after not in inside}
+        return number in reached(inside, [start], (outside | {self.loop.head}) - {number})

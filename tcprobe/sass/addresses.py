@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tcprobe.graph import immediate_post_dominators, reached
 from tcprobe.isa.opcodes import mnemonics
 from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
@@ -25,7 +26,7 @@ from tcprobe.sass.held import NEVER, NEVER_BIT, PLACES, Held, Register, State, a
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
-from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, bits_of, guard_mask
+from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, guard_mask
 
 SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
 GLOBAL = mnemonics(
@@ -147,6 +148,7 @@ class Walk:
     def __init__(self, kernel: Kernel, interpreter: Interpreter | None = None) -> None:
         self.kernel = kernel
         self.interpreter = interpreter or Interpreter(kernel)
+        self.follows = [block.after for block in kernel.blocks]
         self.live = backward(kernel, 0, _needed_before, int.__or__)
         self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
         self.entries: dict[int, State] = {}
@@ -337,19 +339,12 @@ class Walk:
 
     def _until_met(self, branch: int, first: int) -> frozenset[int]:
         """The blocks from one on, up to the one where the ways of a branch meet again."""
-        meeting = self.meets.get(branch)
-        seen, pending = set[int](), [first]
-        while pending:
-            block = pending.pop()
-            if block not in seen and block != meeting:
-                seen.add(block)
-                pending += self.kernel.blocks[block].after
-        return frozenset(seen)
+        return frozenset(reached(self.follows, [first], {self.meets[branch]}))
 
     @cached_property
-    def meets(self) -> dict[int, int | None]:
-        """By block, the first one that every way from it to the kernel's end comes through."""
-        return _meeting_points(self.kernel)
+    def meets(self) -> list[int]:
+        """By block, the first one that every way from it to the kernel's end comes through; -1 where there is none."""
+        return immediate_post_dominators(self.follows)
 
     def _left(self, number: int, after: int, state: State) -> State:
         """On a way out of a loop that lanes leave one by one, what the loop writes differs by lane."""
@@ -483,27 +478,3 @@ def _uneven(register: Register) -> Register:
     """A register of which lanes left a loop one by one."""
     value = register.value
     return register if value.exact else Register(lanes.shared(lanes.uneven(value)))
-
-
-def _meeting_points(kernel: Kernel) -> dict[int, int | None]:
-    """By block, the first one that every way from it to the kernel's end comes through; None where there is none."""
-    blocks = kernel.blocks
-    every = (1 << len(blocks)) - 1
-    through = {n: 1 << n if not block.after else every for n, block in enumerate(blocks)}
-    changed = True
-    while changed:
-        changed = False
-        for number in reversed(range(len(blocks))):
-            if blocks[number].after:
-                common = every
-                for after in blocks[number].after:
-                    common &= through[after]
-                common |= 1 << number
-                if common != through[number]:
-                    through[number], changed = common, True
-    found: dict[int, int | None] = {}
-    for number in range(len(blocks)):
-        others = through[number] & ~(1 << number)
-        # the nearest is the one through which the most others are left to come
-        found[number] = max(bits_of(others), key=lambda other: through[other].bit_count(), default=None)
-    return found

@@ -1,7 +1,6 @@
 """Facts that hold at the instructions of a kernel, followed along its control flow to a fixed point.
 
-A fact is any value that can be compared; `step` says what an instruction makes of it, `join` what remains of two where
-ways meet. A join that only ever loses or only ever gains, in a set that is finite, ends.
+`step` says what an instruction makes of a fact; facts and `join` are as of `graph.fixpoint`.
 """
 
 from __future__ import annotations
@@ -9,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
+from tcprobe.graph import fixpoint
 from tcprobe.sass.kernel import Block, Instruction, Kernel
 
 Fact = TypeVar("Fact")
 Step = Callable[[Fact, Instruction], Fact]
-MOST_ROUNDS = 1000  # visits of one block; a join that does not settle is an error of the rule
 
 
 class Graph(Protocol):
@@ -29,23 +28,13 @@ class Graph(Protocol):
 
 def forward(kernel: Graph, start: Fact, step: Step[Fact], join: Callable[[Fact, Fact], Fact]) -> dict[int, Fact]:
     """By number of a block, the fact at its begin, if `start` holds where the kernel begins."""
-    if not kernel.blocks:
-        return {}
-    facts, pending, rounds = {0: start}, {0}, dict[int, int]()
-    while pending:
-        number = min(pending)
-        pending.discard(number)
-        rounds[number] = rounds.get(number, 0) + 1
-        assert rounds[number] <= MOST_ROUNDS, f"{kernel.name}: facts at {kernel.blocks[number].first} do not settle"
-        fact, block = facts[number], kernel.blocks[number]
-        for index in range(block.first, block.end):
+
+    def through(number: int, fact: Fact) -> Fact:
+        for index in range(kernel.blocks[number].first, kernel.blocks[number].end):
             fact = step(fact, kernel.instructions[index])
-        for after in block.after:
-            joined = join(facts[after], fact) if after in facts else fact
-            if after not in facts or joined != facts[after]:
-                facts[after] = joined
-                pending.add(after)
-    return facts
+        return fact
+
+    return fixpoint([block.after for block in kernel.blocks], {0: start} if kernel.blocks else {}, through, join)
 
 
 def at_each(kernel: Graph, facts: dict[int, Fact], step: Step[Fact]) -> Iterator[tuple[Instruction, Fact]]:
@@ -61,19 +50,11 @@ def at_each(kernel: Graph, facts: dict[int, Fact], step: Step[Fact]) -> Iterator
 
 def backward(kernel: Kernel, end: Fact, step: Step[Fact], join: Callable[[Fact, Fact], Fact]) -> dict[int, Fact]:
     """By number of a block, the fact at its end, if `end` holds where the kernel ends; `step` goes from behind."""
-    facts = {number: end for number, block in enumerate(kernel.blocks) if not block.after}
-    pending, rounds = set(facts), dict[int, int]()
-    while pending:
-        number = max(pending)
-        pending.discard(number)
-        rounds[number] = rounds.get(number, 0) + 1
-        assert rounds[number] <= MOST_ROUNDS, f"{kernel.name}: facts at {kernel.blocks[number].first} do not settle"
-        fact, block = facts[number], kernel.blocks[number]
-        for index in reversed(range(block.first, block.end)):
+
+    def through(number: int, fact: Fact) -> Fact:
+        for index in reversed(range(kernel.blocks[number].first, kernel.blocks[number].end)):
             fact = step(fact, kernel.instructions[index])
-        for other in kernel.before[number]:
-            joined = join(facts[other], fact) if other in facts else fact
-            if other not in facts or joined != facts[other]:
-                facts[other] = joined
-                pending.add(other)
-    return facts
+        return fact
+
+    ends = {number: end for number, block in enumerate(kernel.blocks) if not block.after}
+    return fixpoint(kernel.before, ends, through, join, last_first=True)

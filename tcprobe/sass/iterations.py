@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from tcprobe.graph import reached
 from tcprobe.sass import lanes
 from tcprobe.sass.dependence import dependence
 from tcprobe.sass.flow import backward
@@ -75,23 +76,13 @@ class _Walk:
     def __init__(self, kernel: Kernel, wanted: frozenset[int], count: int) -> None:
         self.kernel, self.wanted, self.count = kernel, wanted, count
         self.interpreter = Interpreter(kernel)
-        self.kept = self._leading_there({kernel.block_of[number] for number in wanted})
+        self.kept = reached(kernel.before, {kernel.block_of[number] for number in wanted})
         self.live = backward(kernel, 0, self._needed_before, int.__or__)
         self.steps = {number: list(self._steps(number)) for number in self.kept}
         self.entries: dict[Place, dict[Place, State]] = {(0, self._entered(0, ())): {}}
         self.after: dict[Place, list[Place]] = {}
         self.left: set[tuple[int, Path]] = set()  # (loop, path around it) of loops that are left
         self.ended: dict[tuple[int, Path], tuple[Place, State]] = {}  # of loops whose last round is followed
-
-    def _leading_there(self, there: set[int]) -> set[int]:
-        """The blocks from which a way leads to some of others, and those."""
-        seen, pending = set(there), list(there)
-        while pending:
-            for other in self.kernel.before[pending.pop()]:
-                if other not in seen:
-                    seen.add(other)
-                    pending.append(other)
-        return seen
 
     def _roots(self, instruction: Instruction) -> int:
         """The registers whose values are asked for."""

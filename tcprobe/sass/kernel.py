@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
+from tcprobe.graph import natural_loops, predecessors
 from tcprobe.isa.opcodes import of_kind
 from tcprobe.sass.image import FunctionCode
 from tcprobe.sass.registers import Form, Operand
@@ -133,16 +134,12 @@ class Kernel:
     @cached_property
     def before(self) -> dict[int, tuple[int, ...]]:
         """By number of a block, those from which it may be reached at once."""
-        found: dict[int, list[int]] = {number: [] for number in range(len(self.blocks))}
-        for number, block in enumerate(self.blocks):
-            for after in block.after:
-                found[after].append(number)
-        return {number: tuple(others) for number, others in found.items()}
+        return predecessors([block.after for block in self.blocks])
 
     @cached_property
     def loops(self) -> tuple[frozenset[int], ...]:
         """The loops, as sets of blocks: what may come between a block and itself; the innermost ones first."""
-        return _loops(self.blocks, self.before)
+        return tuple(natural_loops([block.after for block in self.blocks]))
 
     def control(self, number: int) -> Control:
         """The scheduling bits of an instruction."""
@@ -262,34 +259,3 @@ def _blocks(successors: dict[int, tuple[int, ...]]) -> tuple[Block, ...]:
             end += 1
         blocks.append(Block(first, end, tuple(number[j] for j in successors[end - 1])))
     return tuple(blocks)
-
-
-def _loops(blocks: Sequence[Block], before: dict[int, tuple[int, ...]]) -> tuple[frozenset[int], ...]:
-    """Natural loops by their heads, smallest first: a head is a block that one reached through it leads back to."""
-    order, state = list[int](), dict[int, int]()
-    backward: dict[int, list[int]] = {}
-    stack = [(0, iter(blocks[0].after))] if blocks else []
-    state[0] = 1
-    while stack:
-        number, others = stack[-1]
-        for after in others:
-            if after not in state:
-                state[after] = 1
-                stack.append((after, iter(blocks[after].after)))
-                break
-            if state[after] == 1:
-                backward.setdefault(after, []).append(number)
-        else:
-            state[number] = 2
-            order.append(number)
-            stack.pop()
-    loops = []
-    for head, tails in backward.items():
-        inside, pending = {head}, list(tails)
-        while pending:
-            number = pending.pop()
-            if number not in inside:
-                inside.add(number)
-                pending += before[number]
-        loops.append(frozenset(inside))
-    return tuple(sorted(loops, key=lambda loop: (len(loop), min(loop))))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.graph import reached
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.requests import width
@@ -164,16 +165,9 @@ def _of_shared(kernel: Kernel) -> Iterator[Finding]:
 
 def ahead(kernel: Kernel, reader: Instruction) -> frozenset[int]:
     """The stores from which a way leads to a reader; they count by that way alone."""
-    block = kernel.block_of[reader.number]
-    seen, pending = {block}, [block]
-    while pending:
-        for other in kernel.before[pending.pop()]:
-            if other not in seen:
-                seen.add(other)
-                pending.append(other)
     return frozenset(
         number
-        for each in seen
+        for each in reached(kernel.before, [kernel.block_of[reader.number]])
         for number in range(kernel.blocks[each].first, kernel.blocks[each].end)
         if kernel.instructions[number].stem in WRITERS
     )
@@ -181,13 +175,8 @@ def ahead(kernel: Kernel, reader: Instruction) -> frozenset[int]:
 
 def behind(kernel: Kernel, reader: Instruction) -> frozenset[int]:
     """The stores to which a way leads from a reader: they come later, as those of an epilogue."""
-    seen, pending = set[int](), list(kernel.successors.get(reader.number, ()))
-    while pending:
-        number = pending.pop()
-        if number not in seen:
-            seen.add(number)
-            pending += kernel.successors.get(number, ())
-    return frozenset(number for number in seen if kernel.instructions[number].stem in WRITERS)
+    later = reached(kernel.successors, kernel.successors.get(reader.number, ()))
+    return frozenset(number for number in later if kernel.instructions[number].stem in WRITERS)
 
 
 def verdict(kernel: Kernel, reader: Instruction, writer: Instruction, filled: bool) -> Finding:

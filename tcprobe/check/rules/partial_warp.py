@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.graph import reached
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bools
 from tcprobe.sass.addresses import WHOLE_WARP, Parting, Present, exits, partings, present
@@ -91,12 +92,7 @@ def in_doubt(instruction: Instruction, ways: Ways, block: int, lanes: Present) -
 def behind(kernel: Kernel, start: Instruction) -> frozenset[int]:
     """The instructions that are reached from one."""
     own = kernel.block_of[start.number]
-    pending, blocks = [*kernel.blocks[own].after], set[int]()
-    while pending:
-        number = pending.pop()
-        if number not in blocks:
-            blocks.add(number)
-            pending += kernel.blocks[number].after
+    blocks = reached([block.after for block in kernel.blocks], kernel.blocks[own].after)
     return frozenset(
         number
         for number, block in kernel.block_of.items()
@@ -137,15 +133,8 @@ def by_known(kernel: Kernel, around: list[Parting], block: int, lanes: Present) 
 
 def leads(kernel: Kernel, start: int, block: int, region: frozenset[int]) -> bool:
     """Whether a block is reached from another inside a region."""
-    seen, pending = set[int](), [start]
-    while pending:
-        number = pending.pop()
-        if number == block:
-            return True
-        if number not in seen and number in region:
-            seen.add(number)
-            pending += kernel.blocks[number].after
-    return False
+    outside = set(range(len(kernel.blocks))) - region - {block}
+    return block in reached([one.after for one in kernel.blocks], [start], outside)
 
 
 _LOAD = """.version 7.0

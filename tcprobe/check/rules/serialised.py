@@ -10,6 +10,7 @@ from tcprobe.check import published
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.check.rules import wgmma_shared
+from tcprobe.graph import reached
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.registers import decode
@@ -86,20 +87,14 @@ def _asked(kernel: Kernel, wait: Wait, multiplies: Mapping[int, groups.Multiply]
     for number in wait.ended:
         a, d = a | multiplies[number].a, d | multiplies[number].d
     found: set[str] = set()
-    seen, pending = set[int](), list(kernel.successors.get(wait.instruction.number, ()))
-    while pending:
-        number = pending.pop()
-        instruction = kernel.instructions[number]
-        if number in seen or groups.groups_left(instruction) is not None:
-            continue
-        seen.add(number)
-        if number not in multiplies:
-            touched = instruction.writes & (a | d) | instruction.reads & groups.REGISTERS & d
-            if touched and instruction.stem not in MOVES:
-                found.add("result")
-            if instruction.stem in RELEASES:
-                found.add("release")
-        pending += kernel.successors.get(number, ())
+    waits = {i.number for i in kernel.instructions if groups.groups_left(i) is not None}
+    later = reached(kernel.successors, kernel.successors.get(wait.instruction.number, ()), waits)
+    for instruction in (kernel.instructions[number] for number in later - multiplies.keys()):
+        touched = instruction.writes & (a | d) | instruction.reads & groups.REGISTERS & d
+        if touched and instruction.stem not in MOVES:
+            found.add("result")
+        if instruction.stem in RELEASES:
+            found.add("release")
     return found
 
 
@@ -119,15 +114,8 @@ def _as_well_weaker(kernel: Kernel, wait: Wait) -> bool:
 
 def _goes_on(kernel: Kernel, wait: Wait) -> bool:
     """Whether a multiply comes after the wait."""
-    seen, pending = set[int](), list(kernel.successors.get(wait.instruction.number, ()))
-    while pending:
-        number = pending.pop()
-        if number not in seen:
-            seen.add(number)
-            if kernel.instructions[number].stem.endswith("GMMA"):
-                return True
-            pending += kernel.successors.get(number, ())
-    return False
+    later = reached(kernel.successors, kernel.successors.get(wait.instruction.number, ()))
+    return any(kernel.instructions[number].stem.endswith("GMMA") for number in later)
 
 
 _D = ", ".join(f"f{j}" for j in range(32))

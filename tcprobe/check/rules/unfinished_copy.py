@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.graph import reached
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Ints
 from tcprobe.sass.addresses import Reach, reaches
@@ -290,18 +291,8 @@ def _of(kernel: Kernel, number: int, stem: str) -> list[Instruction]:
 
 def _circle(kernel: Kernel, start: int, without: set[int]) -> set[int]:
     """The blocks on ways from a block back to itself that avoid others."""
-
-    def reached(ways: Mapping[int, tuple[int, ...]]) -> set[int]:
-        seen, pending = set[int](), [start]
-        while pending:
-            for other in ways[pending.pop()]:
-                if other not in seen and other not in without:
-                    seen.add(other)
-                    pending.append(other)
-        return seen
-
-    ahead = reached({number: block.after for number, block in enumerate(kernel.blocks)})
-    return ahead & reached(kernel.before) if start in ahead else set()
+    ahead = reached([block.after for block in kernel.blocks], kernel.blocks[start].after, without)
+    return ahead & reached(kernel.before, kernel.before[start], without) if start in ahead else set()
 
 
 class Places:
