@@ -32,7 +32,7 @@ from tcprobe.loops.patch import patched, patches
 from tcprobe.loops.predict import predict
 from tcprobe.sass import toolchain
 from tcprobe.sass.disassemble import programs
-from tcprobe.sass.image import cubin
+from tcprobe.sass.elf import cubin
 from tcprobe.sass.kernel import Kernel
 from tcprobe.store.choose import layers
 

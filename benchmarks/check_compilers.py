@@ -20,7 +20,7 @@ from tcprobe.check.rules import wgmma_operands
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.sass import toolchain
 from tcprobe.sass.disassemble import programs
-from tcprobe.sass.image import cubin
+from tcprobe.sass.elf import cubin
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.toolchain import attempt, version
 from tcprobe.system.children import Scratch

@@ -40,7 +40,7 @@ from tcprobe.probes import ptx
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.disassemble import programs
-from tcprobe.sass.image import cubin
+from tcprobe.sass.elf import cubin
 from tcprobe.sass.kernel import Kernel
 
 ROOT = Path(__file__).parent.parent

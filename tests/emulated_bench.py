@@ -19,7 +19,7 @@ from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import main_loop
 from tcprobe.sass import toolchain
 from tcprobe.sass.disassemble import programs
-from tcprobe.sass.image import cubin
+from tcprobe.sass.elf import cubin
 from tcprobe.sass.kernel import BYTES
 
 BEFORE, ROUNDS, OTHER = 10_000, 40, 1

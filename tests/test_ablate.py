@@ -27,7 +27,7 @@ from tcprobe.loops.patch import class_of, one_round, patched, patches
 from tcprobe.sass.addresses import reaches
 from tcprobe.sass.code_files import CodeFiles
 from tcprobe.sass.disassemble import programs
-from tcprobe.sass.image import cubin
+from tcprobe.sass.elf import cubin
 from tcprobe.sass.kernel import BYTES
 
 ROOT = Path(__file__).parent.parent

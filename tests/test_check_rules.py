@@ -22,7 +22,7 @@ import tcprobe
 from tcprobe.check.rule import rules
 from tcprobe.sass import frame, toolchain
 from tcprobe.sass.disassemble import programs
-from tcprobe.sass.image import cubin
+from tcprobe.sass.elf import cubin
 from tcprobe.sass.kernel import target
 from tcprobe.sass.registers import decode, names
 

@@ -35,9 +35,8 @@ from tcprobe.sass.code_files import CodeFiles, Compiled
 from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, Numbered, follow_copies, lanes_of
 from tcprobe.sass.cubin import disassemble
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.elf import Content
+from tcprobe.sass.elf import Content, FunctionCode
 from tcprobe.sass.frame import LOCAL
-from tcprobe.sass.image import FunctionCode
 from tcprobe.sass.lowering import Lowering, lower
 from tcprobe.sass.matrix_code import is_matrix
 from tcprobe.sass.source_lines import FunctionLines, SourceLine, source_lines

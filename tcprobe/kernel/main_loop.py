@@ -13,7 +13,7 @@ from tcprobe.loops.loop import main_loop
 from tcprobe.loops.predict import Prediction, predict
 from tcprobe.sass import toolchain
 from tcprobe.sass.disassemble import programs
-from tcprobe.sass.image import cubin
+from tcprobe.sass.elf import cubin
 from tcprobe.store.choose import default
 from tcprobe.values import Json
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.sass.decode import LINE
-from tcprobe.sass.image import FunctionCode
+from tcprobe.sass.elf import FunctionCode
 from tcprobe.sass.kernel import BYTES, Instruction, Kernel
 from tcprobe.sass.registers import Form, Structure, decode
 from tcprobe.sass.toolchain import Toolchain, attempt

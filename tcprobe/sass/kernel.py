@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tcprobe.graph import natural_loops, predecessors
 from tcprobe.isa.opcodes import of_kind
-from tcprobe.sass.image import FunctionCode
+from tcprobe.sass.elf import FunctionCode
 from tcprobe.sass.registers import Form, Operand
 
 BYTES = 16  # of an instruction
