@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.sass.decode import LINE
@@ -15,11 +16,12 @@ from tcprobe.sass.elf import FunctionCode
 from tcprobe.sass.kernel import BYTES, Instruction, Kernel
 from tcprobe.sass.registers import Form, Structure, decode
 from tcprobe.sass.toolchain import Toolchain, attempt
-from tcprobe.system.children import Scratch, one_line
+from tcprobe.system.children import Scratch, exit_code, one_line
 
 AT_ONCE = 1 << 20  # bytes of code in a batch: 65,536 instructions, about 40 MB while they are looked at
 # what nvdisasm prints the address of, in the whole batch
 _RELATIVE = re.compile(r"((?:@!?U?P[0-9T] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
+_REFUSED = re.compile(r"at address 0x([0-9a-f]{1,16})")
 UNREAD = Form("", Structure("UNREAD", "UNREAD", (), 0, ()), ())
 
 
@@ -57,7 +59,7 @@ def _listing(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[list[s
     """
     if not codes:
         return []
-    words, lines = _disassemble(tools, arch, b"".join(codes))
+    lines, words, _ = printed(tools, arch, b"".join(codes))
     if not words:
         texts, start = list[list[str | None] | DataError](), 0
         for code in codes:
@@ -77,18 +79,36 @@ def _moved(text: str | None, start: int) -> str | None:
     return f"{match[1]}{int(match[2], 16) - start:#x}" if match else text
 
 
-def _disassemble(tools: Toolchain, arch: str, raw: bytes) -> tuple[str, dict[int, str]]:
-    """("", text by address), or why there is none."""
-    number = max(75, int(arch.removeprefix("sm_")))  # Volta is encoded as Turing
+class Printed(NamedTuple):
+    """What nvdisasm prints of raw code: `lines`, the text of instructions by address. Where it complains, its `words`
+    and the addresses that it `refused` by name.
+    """
+
+    lines: dict[int, str]
+    words: str = ""
+    refused: frozenset[int] = frozenset()
+
+
+def printed(tools: Toolchain, arch: str, raw: bytes) -> Printed:
+    """Run nvdisasm once on raw code of an arch, as "sm_90"; EnvironmentUnfitError if it knows no such arch.
+
+    Volta is encoded as Turing, which is all that nvdisasm 13 knows.
+    """
+    number = max(75, int(arch.removeprefix("sm_")))
     with Scratch() as scratch:
         image = scratch.folder / "code.bin"
         image.write_bytes(raw)
         completed = attempt(scratch, [tools.nvdisasm, "--binary", f"SM{number}", str(image)], tools.limit)
+    code = exit_code(completed.returncode)
     if "is not defined for option" in completed.stderr:
         raise EnvironmentUnfitError(f"{tools.nvdisasm} ({tools.nvdisasm_version}) knows no SM{number}.")
-    if completed.returncode:
-        return one_line(completed.stderr.replace(str(image), "code")) or f"it ended with {completed.returncode}", {}
-    return "", {int(place, 16): text for place, text in LINE.findall(completed.stdout)}
+    found = [(int(place, 16), text) for place, text in LINE.findall(completed.stdout)]
+    lines = dict(found)
+    if not code and [place for place, _ in found] == sorted(lines):
+        return Printed(lines)
+    words = one_line(completed.stderr.replace(str(image), "code"))
+    words = words or (f"it ended with {code}" if code else "it prints addresses out of order")
+    return Printed(lines, words, frozenset(int(place, 16) for place in _REFUSED.findall(completed.stderr)))
 
 
 def _instructions(texts: Sequence[str | None], count: int) -> list[Instruction]:
