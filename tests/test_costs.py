@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -91,6 +92,25 @@ def test_what_is_stated_of_an_arch_is_said_of_it_and_an_error_only_where_nothing
     silent = next((form.id for form in forms if form.id not in known), None)
     if silent:
         assert CliRunner().invoke(main, ["cost", silent, "--arch", row.name]).exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_120"])
+def test_what_is_stated_of_an_arch_comes_first_and_of_others_by_full(name, sample):
+    """Of a form that nobody measured there: its own arch, then its generation; a peak says what it means for one."""
+    generations = {row.name: row.generation.partition(" ")[0] for row in ARCHS}
+    for id_ in sample(stated_on(name, layers(None)), 40):
+        (one,) = costs_of([id_], name, layers(None))
+        devices = {row.device: row.arch for row in one.stated}
+        for full in (False, True):
+            lines = [line for line in said(one, full=full) if re.match(r"  stated( for \w+)?: ", line)]
+            near = [devices[line.partition(": ")[2].partition(":")[0]] for line in lines]
+            apart = [0 if there == name else 1 if generations[there] == generations[name] else 2 for there in near]
+            assert apart == sorted(apart), (id_, lines)
+            assert full or 2 not in apart
+            assert not full or len(lines) == len(one.stated)
+            for line in lines:
+                if most := re.search("at most ([0-9]+) multiply-adds per cycle per SM", line):
+                    assert line.endswith(f": at least {one.row.triples / int(most[1]):g} cycles each")
 
 
 def test_a_form_above_the_stated_peak_is_not_the_best(tmp_path):

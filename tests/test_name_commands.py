@@ -24,7 +24,7 @@ def tcprobe(*arguments, code=0):
     [
         (
             "shfl.sync.bfly.b32",
-            "exchanges between lanes) is a PTX instruction, but holds no matrix. See `tcprobe convert`",
+            "exchanges between lanes) is a PTX instruction, but holds no matrix. See `tcprobe convert m16n8k16",
         ),
         ("cp.async.bulk", "--fill tma"),
         ("tcgen05.alloc", "synchronisation and resources"),

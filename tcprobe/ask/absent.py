@@ -18,6 +18,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
+from tcprobe.sass import lowering
 from tcprobe.store.cell import measured_cell, stated
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.finding import source_words
@@ -115,23 +116,40 @@ class Task(NamedTuple):
         return same and not any(map(frozenset.isdisjoint, self.types, task.types))
 
 
-def instead(row: Instruction, device: Arch) -> Instruction | None:
-    """What multiplies the same types where there is no `row`: dense, sparse or scaled as it is, of the latest family,
-    the largest.
+def instead(row: Instruction, device: Arch, layers: Layers) -> Instruction | None:
+    """What multiplies the same types where there is no `row`: dense, sparse or scaled as it is; None where the arch
+    has nothing that its tensor cores do in these types.
+
+    Of the latest family, with the most multiply-adds for each opcode that it becomes, the largest: forms that an arch
+    has for the sake of an older one become several (`tcprobe lower`).
     """
-    return _latest(Task.of(row), device)
+    task = Task.of(row)
+    pace = {one: each for one in _alike(task, device) if (each := _pace(one, device, layers))}
+
+    def order(one: Instruction) -> tuple[int, bool, bool, float, int]:
+        latest = LATEST.index(one.family.partition(".")[0])
+        narrower = one.type("d") == "f16" and "f32" in task.types[2]
+        return latest, one.kind != task.kind, narrower, -pace[one] if latest else 0, -one.triples if latest else 0
+
+    return min(pace, key=order, default=None)
 
 
 @cache
-def _latest(task: Task, device: Arch) -> Instruction | None:
-    same = [one for one, does in _tasks() if one.target.on(device) and does.shares(task)]
+def _alike(task: Task, device: Arch) -> tuple[Instruction, ...]:
+    """The forms of an arch that do some of a task."""
+    return tuple(one for one, does in _tasks() if one.target.on(device) and does.shares(task))
 
-    def order(one: Instruction) -> tuple[int, bool, bool, int]:
-        latest = LATEST.index(one.family.partition(".")[0])
-        narrower = one.type("d") == "f16" and "f32" in task.types[2]
-        return latest, one.kind != task.kind, narrower, -one.triples if latest else 0
 
-    return min(same, key=order, default=None)
+def _pace(multiply: Instruction, device: Arch, layers: Layers) -> float:
+    """Multiply-adds for each tensor-core opcode that a form becomes; 0 where it is emulated.
+
+    Those that take whole warpgroups or tensor memory are never emulated; what they become is not saved for each size.
+    """
+    if multiply.described or multiply.family.startswith("tcgen05"):
+        return multiply.triples
+    low = lowering.saved(multiply, device, layers)
+    native = low is not None and not low.refused and low.native(multiply)
+    return multiply.triples / sum(low.opcodes.values()) if low and native else 0
 
 
 @cache
@@ -146,9 +164,13 @@ def _types(row: Instruction, name: str) -> frozenset[str]:
     return frozenset(str(word).partition(" ")[0] for word in stated) or frozenset(held or [""])
 
 
-def _instead_words(row: Instruction | None, device: Arch) -> str:
-    other = instead(row, device) if row and row.multiplies else None
-    return f" {device.name} multiplies these types by {other.id}." if other else ""
+def _instead_words(row: Instruction | None, device: Arch, layers: Layers) -> str:
+    other = instead(row, device, layers) if row and row.multiplies else None
+    if row is None or other is None:
+        return ""
+    count, rest = divmod(row.triples, other.triples)
+    several = count > 1 and not rest and row.shape[:2] == other.shape[:2]  # that add up along k
+    return f" {device.name} multiplies these types by {other.id}{f', {count} of them' if several else ''}."
 
 
 def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
@@ -157,7 +179,7 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     saved = measured_table or next(layers.saved(fragment.experiment, [arch.name]), None)
     if lacking:
         words = f"{lacking} {_outcome(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
-        words += _instead_words(inventory.instructions().get(fragment.experiment), arch)
+        words += _instead_words(inventory.instructions().get(fragment.experiment), arch, layers)
     else:
         allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment.target, arch)}"
         basis = (
@@ -187,7 +209,7 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
     lacking = why_forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed_words(operand.instruction.target, arch)}"
     words = (
-        f"{lacking}{_instead_words(operand.instruction, arch)}"
+        f"{lacking}{_instead_words(operand.instruction, arch, layers)}"
         if lacking
         else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     )
@@ -208,7 +230,11 @@ def why_not_placed(in_memory: MemoryOperand, arch: Arch, layers: Layers) -> WhyN
     places = found.measured_places if found else None
     verb = "may be" if in_memory.name == "a" else "is"  # A may be in shared memory as well
     has = f"{in_memory.id} {verb} in tensor memory, {form.id} {_allowed_words(form.target, arch)}"
-    words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
+    words = (
+        f"{lacking}{_instead_words(form, arch, layers)}"
+        if lacking
+        else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
+    )
     return WhyNot(
         in_memory.id, arch.name, not lacking, places is not None and places.arch == arch.name, words, layers.names
     )
@@ -220,7 +246,7 @@ def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
     allowed = f"nothing prevents it: {instruction.name} {_allowed_words(instruction.target, arch)}; but {places}"
     words = (
-        f"{lacking}{_instead_words(instruction, arch)}"
+        f"{lacking}{_instead_words(instruction, arch, layers)}"
         if lacking
         else f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
     )

@@ -5,12 +5,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tcprobe.isa import arch
+from tcprobe.references.cost import PEAK
 from tcprobe.store.kinds.cost import TOLERANCE, Body, ByLayout, Flight, Point, Trip
 from tcprobe.text import Whole, any_of
 
 if TYPE_CHECKING:
     from tcprobe.ask.cost import InstructionCost, Line
     from tcprobe.isa.instruction import Instruction
+    from tcprobe.references.cost import Row
 
 ALIKE = 0.02  # relative: cycles that a reader need not tell apart
 REACHED = 0.05  # relative, above the least: as good as the best
@@ -27,9 +29,14 @@ def words(cost: "InstructionCost", partner: str | None = None, full: bool = Fals
         if partner:
             cost.overlap(partner)  # which says why there is none
         yield f"{cost.id} on {cost.arch}: {'not measured' if cost.sourced is None else 'contradicted, so no numbers'}"
+        near = by_nearness(cost)
+        shown = near if full else [row for row in near if _apart(row, cost) < FAR]
         yield from (
-            f"  stated{f' for {cost.arch}' if row.arch == cost.arch else ''}: {row.words}" for row in cost.stated
+            f"  stated{f' for {cost.arch}' if row.arch == cost.arch else ''}: {row.words}{_at_least(row, cost)}"
+            for row in shown
         )
+        if len(near) > len(shown):
+            yield f"  stated of other archs: {len(near) - len(shown)} more by --full"
         yield f"  {cost.evidence}"
         return
     body = cost.body
@@ -46,14 +53,32 @@ def words(cost: "InstructionCost", partner: str | None = None, full: bool = Fals
             f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden"
         )
     if full:
-        yield from (f"  stated: {row.words}" for row in cost.stated)
+        yield from (f"  stated: {row.words}" for row in by_nearness(cost))
     elif cost.stated:
-        here = sorted(cost.stated, key=lambda row: (row.arch != cost.arch, len(row.brief)))
+        here = sorted(cost.stated, key=lambda row: (_apart(row, cost), len(row.brief)))
         yield f"  stated: {here[0].brief}; {f'{len(here) - 1} more' if len(here) > 1 else 'source'} by --full"
     if cost.sourced and cost.sourced.otherwise:
         yield f"  {cost.sourced.contradiction}"
     runs = f"; the median of the runs and the nearest run differ by at most {body.spread:.1%}" if full else ""
     yield f"  {cost.evidence}{runs}"
+
+
+FAR = 2  # neither the arch nor its generation
+
+
+def by_nearness(cost: "InstructionCost") -> "list[Row]":
+    """What is stated: of this arch, then of its generation, then of others."""
+    return sorted(cost.stated, key=lambda row: _apart(row, cost))
+
+
+def _at_least(row: "Row", cost: "InstructionCost") -> str:
+    """What a peak means for one instruction."""
+    return f": at least {cost.row.triples / row.value:g} cycles each" if row.term == PEAK and cost.row else ""
+
+
+def _apart(row: "Row", cost: "InstructionCost") -> int:
+    here, there = (arch.arch(name).generation.partition(" ")[0] for name in (cost.arch, row.arch))
+    return 0 if row.arch == cost.arch else 1 if here == there else FAR
 
 
 def in_brief(cost: "InstructionCost") -> str:

@@ -193,8 +193,8 @@ def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) 
 
 
 def bits_of(type_: str) -> int:
-    """Bits that an element takes in memory: 8 for the types of 6 bits, which lie in bytes."""
-    bits_by_type = {d.name: 8 if d.bits == 6 else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
+    """Bits that an element takes in memory: 8 for the types of 6 and 7 bits, which lie in bytes."""
+    bits_by_type = {d.name: 8 if d.bits in (6, 7) else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
     if type_ not in bits_by_type:
         raise UsageError(f"unknown element type {type_[:20]!r}; known: {', '.join(bits_by_type)}.")
     return bits_by_type[type_]
