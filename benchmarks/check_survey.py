@@ -43,7 +43,7 @@ class CountingChecker(Checker):
         self.seconds: Counter[str] = Counter()
 
     def _findings(self, kernel: Kernel) -> Iterator[Finding]:
-        reached = (i for i in kernel.instructions if i.stem in SHARED and i.guard != "never")
+        reached = (i for i in kernel.instructions if i.mnemonic in SHARED and i.guard != "never")
         self.accesses[kernel.arch] += sum(i.number in kernel.block_of for i in reached)
         self.instructions[kernel.arch] += len(kernel.instructions)
         begun = time.process_time()

@@ -93,7 +93,7 @@ def main_loops(path: Path) -> set[int]:
         for kernel in programs(toolchain.find(None), code.arch, code.functions)
         for loop in kernel.loops
         for blocks in [[kernel.blocks[number] for number in loop]]
-        if any(kernel.instructions[at].stem.endswith("MMA") for b in blocks for at in range(b.first, b.end))
+        if any(kernel.instructions[at].mnemonic.endswith("MMA") for b in blocks for at in range(b.first, b.end))
         for b in blocks
         for at in range(b.first, b.end)
     }

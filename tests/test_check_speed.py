@@ -180,7 +180,7 @@ def test_right_kernels_and_mutants_cost_what_their_formula_says(
         requested = [
             requests.conflicts(reach)
             for reach in reaches(kernel)
-            if reach.instruction.stem in SHARED
+            if reach.instruction.mnemonic in SHARED
             and requests.shared_access(reach.instruction.form).name == pattern.access
         ]
         assert requested, (pattern, "no such access in the code")

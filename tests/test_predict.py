@@ -233,7 +233,7 @@ def test_the_clock_beside_it_is_that_of_the_emulated_gpu(tmp_path, monkeypatch):
         bench.BLOCKS,
         bench.SMS,
         bench.AT_ONCE,
-        bench.ROUNDS,
+        bench.ITERATIONS,
         64,
     ]
     assert found["warps"] == 2

@@ -462,7 +462,7 @@ class Reader:
                 lines[id(code)] = source_lines(code.raw)
             ptx = None if code.ptx is None else ptx_calls(code.ptx).get(function.name, {})
             uses = self._uses(name, matrix, lines.get(id(code), {}).get(function.name), ptx)
-            local = Counter(s for o in decoded.opcodes.values() if (s := matrix_code.stem(o)) in LOCAL)
+            local = Counter(s for o in decoded.opcodes.values() if (s := matrix_code.mnemonic(o)) in LOCAL)
             yield FunctionReading(path, name, function, uses, dict(local), decoded.unread, ptx, shows)
 
     def _uses(

@@ -14,15 +14,15 @@ ROWS = ", in blocks whose rows are whole warps (the file does not state their sh
 
 
 class Counting(NamedTuple):
-    """What a rule counts of requests: its name, the unit, stems of accesses, the cost, and what is said of one.
+    """What a rule counts of requests: its name, the unit, mnemonics of accesses, the cost, and what is said of one.
 
     `words` takes the opcode, the numbers, and what holds of the lanes. `cycles`: those of an SM for one more of the
-    unit, by arch and stem; None where they are not measured.
+    unit, by arch and mnemonic; None where they are not measured.
     """
 
     rule: str
     unit: str
-    stems: frozenset[str]
+    mnemonics: frozenset[str]
     cost: Callable[[Reach], Request | None]
     words: Callable[[str, Mapping[str, int | float], str], str]
     cycles: Callable[[str, str], float | None] = lambda _arch, _stem: None
@@ -30,11 +30,11 @@ class Counting(NamedTuple):
 
 def costly(kernel: Kernel, counting: Counting) -> Iterator[Finding]:
     """A warning for each access whose worst warp costs more than the least; a note where the cost is not known."""
-    if not counting.stems & kernel.stems:
+    if not counting.mnemonics & kernel.mnemonics:
         return
     for reach in reaches(kernel):
         instruction = reach.instruction
-        if instruction.stem not in counting.stems:
+        if instruction.mnemonic not in counting.mnemonics:
             continue
         try:
             request = counting.cost(reach)
@@ -50,7 +50,7 @@ def costly(kernel: Kernel, counting: Counting) -> Iterator[Finding]:
             "lanes": request.lanes,
             "a_round": int(loop_of(kernel, instruction) is not None),
         }
-        each = counting.cycles(kernel.arch, instruction.stem)
+        each = counting.cycles(kernel.arch, instruction.mnemonic)
         if each:
             numbers["cycles"] = round(each * (request.worst - request.least), 1)
         lanes = ("" if reach.sure else ", if all lanes take part that may") + (ROWS if request.assumed else "")

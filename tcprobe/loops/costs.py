@@ -87,7 +87,7 @@ class Prices:
 
 def _name(instruction: Instruction) -> str:
     """What its price goes by: its opcode; a load of a parameter, whose place the code names, is one of its own."""
-    parameter = instruction.stem == "LDC" and "R" not in instruction.operands[-1].text
+    parameter = instruction.mnemonic == "LDC" and "R" not in instruction.operands[-1].text
     return f"parameter {instruction.opcode}" if parameter else instruction.opcode
 
 
@@ -127,11 +127,11 @@ def _of_scheduler(opcode: str, priced: published.Price) -> Price | None:
 
 def _measured(opcode: str, body: Body, evidence: str) -> Iterator[tuple[str, Price]]:
     """The prices of an opcode by name; those of a warpgroup's multiply with A in registers have "RA" behind them."""
-    stem = opcode.partition(".")[0]
+    mnemonic = opcode.partition(".")[0]
     latency = max(body.latency.values(), default=0.0) if isinstance(body.latency, dict) else body.latency
-    if isinstance(body.interval, Point) and stem.endswith("MMA"):
+    if isinstance(body.interval, Point) and mnemonic.endswith("MMA"):
         yield opcode, Price("tensor", round(PARTITIONS * body.interval.cycles), latency or 0.0, evidence)
-    elif isinstance(body.interval, list) and stem.endswith("GMMA"):
+    elif isinstance(body.interval, list) and mnemonic.endswith("GMMA"):
         for a, suffix in (("shared", ""), ("registers", ".RA")):
             flights = [flight for flight in body.interval if flight.a == a]
             if flights:

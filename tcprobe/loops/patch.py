@@ -54,7 +54,7 @@ class Patch(NamedTuple):
 
 def class_of(instruction: Instruction) -> str:
     """The class of an instruction; "" of one that is never patched away."""
-    return opcode(instruction.stem).ablated
+    return opcode(instruction.mnemonic).ablated
 
 
 def patches(loop: Loop) -> list[Patch]:
@@ -64,7 +64,7 @@ def patches(loop: Loop) -> list[Patch]:
     """
     kernel = loop.kernel
     needed = _needed(kernel)
-    sources = {kernel.instructions[number].stem for number in needed}
+    sources = {kernel.instructions[number].mnemonic for number in needed}
     inside = {instruction.number for instruction in loop.instructions}
     bulk = _in_loops(kernel, _BULK)
     found: dict[str, list[int]] = {}
@@ -75,7 +75,7 @@ def patches(loop: Loop) -> list[Patch]:
     made = []
     for name in CLASSES:
         numbers = found.get(name, [])
-        kept = {n for n in numbers if sources.intersection(_read_by(kernel.instructions[n].stem))}
+        kept = {n for n in numbers if sources.intersection(_read_by(kernel.instructions[n].mnemonic))}
         off = tuple(n for n in numbers if n not in needed and n not in kept)
         if numbers:
             made.append(Patch(name, off, len(numbers), _arrivals(kernel) if bulk.intersection(off) else ()))
@@ -83,9 +83,9 @@ def patches(loop: Loop) -> list[Patch]:
 
 
 @cache
-def _read_by(stem: str) -> frozenset[str]:
+def _read_by(mnemonic: str) -> frozenset[str]:
     """The loads from where a store or copy writes: where one of these decides an address or a branch, it stays."""
-    row = opcode(stem)
+    row = opcode(mnemonic)
     spaces = {"shared"} if "shared" in row.writes else set(row.writes)
     if not (row.stores or (row.kind == "copy" and "shared" in spaces)):
         return frozenset()
@@ -93,12 +93,14 @@ def _read_by(stem: str) -> frozenset[str]:
     return frozenset(one.opcode for one in loads if {*spaces, "generic"}.intersection(one.reads))
 
 
-def _in_loops(kernel: Kernel, stems: frozenset[str]) -> set[int]:
-    """The instructions of these stems in any loop of a kernel."""
-    if stems.isdisjoint(kernel.stems):
+def _in_loops(kernel: Kernel, mnemonics: frozenset[str]) -> set[int]:
+    """The instructions of these mnemonics in any loop of a kernel."""
+    if mnemonics.isdisjoint(kernel.mnemonics):
         return set()
     blocks = frozenset().union(*kernel.loops)
-    return {i.number for i in kernel.instructions if i.stem in stems and kernel.block_of.get(i.number) in blocks}
+    return {
+        i.number for i in kernel.instructions if i.mnemonic in mnemonics and kernel.block_of.get(i.number) in blocks
+    }
 
 
 def _arrivals(kernel: Kernel) -> tuple[int, ...]:
@@ -137,7 +139,7 @@ def one_round(loop: Loop) -> Patch | None:
 def _waits(kernel: Kernel, blocks: frozenset[int]) -> bool:
     """Whether a loop's warps wait at barriers in shared memory."""
     return any(
-        kernel.instructions[j].stem == "SYNCS" and kernel.instructions[j].form.has("TRYWAIT")
+        kernel.instructions[j].mnemonic == "SYNCS" and kernel.instructions[j].form.has("TRYWAIT")
         for number in blocks
         for j in range(kernel.blocks[number].first, kernel.blocks[number].end)
     )
@@ -189,7 +191,11 @@ def _called(kernel: Kernel) -> Kernel:
     """The same in which a call leads on, and a routine nowhere: a return would lead behind every call."""
     made = replace(kernel)
     made.successors = {
-        number: (number + 1, *others) if instruction.stem == "CALL" else () if instruction.stem == "RET" else others
+        number: (number + 1, *others)
+        if instruction.mnemonic == "CALL"
+        else ()
+        if instruction.mnemonic == "RET"
+        else others
         for number, others in kernel.successors.items()
         if (instruction := kernel.instructions[number])
     }
@@ -198,7 +204,7 @@ def _called(kernel: Kernel) -> Kernel:
 
 def _chooses(kernel: Kernel, branch: Instruction) -> bool:
     """Whether it is a branch forward whose ways are both in the loops that it is in."""
-    to = target(branch) if branch.stem == "BRA" else None
+    to = target(branch) if branch.mnemonic == "BRA" else None
     if to is None or to <= branch.number or not branch.guard:
         return False
     block, after = kernel.block_of[branch.number], kernel.block_of.get(to)
@@ -206,17 +212,17 @@ def _chooses(kernel: Kernel, branch: Instruction) -> bool:
 
 
 def _decide(kernel: Kernel, roots: Callable[[Instruction], int], free: frozenset[str]) -> frozenset[int]:
-    """The instructions on whose results the registers `roots` depend, but for those whose stems are `free`."""
+    """The instructions on whose results the registers `roots` depend, but for those whose mnemonics are `free`."""
 
     def before(live: _Live, instruction: Instruction) -> _Live:
-        return _before(live, instruction, roots(instruction), instruction.stem in free)
+        return _before(live, instruction, roots(instruction), instruction.mnemonic in free)
 
     ends, found = backward(kernel, _Live(0), before, _joined), set()
     for number, block in enumerate(kernel.blocks):
         live = ends.get(number, _Live(0))
         for index in reversed(range(block.first, block.end)):
             instruction = kernel.instructions[index]
-            if instruction.stem not in free and writes(instruction.form) & live.all:
+            if instruction.mnemonic not in free and writes(instruction.form) & live.all:
                 found.add(index)
             live = before(live, instruction)
     return frozenset(found)
@@ -256,15 +262,15 @@ def _before(live: _Live, instruction: Instruction, roots: int, free: bool) -> _L
 def _condition(form: Form) -> str:
     """The predicate without which a comparison is false, whatever it compares: as "P2"; "" where it has none."""
     last = form.operands[-1] if form.operands else None
-    if form.stem not in ("ISETP", "FSETP", "UISETP") or not form.has("AND") or last is None or last.first < 0:
+    if form.mnemonic not in ("ISETP", "FSETP", "UISETP") or not form.has("AND") or last is None or last.first < 0:
         return ""
     return last.text if last.kind in ("P", "UP") and not last.mask & form.writes else ""
 
 
 def _roots(form: Form) -> int:
     """The registers that count wherever an instruction stands: all but what it computes with, or stores."""
-    row = opcode(form.stem)
-    if form.stem not in _COMPUTES and not row.stores:
+    row = opcode(form.mnemonic)
+    if form.mnemonic not in _COMPUTES and not row.stores:
         return form.reads
     guard = form.reads & ~_union(form) if row.stores else 0
     return guard | sum(

@@ -258,7 +258,7 @@ def _prices(arch: str, layers: Layers) -> Prices:
 
 def _whole(loop: Loop) -> None:
     """LoopError where other loops decide what a round takes: its waits are for copies that others start."""
-    copies = [row for step in loop.path() if (row := opcode(step.instruction.stem)).ablated == "copies"]
+    copies = [row for step in loop.path() if (row := opcode(step.instruction.mnemonic)).ablated == "copies"]
     waits = any("TRYWAIT" in step.instruction.opcode for step in loop.path())
     if waits and not copies:
         raise LoopError("its warps wait for copies that other warps start in another loop")

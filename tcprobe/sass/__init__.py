@@ -6,7 +6,7 @@
     disassemble, registers, kernel             functions as graphs of instructions: text, registers, blocks, loops
     flow                                       facts that hold at every instruction, to a fixed point
     lanes, integers, interpreter               what the lanes of a warp hold, by what instructions make of it
-    threads, frame, held, dependence, reader   threads of a block; words of the stack; states; operands
+    threads, frame, state, dependence, reader   threads of a block; words of the stack; states; operands
     addresses, requests, sums                  where loads and stores reach, and what that costs
     iterations                                 loops taken apart, so that a ring's stages are numbers
     decode, machine, opcodes, emulation,

@@ -52,7 +52,7 @@ def dependence(form: Form) -> Dependence:
     if len(reads) > 1:  # the reason that is given is that of the first register
         order = sorted(set(reads))
         texts += [order.index(bit) for bit in reads]
-    placed = opcode(form.stem).kind == "special register" or any(operand.kind == "constant" for operand in operands)
+    placed = opcode(form.mnemonic).kind == "special register" or any(operand.kind == "constant" for operand in operands)
     return Dependence(numbered(tuple(texts)), placed, tuple(reads), kept, writes)
 
 

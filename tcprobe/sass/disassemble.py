@@ -113,4 +113,4 @@ def printed(tools: Toolchain, arch: str, raw: bytes) -> Printed:
 
 def _instructions(texts: Sequence[str | None], count: int) -> list[Instruction]:
     forms = [decode(text) if text else UNREAD for text in texts[:count]]
-    return [Instruction(number, form, form.stem) for number, form in enumerate(forms)]
+    return [Instruction(number, form, form.mnemonic) for number, form in enumerate(forms)]

@@ -38,20 +38,20 @@ def slots(form: Form) -> range | None:
 
 def reads(form: Form) -> int:
     """The registers that an instruction reads, and the words of the frame."""
-    own = slots(form) if form.stem == "LDL" else None
+    own = slots(form) if form.mnemonic == "LDL" else None
     return form.reads | sum(1 << bit for bit in own) if own else form.reads
 
 
 def writes(form: Form) -> int:
     """The registers that an instruction writes, and the words of the frame."""
-    own = slots(form) if form.stem == "STL" else None
+    own = slots(form) if form.mnemonic == "STL" else None
     return form.writes | sum(1 << bit for bit in own) if own else form.writes
 
 
 def stays(kernel: Kernel) -> bool:
     """Whether the stack pointer is set before the first access of local memory, and never again."""
-    if kernel.stems.isdisjoint(LOCAL):
+    if kernel.mnemonics.isdisjoint(LOCAL):
         return True
     places = [i.number for i in kernel.instructions if i.writes >> 1 & 1]
-    first = next((i.number for i in kernel.instructions if i.stem in LOCAL), len(kernel.instructions))
+    first = next((i.number for i in kernel.instructions if i.mnemonic in LOCAL), len(kernel.instructions))
     return all(place < first for place in places)

@@ -38,12 +38,13 @@ class Control(NamedTuple):
 class Instruction(NamedTuple):
     """An instruction at its place: `number` counts from the function's begin, `address` is 16 times that.
 
-    `form` says what the text says and is shared by all that have the same text; `stem` is its opcode without modifiers.
+    `form` says what the text says and is shared by all that have the same text; `mnemonic`: its opcode without
+    modifiers.
     """
 
     number: int
     form: Form
-    stem: str
+    mnemonic: str
 
     @property
     def address(self) -> int:
@@ -112,9 +113,9 @@ class Kernel:
         return self.code.name
 
     @cached_property
-    def stems(self) -> frozenset[str]:
+    def mnemonics(self) -> frozenset[str]:
         """All opcodes in it, without modifiers: what a rule looks at before anything else."""
-        return frozenset(instruction.stem for instruction in self.instructions)
+        return frozenset(instruction.mnemonic for instruction in self.instructions)
 
     @cached_property
     def successors(self) -> dict[int, tuple[int, ...]]:
@@ -157,7 +158,7 @@ class Kernel:
 
 def not_followed(kernel: Kernel) -> list[tuple[int, str]]:
     """(address, why) of the calls and branches that are not followed."""
-    if kernel.stems.isdisjoint(_INDIRECT) and "CALL" not in kernel.stems and not kernel.code.relocated:
+    if kernel.mnemonics.isdisjoint(_INDIRECT) and "CALL" not in kernel.mnemonics and not kernel.code.relocated:
         return []
     _ = kernel.successors
     return kernel.unfollowed
@@ -191,7 +192,7 @@ def _follow(kernel: Kernel, pending: list[int], after: dict[int, tuple[int, ...]
     instructions, end = kernel.instructions, len(kernel.instructions)
     while pending:
         number = pending.pop()
-        while number not in after and instructions[number].stem not in _JUMPS and number + 1 < end:
+        while number not in after and instructions[number].mnemonic not in _JUMPS and number + 1 < end:
             after[number] = (number + 1,)
             number += 1
         if number not in after:
@@ -202,22 +203,22 @@ def _follow(kernel: Kernel, pending: list[int], after: dict[int, tuple[int, ...]
 
 def _next(kernel: Kernel, instruction: Instruction, calls: dict[int, list[int]]) -> tuple[int, ...]:
     """What may be executed after an instruction; that behind a call comes by the routine's return."""
-    stem, through = instruction.stem, (instruction.number + 1,)
-    if instruction.guard == "never" or (stem not in _ENDS and stem != "CALL"):
+    mnemonic, through = instruction.mnemonic, (instruction.number + 1,)
+    if instruction.guard == "never" or (mnemonic not in _ENDS and mnemonic != "CALL"):
         return through
     stays = through if instruction.guard or _conditional(instruction) else ()
-    if stem in _INDIRECT:
+    if mnemonic in _INDIRECT:
         listed = kernel.code.branches.get(instruction.address)
         if listed is None:
             kernel.unfollowed.append((instruction.address, f"no list of the targets of {instruction}"))
         return (*stays, *(place // BYTES for place in listed or ()))
-    if stem not in ("BRA", "JMP", "CALL"):
+    if mnemonic not in ("BRA", "JMP", "CALL"):
         return stays
     to = target(instruction)
     if to is None or instruction.address in kernel.code.relocated or not 0 <= to < len(kernel.instructions):
         kernel.unfollowed.append((instruction.address, f"{instruction} leads out of the function"))
-        return through if stem == "CALL" else stays
-    if stem == "CALL":
+        return through if mnemonic == "CALL" else stays
+    if mnemonic == "CALL":
         calls.setdefault(to, []).append(instruction.number + 1)
     return (*stays, to)
 
@@ -236,11 +237,11 @@ def _returns(kernel: Kernel, after: dict[int, tuple[int, ...]], routine: int) ->
             continue
         seen.add(number)
         instruction = kernel.instructions[number]
-        if instruction.stem == "RET" and instruction.guard != "never":
+        if instruction.mnemonic == "RET" and instruction.guard != "never":
             found.append(number)
             pending += [number + 1] if instruction.guard else []
         else:
-            pending += (number + 1,) if instruction.stem == "CALL" else after[number]
+            pending += (number + 1,) if instruction.mnemonic == "CALL" else after[number]
     return found
 
 

@@ -144,8 +144,8 @@ def count(instructions_read: Sequence[str], instruction: Instruction, routines: 
     """The lowering from the opcodes of an instruction's kernel, and the routines in it."""
     if UNPRINTED in instructions_read:
         return Lowering(refused=UNREADABLE)
-    counts, stems = Counter(instructions_read), of_kind("multiply" if instruction.multiplies else "matrix move")
-    counted = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in stems}
+    counts, mnemonics = Counter(instructions_read), of_kind("multiply" if instruction.multiplies else "matrix move")
+    counted = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in mnemonics}
     filling = sum(n for o, n in counts.items() if o in FILLING)
     return Lowering(counted, len(instructions_read) - sum(counted.values()) - filling, routines=routines)
 

@@ -66,18 +66,18 @@ def _find(reader: _Disassembler, pieces: Sequence[bytes]) -> list[MatrixPlaces]:
 def _matrix_places(places: Ints, names: Sequence[str | None]) -> MatrixPlaces:
     by_place = {16 * int(place): name for place, name in zip(places, names, strict=True) if name}
     return MatrixPlaces(
-        {place: o for place, o in by_place.items() if is_matrix(o) or stem(o) in LOCAL}, names.count(None)
+        {place: o for place, o in by_place.items() if is_matrix(o) or mnemonic(o) in LOCAL}, names.count(None)
     )
 
 
-def stem(opcode: str) -> str:
+def mnemonic(opcode: str) -> str:
     """The opcode without modifiers: HMMA of HMMA.16816.F32."""
     return opcode.partition(".")[0]
 
 
 def is_matrix(opcode: str) -> bool:
     """Whether an opcode multiplies or moves matrices."""
-    return stem(opcode) in of_kind("multiply", "matrix move") or bool(_MULTIPLY.fullmatch(stem(opcode)))
+    return mnemonic(opcode) in of_kind("multiply", "matrix move") or bool(_MULTIPLY.fullmatch(mnemonic(opcode)))
 
 
 def _may_be_matrix_code(reader: _Disassembler, code_words: WideWords) -> Bools:
@@ -87,7 +87,7 @@ def _may_be_matrix_code(reader: _Disassembler, code_words: WideWords) -> Bools:
     ) << np.uint64(12)
     _, first, number = np.unique(pattern, return_index=True, return_inverse=True)
     names = reader.opcodes(code_words[first] & ~_GUARD | _ALWAYS)
-    of_interest = np.array([name is None or is_matrix(name) or stem(name) in LOCAL for name in names], bool)
+    of_interest = np.array([name is None or is_matrix(name) or mnemonic(name) in LOCAL for name in names], bool)
     return np.asarray(of_interest[number.reshape(-1)] if len(of_interest) else np.zeros(0, bool))
 
 

@@ -51,16 +51,16 @@ class Operand(NamedTuple):
 class Form:
     """What the text of an instruction says: `guard` as in "!P0", "" where it is always executed, "never" where it
     never is; the registers that it reads and writes, its guard's among those read; `outputs`: how many operands come
-    first that are written; `stem` and `modifiers`: the parts of the opcode.
+    first that are written; `mnemonic` and `modifiers`: the parts of the opcode.
     """
 
-    __slots__ = ("guard", "modifiers", "opcode", "operands", "outputs", "reads", "stem", "writes")
+    __slots__ = ("guard", "mnemonic", "modifiers", "opcode", "operands", "outputs", "reads", "writes")
 
     def __init__(
         self, guard: str, structure: Structure, operands: tuple[Operand, ...], reads: int = 0, writes: int = 0
     ) -> None:
         self.guard, self.operands, self.reads, self.writes = guard, operands, reads, writes
-        self.opcode, self.stem, self.modifiers, self.outputs, _ = structure
+        self.opcode, self.mnemonic, self.modifiers, self.outputs, _ = structure
 
     def has(self, modifier: str) -> bool:
         """Whether the opcode has a modifier, as in "128"."""
@@ -71,7 +71,7 @@ class Structure(NamedTuple):
     """What instructions with one opcode and the same kinds of operands have in common."""
 
     opcode: str
-    stem: str
+    mnemonic: str
     modifiers: tuple[str, ...]
     outputs: int
     widths: tuple[int, ...]
@@ -124,11 +124,11 @@ def decode(text: str) -> Form:
     name, _, rest = body.partition(" ")
     operands = [_operand(part.strip()) for part in rest.split(",")] if rest.strip() else []
     structure = _structure(name, tuple([operand[1:2] + operand[-1:] for operand in operands]))
-    _, stem, modifiers, outputs, widths = structure
-    operands = [o if o.width == w else _widened(o.text, w, stem) for o, w in zip(operands, widths, strict=True)]
+    _, mnemonic, modifiers, outputs, widths = structure
+    operands = [o if o.width == w else _widened(o.text, w, mnemonic) for o, w in zip(operands, widths, strict=True)]
     row = opcode(name)
     writes = _union(operands[:outputs]) | _beside(row.writes)
-    reads = _union(operands[outputs:]) | _beside(row.reads) | _bulk(stem, modifiers, operands)
+    reads = _union(operands[outputs:]) | _beside(row.reads) | _bulk(mnemonic, modifiers, operands)
     if guard == "never":
         reads = writes = 0
     return Form(guard, structure, tuple(operands), reads | guard_mask, writes)
@@ -137,14 +137,14 @@ def decode(text: str) -> Form:
 @lru_cache(maxsize=1 << 13)
 def _structure(name: str, kinds: tuple[tuple[str, bool], ...]) -> Structure:
     """`kinds`: of each operand its kind and whether it is negated."""
-    stem, *modifiers = name.split(".")
+    mnemonic, *modifiers = name.split(".")
     operands = [Operand("", kind, negated=negated) for kind, negated in kinds]
-    outputs = _outputs(stem, operands)
-    return Structure(name, stem, tuple(modifiers), outputs, tuple(_widths(stem, modifiers, operands, outputs)))
+    outputs = _outputs(mnemonic, operands)
+    return Structure(name, mnemonic, tuple(modifiers), outputs, tuple(_widths(mnemonic, modifiers, operands, outputs)))
 
 
 @lru_cache(maxsize=1 << 14)
-def _widened(text: str, width: int, stem: str) -> Operand:
+def _widened(text: str, width: int, mnemonic: str) -> Operand:
     """An operand that takes `width` registers in a row, where it is one.
 
     gdesc[UR4] of a warpgroup's multiply stands for the descriptors of A, UR4 and UR5, and of B, UR6 and UR7.
@@ -152,7 +152,7 @@ def _widened(text: str, width: int, stem: str) -> Operand:
     operand = _operand(text)
     if operand.kind in ("R", "UR"):
         return operand._replace(width=width, mask=run(operand.kind, operand.first, width))
-    if operand.kind == "descriptor" and stem.endswith("GMMA"):
+    if operand.kind == "descriptor" and mnemonic.endswith("GMMA"):
         return operand._replace(width=4, mask=run("UR", operand.first, 4))
     return operand
 
@@ -209,9 +209,9 @@ def _bracketed(text: str) -> Operand:
     return Operand(text, kind, first, mask=mask)
 
 
-def _outputs(stem: str, operands: Sequence[Operand]) -> int:
+def _outputs(mnemonic: str, operands: Sequence[Operand]) -> int:
     """How many of the first operands are written: predicates beside a register too."""
-    kinds, outputs = [operand.kind for operand in operands], opcode(stem).outputs
+    kinds, outputs = [operand.kind for operand in operands], opcode(mnemonic).outputs
     if not kinds or outputs == "none" or (outputs == "granted" and kinds[0] != "UP"):
         return 0
     if outputs == "votes":
@@ -225,12 +225,12 @@ def _outputs(stem: str, operands: Sequence[Operand]) -> int:
     return count if count < len(kinds) else min(count, 1)
 
 
-def _widths(stem: str, modifiers: Sequence[str], operands: Sequence[Operand], outputs: int) -> list[int]:
+def _widths(mnemonic: str, modifiers: Sequence[str], operands: Sequence[Operand], outputs: int) -> list[int]:
     """How many registers in a row each operand takes, where it is one."""
-    count, (scheme, *shapes) = len(operands), opcode(stem).widths
+    count, (scheme, *shapes) = len(operands), opcode(mnemonic).widths
     match scheme:
         case "warpgroup":
-            return _warpgroup_widths(".".join([stem, *modifiers]), operands)
+            return _warpgroup_widths(".".join([mnemonic, *modifiers]), operands)
         case "multiply":
             return [*_warp_widths(shapes, modifiers), *[1] * count][:count]
         case "product" if "WIDE" in modifiers:
@@ -238,7 +238,7 @@ def _widths(stem: str, modifiers: Sequence[str], operands: Sequence[Operand], ou
         case "special":
             return [1 if "32" in modifiers else 2] * count
         case "conversion":
-            return _converted(stem, modifiers, count)
+            return _converted(mnemonic, modifiers, count)
         case "matrices":
             return [next((int(m) for m in modifiers if m in ("2", "4")), 1)] * count
         case "tensor":
@@ -279,14 +279,14 @@ def _addend(operands: Sequence[Operand]) -> int:
     return first + 2
 
 
-def _converted(stem: str, modifiers: Sequence[str], count: int) -> list[int]:
+def _converted(mnemonic: str, modifiers: Sequence[str], count: int) -> list[int]:
     """Registers of a conversion's result and source: the types stand in this order where both are named."""
     types = [m for m in modifiers if re.fullmatch(r"(?:B?F|[USB])[0-9]+", m)]
     wide = [t.endswith("64") for t in types]
     if len(types) == 1:  # the float of I2F and F2I has 32 bits where it is not named, so has the integer
         integer = types[0][0] in "US"
-        to = wide[0] if stem == "FRND" else wide[0] and integer == (stem == "F2I")
-        source = wide[0] if stem == "FRND" else wide[0] and integer == (stem == "I2F")
+        to = wide[0] if mnemonic == "FRND" else wide[0] and integer == (mnemonic == "F2I")
+        source = wide[0] if mnemonic == "FRND" else wide[0] and integer == (mnemonic == "I2F")
     else:
         to, source = (*wide, False, False)[:2]
     return [2 if to else 1, *[2 if source else 1] * (count - 1)][:count]
@@ -308,12 +308,12 @@ def _warpgroup_widths(opcode: str, operands: Sequence[Operand]) -> list[int]:
     return [*([d, 4, 1, d] if in_registers else [d, 1, d]), *[1] * len(operands)][: len(operands)]
 
 
-def _bulk(stem: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> int:
+def _bulk(mnemonic: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> int:
     """Uniform registers behind the brackets of a bulk or tensor copy: coordinates and barrier follow the address."""
-    if not stem.startswith(("UTMA", "UBLK")) or not operands:
+    if not mnemonic.startswith(("UTMA", "UBLK")) or not operands:
         return 0
     dims = next((int(m[0]) for m in modifiers if re.fullmatch(r"[0-9]D", m)), 0)
-    width = {"UTMALDG": 2 + dims, "UTMASTG": 1 + dims, "UTMAREDG": 1 + dims, "UTMAPF": 1 + dims}.get(stem, 2)
+    width = {"UTMALDG": 2 + dims, "UTMASTG": 1 + dims, "UTMAREDG": 1 + dims, "UTMAPF": 1 + dims}.get(mnemonic, 2)
     mask = run("UR", operands[0].first, width)
     for operand in operands[1:]:
         mask |= run("UR", operand.first, 2) if operand.kind == "address" else 0

@@ -59,17 +59,17 @@ def shared_access(form: Form) -> SharedAccess:
 
 def _name(form: Form) -> str:
     modifiers = form.opcode.split(".")[1:]
-    if form.stem in ("LDSM", "STSM"):
+    if form.mnemonic in ("LDSM", "STSM"):
         plain = {"16", "M88", "MT88", "2", "4"}.issuperset(modifiers)
         count = next((m for m in modifiers if m in ("2", "4")), "1")
-        move = "ldmatrix" if form.stem == "LDSM" else "stmatrix"
+        move = "ldmatrix" if form.mnemonic == "LDSM" else "stmatrix"
         return f"{move}.x{count}{'.trans' if 'MT88' in modifiers else ''}" if plain else form.opcode
-    if form.stem == "ATOMS":
+    if form.mnemonic == "ATOMS":
         kind = next((_ATOMICS[m] for m in modifiers if m in _ATOMICS), form.opcode)
         return kind if not {"64", "S32", "F32", "POPC", "CAS"} & set(modifiers) else form.opcode
-    if form.stem == "LDGSTS":
+    if form.mnemonic == "LDGSTS":
         return f"cp.async.ca.{width(form)}"
-    return f"{'ld' if form.stem == 'LDS' else 'st'}.shared.b{8 * width(form)}"
+    return f"{'ld' if form.mnemonic == 'LDS' else 'st'}.shared.b{8 * width(form)}"
 
 
 def conflicts(reach: Reach) -> Request | None:
@@ -80,7 +80,7 @@ def conflicts(reach: Reach) -> Request | None:
 
 def sectors(reach: Reach) -> Request | None:
     """Sectors of a request of global memory, from the base that takes the fewest; None where no lane takes part."""
-    address = reach.source if reach.instruction.stem == "LDGSTS" else reach.address
+    address = reach.source if reach.instruction.mnemonic == "LDGSTS" else reach.address
     if address is None:
         raise UndecidedError("its address is not printed in a known form")
     return _answered(_sectors(address, reach.active.tobytes(), width(reach.instruction.form), reach.shapes))
@@ -105,7 +105,7 @@ def _conflicts(address: Lanes, active: bytes, access: SharedAccess, shapes: Shap
         rows, shapes = _rows(address, active, access.bytes, shapes, LINE)
         if not len(rows):
             return None
-        places = _wavefronts(access, rows.tobytes(), address.flips & WORD - 1, address.steps & WORD - 1)
+        places = _wavefronts(access, rows.tobytes(), address.xor_unknown & WORD - 1, address.add_unknown & WORD - 1)
         found = [_by_shape(costs, shapes, _counts(rows)) for costs in places]
         return _of_shapes([_agreed(list(places)) for places in zip(*found, strict=True)])
     except UndecidedError as error:
@@ -119,30 +119,32 @@ def _sectors(address: Lanes, active: bytes, size: int, shapes: Shapes) -> Reques
         rows, shapes = _rows(address, active, size, shapes, SECTOR)
         if not len(rows):
             return None
-        fewest = _fewest(rows.tobytes(), size, address.flips & SECTOR - 1, address.steps & SECTOR - 1)
+        fewest = _fewest(rows.tobytes(), size, address.xor_unknown & SECTOR - 1, address.add_unknown & SECTOR - 1)
         return _of_shapes(_by_shape(fewest, shapes, _counts(rows)))
     except UndecidedError as error:
         return str(error)
 
 
 @lru_cache(maxsize=ALIKE)
-def _wavefronts(access: SharedAccess, addresses: bytes, flips: int, steps: int) -> list[list[tuple[int, int]]]:
+def _wavefronts(
+    access: SharedAccess, addresses: bytes, xor_unknown: int, add_unknown: int
+) -> list[list[tuple[int, int]]]:
     """For each place in a word that a base may have, (wavefronts, beats) of each warp's addresses."""
     rows: Ints = np.frombuffer(addresses, np.int64).reshape(-1, WARP)
     judge, found = Judge(access, designed_rules()[access.name]), []
-    for flipped, added in _places(flips, steps, access.bytes, WORD):
+    for flipped, added in _places(xor_unknown, add_unknown, access.bytes, WORD):
         costs = judge.costs(np.where(rows == IDLE, IDLE, (rows ^ flipped) + added))
         found.append([(cost.wavefronts, max(cost.beats, 1)) for cost in costs])
     return found
 
 
 @lru_cache(maxsize=ALIKE)
-def _fewest(addresses: bytes, size: int, flips: int, steps: int) -> list[tuple[int, int]]:
+def _fewest(addresses: bytes, size: int, xor_unknown: int, add_unknown: int) -> list[tuple[int, int]]:
     """Of each warp (sectors that its addresses lie in, at least, the fewest that hold so many bytes)."""
     rows: Ints = np.frombuffer(addresses, np.int64).reshape(-1, WARP)
     first = rows[np.arange(len(rows)), (rows != IDLE).argmax(axis=1)][:, None]
     lanes = np.where(rows == IDLE, first, rows)  # lanes that take no part ask for nothing that another one does not
-    places = np.array(list(_places(flips, steps, size, SECTOR)))
+    places = np.array(list(_places(xor_unknown, add_unknown, size, SECTOR)))
     moved = (lanes ^ places[:, 0, None, None]) + places[:, 1, None, None]
     touched = _distinct(moved // SECTOR).min(axis=0)
     fewest = -(-_distinct(lanes // size) * size // SECTOR)
@@ -160,7 +162,7 @@ def _rows(address: Lanes, taking_part: bytes, size: int, shapes: Shapes, within:
     """The addresses of each warp with a lane that takes part, IDLE of others, less what they lie off their width, and
     less the multiples of `within` that all of them have.
     """
-    if address.lost:
+    if address.unknown:
         raise UndecidedError(address.why or "its address is not followed")
     active: Bools = np.frombuffer(taking_part, np.bool_).reshape(-1, WARP)
     known = np.broadcast_to(address.known, (len(active), WARP)).astype(np.int64)
@@ -168,7 +170,7 @@ def _rows(address: Lanes, taking_part: bytes, size: int, shapes: Shapes, within:
     rows, on = known[there], active[there]
     off = rows & size - 1
     first = off[np.arange(len(rows)), on.argmax(axis=1)][:, None]
-    if address.flips & size - 1 or ((off != first) & on).any():
+    if address.xor_unknown & size - 1 or ((off != first) & on).any():
         raise UndecidedError("its lanes' addresses are not multiples of the width from a common base")
     kept = tuple(shape for shape, is_there in zip(shapes, there.tolist(), strict=True) if is_there)
     rows = rows - first
@@ -176,10 +178,10 @@ def _rows(address: Lanes, taking_part: bytes, size: int, shapes: Shapes, within:
     return np.where(on, rows - (least & -within), IDLE), kept
 
 
-def _places(flips: int, steps: int, size: int, within: int) -> Iterator[tuple[int, int]]:
+def _places(xor_unknown: int, add_unknown: int, size: int, within: int) -> Iterator[tuple[int, int]]:
     """What a base that is not known may flip and add, below `within` bytes and by multiples of the width."""
     below = within - 1 & ~(size - 1) if size < within else 0
-    return product(_subsets(flips & below), _subsets(steps & below))
+    return product(_subsets(xor_unknown & below), _subsets(add_unknown & below))
 
 
 def _subsets(mask: int) -> list[int]:

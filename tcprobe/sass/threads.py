@@ -50,7 +50,7 @@ def _of_row(total: int) -> Threads:
 
 
 def _reads_rows(kernel: Kernel) -> bool:
-    special = {o.text for i in kernel.instructions if i.stem in ("S2R", "S2UR") for o in i.operands[1:2]}
+    special = {o.text for i in kernel.instructions if i.mnemonic in ("S2R", "S2UR") for o in i.operands[1:2]}
     return bool(special & {"SR_TID.Y", "SR_TID.Z"})
 
 
