@@ -77,7 +77,7 @@ import numpy as np
 
 def launch(kernel):
     a = np.zeros(1 << 16, np.uint8)
-    return {BLOCKS}, 64, 0, [a, a, np.int32({ROUNDS})]
+    return {BLOCKS}, 64, 0, [a, a, np.int32({ITERATIONS})]
 """
 
 
