@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from tcprobe.check.registers import PREDICATE, UNIFORM, UNIFORM_PREDICATE
+from tcprobe.sass.registers import PREDICATE, UNIFORM, UNIFORM_PREDICATE
 
 SECTIONS = {"GPR": 0, "PRED": PREDICATE, "UGPR": UNIFORM, "UPRED": UNIFORM_PREDICATE}
 LISTED = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;\s*(?:\(\*.*?\*\))?\s*// \|(.*)$")

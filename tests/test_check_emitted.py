@@ -22,11 +22,11 @@ import pytest
 
 from tcprobe import emit
 from tcprobe.check.code_check import Checker
-from tcprobe.check.program import programs
 from tcprobe.check.rule import rules
 from tcprobe.isa import inventory
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.sass import image, toolchain
+from tcprobe.sass.disassemble import programs
 from tcprobe.store.cell import emittable, selected
 from tcprobe.store.results import published
 from tests.test_ptx import needs_ptxas
@@ -93,7 +93,7 @@ def main_loops(path: Path) -> set[int]:
         for kernel in programs(toolchain.find(None), code.arch, code.functions)
         for loop in kernel.loops
         for blocks in [[kernel.blocks[number] for number in loop]]
-        if any(kernel.instructions[at].stem.endswith("MMA") for b in blocks for at in range(b.first, b.end))
+        if any(kernel.instructions[at].mnemonic.endswith("MMA") for b in blocks for at in range(b.first, b.end))
         for b in blocks
         for at in range(b.first, b.end)
     }

@@ -11,7 +11,7 @@ import pytest
 
 from tcprobe.sass import toolchain
 from tcprobe.sass.decode import LINE
-from tcprobe.sass.image import sections
+from tcprobe.sass.elf import sections
 from tcprobe.sass.source_lines import source_lines
 from tests.test_ptx import needs_ptxas
 

@@ -198,11 +198,11 @@ def _many(number: int, noun: str) -> str:
 def _explain(checked: Checked, as_json: bool) -> None:
     for rule in checked.rules.values():
         if as_json:
-            names = ("NAME", "SEVERITY", "SAYS", "MEND", "EVIDENCE", "FAILS", "PASSES")
+            names = ("NAME", "SEVERITY", "SAYS", "FIX", "EVIDENCE", "FAILS", "PASSES")
             click.echo(json.dumps({name.lower(): getattr(rule, name) for name in names}))
             continue
         terminal.line(f"{rule.NAME} ({rule.SEVERITY}): {rule.SAYS}")
-        terminal.line(f"  do: {rule.MEND}")
+        terminal.line(f"  do: {rule.FIX}")
         for evidence in rule.EVIDENCE:
             terminal.line(f"  why: {evidence}")
         for heading, example in (("fails", rule.FAILS), ("passes", rule.PASSES)):

@@ -52,7 +52,7 @@ def _rule(rule: Rule) -> Json:
         "id": rule.NAME,
         "shortDescription": {"text": rule.SAYS},
         "fullDescription": {"text": " ".join(rule.EVIDENCE)},
-        "help": {"text": rule.MEND},
+        "help": {"text": rule.FIX},
         "defaultConfiguration": {"level": rule.SEVERITY},
     }
 

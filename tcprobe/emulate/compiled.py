@@ -13,10 +13,10 @@ from types import MappingProxyType
 import numpy as np
 
 from tcprobe import plugins
-from tcprobe.emulate.flow import meeting
 from tcprobe.emulate.forms import TYPES, form_of, forms
 from tcprobe.emulate.machine import END, Code, Machine, Outcome, Part, Step, Where
 from tcprobe.emulate.ptx import Function, Named, Negated, Register, Statement
+from tcprobe.graph import immediate_post_dominators
 
 Compile = Callable[[Statement, Machine], Step | None]
 INSTRUCTIONS = "tcprobe.emulate.instructions"
@@ -132,7 +132,7 @@ def _joins(function: Function, start: int) -> dict[int, int]:
     for n, at in enumerate(starts):
         last = (starts[n + 1] if n + 1 < len(starts) else len(statements)) - 1
         follows.append(_follows(function, last, number) if last >= at else ())
-    nearest = meeting(follows)
+    nearest = immediate_post_dominators(follows)
     joins = {}
     for n, at in enumerate(starts):
         last = (starts[n + 1] if n + 1 < len(starts) else len(statements)) - 1

@@ -17,8 +17,8 @@ from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.sass.cubin import Code
 from tcprobe.sass.decode import Argument, UnreadError
+from tcprobe.sass.elf import Parameters
 from tcprobe.sass.emulation import EMULATION
-from tcprobe.sass.image import Parameters
 from tcprobe.sass.machine import U32, U64, Image, Machine
 from tcprobe.sass.opcodes import Handler, must
 

@@ -20,9 +20,10 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import Kernel
-from tcprobe.sass.decode import LINE, UNPRINTED, CodeLine, UnreadError, instruction, opcode_of
-from tcprobe.sass.toolchain import MOST_STUMBLES, Assembler, Toolchain, attempt, check_survived, disassembler
-from tcprobe.system.children import Pool, Scratch, one_line
+from tcprobe.sass.decode import UNPRINTED, CodeLine, UnreadError, instruction, opcode_of
+from tcprobe.sass.disassemble import printed
+from tcprobe.sass.toolchain import MOST_STUMBLES, Assembler, Toolchain, disassembler
+from tcprobe.system.children import Pool, Scratch
 
 if TYPE_CHECKING:
     from tcprobe.sass.elf import Content
@@ -120,8 +121,7 @@ def _check_arch(assembler: Assembler, cubin_arch: str) -> None:
 def disassemble(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> dict[str, Code]:
     """The code of all kernels for an arch; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(contents.values())
-    with Scratch() as scratch:
-        lines = listing(tools, arch, scratch, b"".join(kernel.raw for kernel in distinct))
+    lines = listing(tools, arch, b"".join(kernel.raw for kernel in distinct))
     codes, start = {}, 0
     for kernel in distinct:
         end = start + len(kernel.raw)
@@ -130,27 +130,20 @@ def disassemble(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> d
     return {name: codes[kernel] for name, kernel in contents.items()}
 
 
-def listing(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[ListedInstruction]:
+def listing(tools: Toolchain, arch: Arch, raw: bytes) -> list[ListedInstruction]:
     """(address, text) of every instruction of raw code; EnvironmentUnfitError unless all are printed.
 
     nvdisasm silently leaves out instructions that are newer than it; if they are few, their text is UNPRINTED.
     """
-    image = scratch.folder / "code.bin"
-    image.write_bytes(raw)
-    completed = check_survived(
-        attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(arch), str(image)], tools.limit)
-    )
-    lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, completed.stdout.splitlines()) if m]
+    texts, words, _ = printed(tools, arch.name, raw)
     places = range(0, len(raw), 16)
-    if not completed.returncode and len(places) > len(lines) >= len(places) * LEAST_PRINTED:
-        texts = dict(lines)
-        lines = [(address, texts.get(address, UNPRINTED)) for address in places]
-    if completed.returncode or [address for address, _ in lines] != list(places):
+    missing = sum(place not in texts for place in places)
+    if words or missing > len(places) * (1 - LEAST_PRINTED) or len(texts) + missing != len(places):
         raise EnvironmentUnfitError(
-            f"{tools.nvdisasm} does not print the code of {arch.name} ({len(lines)} of {len(raw) // 16} instructions): "
-            f"{one_line(completed.stderr) or one_line(completed.stdout) or 'it printed nothing'}."
+            f"{tools.nvdisasm} does not print the code of {arch.name} ({len(texts)} of {len(places)} instructions): "
+            f"{words or 'it printed nothing'}."
         )
-    return lines
+    return [(address, texts.get(address, UNPRINTED)) for address in places]
 
 
 def _code(listed_lines: Sequence[ListedInstruction], start: int, content: Content) -> Code:
@@ -184,9 +177,7 @@ _NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
 
 def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
     """What is timed in each kernel of raw machine code, by name; nvdisasm runs once."""
-
-    with Scratch() as scratch:
-        lines = listing(tools or disassembler(), arch, scratch, b"".join(kernels.values()))
+    lines = listing(tools or disassembler(), arch, b"".join(kernels.values()))
     codes, start = {}, 0
     for name, raw in kernels.items():
         end = start + len(raw) // LINE_BYTES

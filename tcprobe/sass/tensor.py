@@ -20,7 +20,7 @@ from functools import cache
 import numpy as np
 
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import TENSOR_OPCODES, Instruction
+from tcprobe.isa.instruction import Instruction, tensor_opcodes
 from tcprobe.isa.operand import FACTORS
 from tcprobe.probes import ptx
 from tcprobe.probes.multiply import Multiply
@@ -160,7 +160,7 @@ def trace(code: Code, instruction: Instruction) -> Traced:
         raise UnreadError(next(iter(code.unread.values())))
     machine = Machine(1, images, parameters, code.parameter_base)
     steps: list[Step] = []
-    names = [name for name in code.opcodes if name.split(".")[0] in TENSOR_OPCODES]
+    names = tensor_opcodes(code.opcodes)
     opcodes = OPCODES | {name: _multiply(name, steps) for name in names} | dict.fromkeys(CONVERSIONS, _convert)
     stored = None
     try:

@@ -23,7 +23,8 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import TENSOR_OPCODES, Instruction
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import elements, holder
@@ -67,7 +68,7 @@ def types(opcode: str) -> Types:
 
 def is_tensor(code_line: CodeLine) -> bool:
     """Whether a line is a tensor-core instruction."""
-    return code_line.opcode.split(".")[0] in TENSOR_OPCODES
+    return code_line.opcode.split(".")[0] in of_kind("multiply")
 
 
 def opcode_of(code_line: CodeLine) -> str:
@@ -77,12 +78,12 @@ def opcode_of(code_line: CodeLine) -> str:
     return name(code_line.opcode, code_line.operands[1], code_line.operands[2])
 
 
-def computing(layouts: Layouts, stem: str) -> Handler:
-    """The function of an opcode; `stem` lacks the operands' .ROW and .COL. It refuses opcodes without a layout."""
+def computing(layouts: Layouts, mnemonic: str) -> Handler:
+    """The function of an opcode; `mnemonic` lacks the operands' .ROW and .COL. It refuses opcodes without a layout."""
 
     def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
-        must(all(str(o) in ("!PT", "!UPT") for o in rest), f"{stem} with these operands is not modelled")
-        opcode = name(stem, a, b)
+        must(all(str(o) in ("!PT", "!UPT") for o in rest), f"{mnemonic} with these operands is not modelled")
+        opcode = name(mnemonic, a, b)
         if opcode not in layouts:
             raise UnreadError(f"no layout of {opcode} is known")
         must(bool(m.active.all()) and d.kind == "R" and c.kind == "R", f"{opcode} in this form is not modelled")
@@ -188,8 +189,8 @@ def run_multiply(code: Code, instruction: Instruction, register_images: Mapping[
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
     if code.parameter_bytes != len(parameters):
         raise UnreadError(f"the cubin has {code.parameter_bytes} bytes of parameters, the kernel {len(parameters)}")
-    stems = {step.opcode for step in code.instructions.values() if is_tensor(step)}
-    opcodes = EMULATION | {stem: computing(layouts, stem) for stem in stems}
+    mnemonics = {step.opcode for step in code.instructions.values() if is_tensor(step)}
+    opcodes = EMULATION | {mnemonic: computing(layouts, mnemonic) for mnemonic in mnemonics}
     Machine(count, memory, parameters, code.parameter_base).run(code.instructions, code.start, opcodes)
     return decode(output, d.type)
 

@@ -8,14 +8,14 @@ from math import prod
 from typing import NamedTuple
 
 from tcprobe import facts
-from tcprobe.check.program import Kernel
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.isa.arch import ARCHS, WARP
+from tcprobe.sass.kernel import Kernel
 
 NAME = "registers"
 SEVERITY: Severity = "warning"
 SAYS = "with a few registers fewer in each thread, one block more would fit an SM"
-MEND = "ask for that many by .maxnreg or launch bounds and compare, or leave it where one block an SM is enough"
+FIX = "ask for that many by .maxnreg or launch bounds and compare, or leave it where one block an SM is enough"
 EVIDENCE = (
     "CUDA programming guide, technical specifications by compute capability: 65,536 registers of an SM, its most "
     "blocks and threads (check/rules/registers.csv), its shared memory (isa/archs.csv).",
@@ -71,7 +71,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         numbers = {"registers": code.registers, "blocks": now, "fewer": fewer, "then": then, "threads": threads}
         text = (
             f"{code.registers} registers: {now} block{'s' * (now > 1)} of {threads} threads fit an SM, with {fewer} "
-            f"registers {then} would; {MEND}"
+            f"registers {then} would; {FIX}"
         )
         yield Finding(NAME, SEVERITY, 0, text, numbers)
 

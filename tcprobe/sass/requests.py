@@ -9,22 +9,21 @@ tried, and an answer is one only where they agree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import Reach, reaches
-from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import Form
-from tcprobe.check.rule import Finding, undecided
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.banks import IDLE, LINE, WORD, Judge, designed_rules
+from tcprobe.sass.addresses import Reach
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.registers import Form
 
 SECTOR = 32  # bytes
 _BYTES = {"U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2, "64": 8, "128": 16, "256": 32}
@@ -35,9 +34,6 @@ class UndecidedError(Exception):
     """Why the cost of a request does not follow."""
 
 
-ROWS = ", in blocks whose rows are whole warps (the file does not state their shape)"
-
-
 class Request(NamedTuple):
     """The cost of the worst warp and of most of them, and the least that this width takes with these lanes."""
 
@@ -46,51 +42,6 @@ class Request(NamedTuple):
     least: int
     lanes: int  # of the worst warp
     assumed: bool = False  # that a block's rows are whole warps: its shape is not stated, and another one costs else
-
-
-class Counting(NamedTuple):
-    """What a rule counts of requests: its name, the unit, stems of accesses, the cost, and what is said of one.
-
-    `words` takes the opcode, the numbers, and what holds of the lanes. `cycles`: those of an SM for one more of the
-    unit, by arch and stem; None where they are not measured.
-    """
-
-    rule: str
-    unit: str
-    stems: frozenset[str]
-    cost: Callable[[Reach], Request | None]
-    words: Callable[[str, Mapping[str, int | float], str], str]
-    cycles: Callable[[str, str], float | None] = lambda _arch, _stem: None
-
-
-def costly(kernel: Kernel, counting: Counting) -> Iterator[Finding]:
-    """A warning for each access whose worst warp costs more than the least; a note where the cost is not known."""
-    if not counting.stems & kernel.stems:
-        return
-    for reach in reaches(kernel):
-        instruction = reach.instruction
-        if instruction.stem not in counting.stems:
-            continue
-        try:
-            request = counting.cost(reach)
-        except UndecidedError as error:
-            yield undecided(counting.rule, instruction, f"{error}, of {instruction.opcode}")
-            continue
-        if request is None or request.worst <= request.least:
-            continue
-        numbers: dict[str, int | float] = {
-            counting.unit: request.worst,
-            "least": request.least,
-            "typical": request.typical,
-            "lanes": request.lanes,
-            "a_round": int(loop_of(kernel, instruction) is not None),
-        }
-        each = counting.cycles(kernel.arch, instruction.stem)
-        if each:
-            numbers["cycles"] = round(each * (request.worst - request.least), 1)
-        lanes = ("" if reach.sure else ", if all lanes take part that may") + (ROWS if request.assumed else "")
-        text = counting.words(instruction.opcode, numbers, lanes)
-        yield Finding(counting.rule, "warning", instruction.address, text, numbers)
 
 
 def width(form: Form) -> int:
@@ -108,17 +59,17 @@ def shared_access(form: Form) -> SharedAccess:
 
 def _name(form: Form) -> str:
     modifiers = form.opcode.split(".")[1:]
-    if form.stem in ("LDSM", "STSM"):
+    if form.mnemonic in ("LDSM", "STSM"):
         plain = {"16", "M88", "MT88", "2", "4"}.issuperset(modifiers)
         count = next((m for m in modifiers if m in ("2", "4")), "1")
-        move = "ldmatrix" if form.stem == "LDSM" else "stmatrix"
+        move = "ldmatrix" if form.mnemonic == "LDSM" else "stmatrix"
         return f"{move}.x{count}{'.trans' if 'MT88' in modifiers else ''}" if plain else form.opcode
-    if form.stem == "ATOMS":
+    if form.mnemonic == "ATOMS":
         kind = next((_ATOMICS[m] for m in modifiers if m in _ATOMICS), form.opcode)
         return kind if not {"64", "S32", "F32", "POPC", "CAS"} & set(modifiers) else form.opcode
-    if form.stem == "LDGSTS":
+    if form.mnemonic == "LDGSTS":
         return f"cp.async.ca.{width(form)}"
-    return f"{'ld' if form.stem == 'LDS' else 'st'}.shared.b{8 * width(form)}"
+    return f"{'ld' if form.mnemonic == 'LDS' else 'st'}.shared.b{8 * width(form)}"
 
 
 def conflicts(reach: Reach) -> Request | None:
@@ -129,7 +80,7 @@ def conflicts(reach: Reach) -> Request | None:
 
 def sectors(reach: Reach) -> Request | None:
     """Sectors of a request of global memory, from the base that takes the fewest; None where no lane takes part."""
-    address = reach.source if reach.instruction.stem == "LDGSTS" else reach.address
+    address = reach.source if reach.instruction.mnemonic == "LDGSTS" else reach.address
     if address is None:
         raise UndecidedError("its address is not printed in a known form")
     return _answered(_sectors(address, reach.active.tobytes(), width(reach.instruction.form), reach.shapes))
@@ -154,7 +105,7 @@ def _conflicts(address: Lanes, active: bytes, access: SharedAccess, shapes: Shap
         rows, shapes = _rows(address, active, access.bytes, shapes, LINE)
         if not len(rows):
             return None
-        places = _wavefronts(access, rows.tobytes(), address.flips & WORD - 1, address.steps & WORD - 1)
+        places = _wavefronts(access, rows.tobytes(), address.xor_unknown & WORD - 1, address.add_unknown & WORD - 1)
         found = [_by_shape(costs, shapes, _counts(rows)) for costs in places]
         return _of_shapes([_agreed(list(places)) for places in zip(*found, strict=True)])
     except UndecidedError as error:
@@ -168,30 +119,32 @@ def _sectors(address: Lanes, active: bytes, size: int, shapes: Shapes) -> Reques
         rows, shapes = _rows(address, active, size, shapes, SECTOR)
         if not len(rows):
             return None
-        fewest = _fewest(rows.tobytes(), size, address.flips & SECTOR - 1, address.steps & SECTOR - 1)
+        fewest = _fewest(rows.tobytes(), size, address.xor_unknown & SECTOR - 1, address.add_unknown & SECTOR - 1)
         return _of_shapes(_by_shape(fewest, shapes, _counts(rows)))
     except UndecidedError as error:
         return str(error)
 
 
 @lru_cache(maxsize=ALIKE)
-def _wavefronts(access: SharedAccess, addresses: bytes, flips: int, steps: int) -> list[list[tuple[int, int]]]:
+def _wavefronts(
+    access: SharedAccess, addresses: bytes, xor_unknown: int, add_unknown: int
+) -> list[list[tuple[int, int]]]:
     """For each place in a word that a base may have, (wavefronts, beats) of each warp's addresses."""
     rows: Ints = np.frombuffer(addresses, np.int64).reshape(-1, WARP)
     judge, found = Judge(access, designed_rules()[access.name]), []
-    for flipped, added in _places(flips, steps, access.bytes, WORD):
+    for flipped, added in _places(xor_unknown, add_unknown, access.bytes, WORD):
         costs = judge.costs(np.where(rows == IDLE, IDLE, (rows ^ flipped) + added))
         found.append([(cost.wavefronts, max(cost.beats, 1)) for cost in costs])
     return found
 
 
 @lru_cache(maxsize=ALIKE)
-def _fewest(addresses: bytes, size: int, flips: int, steps: int) -> list[tuple[int, int]]:
+def _fewest(addresses: bytes, size: int, xor_unknown: int, add_unknown: int) -> list[tuple[int, int]]:
     """Of each warp (sectors that its addresses lie in, at least, the fewest that hold so many bytes)."""
     rows: Ints = np.frombuffer(addresses, np.int64).reshape(-1, WARP)
     first = rows[np.arange(len(rows)), (rows != IDLE).argmax(axis=1)][:, None]
     lanes = np.where(rows == IDLE, first, rows)  # lanes that take no part ask for nothing that another one does not
-    places = np.array(list(_places(flips, steps, size, SECTOR)))
+    places = np.array(list(_places(xor_unknown, add_unknown, size, SECTOR)))
     moved = (lanes ^ places[:, 0, None, None]) + places[:, 1, None, None]
     touched = _distinct(moved // SECTOR).min(axis=0)
     fewest = -(-_distinct(lanes // size) * size // SECTOR)
@@ -209,7 +162,7 @@ def _rows(address: Lanes, taking_part: bytes, size: int, shapes: Shapes, within:
     """The addresses of each warp with a lane that takes part, IDLE of others, less what they lie off their width, and
     less the multiples of `within` that all of them have.
     """
-    if address.lost:
+    if address.unknown:
         raise UndecidedError(address.why or "its address is not followed")
     active: Bools = np.frombuffer(taking_part, np.bool_).reshape(-1, WARP)
     known = np.broadcast_to(address.known, (len(active), WARP)).astype(np.int64)
@@ -217,7 +170,7 @@ def _rows(address: Lanes, taking_part: bytes, size: int, shapes: Shapes, within:
     rows, on = known[there], active[there]
     off = rows & size - 1
     first = off[np.arange(len(rows)), on.argmax(axis=1)][:, None]
-    if address.flips & size - 1 or ((off != first) & on).any():
+    if address.xor_unknown & size - 1 or ((off != first) & on).any():
         raise UndecidedError("its lanes' addresses are not multiples of the width from a common base")
     kept = tuple(shape for shape, is_there in zip(shapes, there.tolist(), strict=True) if is_there)
     rows = rows - first
@@ -225,10 +178,10 @@ def _rows(address: Lanes, taking_part: bytes, size: int, shapes: Shapes, within:
     return np.where(on, rows - (least & -within), IDLE), kept
 
 
-def _places(flips: int, steps: int, size: int, within: int) -> Iterator[tuple[int, int]]:
+def _places(xor_unknown: int, add_unknown: int, size: int, within: int) -> Iterator[tuple[int, int]]:
     """What a base that is not known may flip and add, below `within` bytes and by multiples of the width."""
     below = within - 1 & ~(size - 1) if size < within else 0
-    return product(_subsets(flips & below), _subsets(steps & below))
+    return product(_subsets(xor_unknown & below), _subsets(add_unknown & below))
 
 
 def _subsets(mask: int) -> list[int]:

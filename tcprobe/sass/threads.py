@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.lanes import UNKNOWN, Lanes, constant
-from tcprobe.check.program import Kernel
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bools, Words
+from tcprobe.sass import lanes
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.lanes import UNKNOWN, Lanes, constant
 
 MOST_WARPS = 32
 ASSUMED_WARPS = 8  # of a block whose size nobody states
@@ -50,7 +50,7 @@ def _of_row(total: int) -> Threads:
 
 
 def _reads_rows(kernel: Kernel) -> bool:
-    special = {o.text for i in kernel.instructions if i.stem in ("S2R", "S2UR") for o in i.operands[1:2]}
+    special = {o.text for i in kernel.instructions if i.mnemonic in ("S2R", "S2UR") for o in i.operands[1:2]}
     return bool(special & {"SR_TID.Y", "SR_TID.Z"})
 
 

@@ -16,35 +16,37 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.check import lanes
-from tcprobe.check.addresses import Walk
-from tcprobe.check.dependence import Dependence
-from tcprobe.check.held import Held, Register, State, held_in, unset
-from tcprobe.check.integers import COMPARED, HIGH
-from tcprobe.check.interpreter import Interpreter
-from tcprobe.check.lanes import Lanes, constant
-from tcprobe.check.program import BYTES, Instruction, Kernel
-from tcprobe.check.reader import sizes_at
-from tcprobe.check.registers import BASE, Form, Operand
+from tcprobe.graph import reached
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.layout.arrays import Array
 from tcprobe.loops.loop import Loop, LoopError
+from tcprobe.sass import lanes
+from tcprobe.sass.addresses import Walk
+from tcprobe.sass.dependence import Dependence
+from tcprobe.sass.integers import COMPARED, HIGH
+from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.kernel import BYTES, Instruction, Kernel
+from tcprobe.sass.lanes import Lanes, constant
+from tcprobe.sass.reader import sizes_at
+from tcprobe.sass.registers import BASE, Form, Operand
+from tcprobe.sass.state import Held, Register, State, held_in, unset
 
 MOST_BLOCKS = 400_000  # basic blocks of a thread's way through the kernel
 _PARAMETER = re.compile(r"(-?)c\[0x0\]\[(0x[0-9a-f]+)\]")
 _BLOCK = re.compile(r"SR_CTAID\.[XYZ]")
 _LAUNCHES = count(1)
-_SUCCEEDS = ("SYNCS", "USETMAXREG", "ELECT")
+_SUCCEEDS = of_kind("mbarrier", "grant", "elect")
 Wide = NDArray[np.uint64]
 
 
-class Rounds(NamedTuple):
+class Iterations(NamedTuple):
     """How often a thread begins a round, and how often it comes into the loop from outside."""
 
     begun: int
     entered: int
 
 
-def rounds(loop: Loop, block: tuple[int, int, int], grid: tuple[int, int, int], parameters: bytes) -> Rounds:
+def rounds(loop: Loop, block: tuple[int, int, int], grid: tuple[int, int, int], parameters: bytes) -> Iterations:
     """Of the first thread of a warp that comes to the loop; LoopError with the reason where that is not known."""
     stated = loop.kernel.code.parameters
     if stated is None or stated.base is None:
@@ -62,40 +64,29 @@ def rounds(loop: Loop, block: tuple[int, int, int], grid: tuple[int, int, int], 
     raise LoopError("no warp of the launch comes to the loop")
 
 
-def _followed(walk: Walk, loop: Loop, warp: int) -> Rounds:
+def _followed(walk: Walk, loop: Loop, warp: int) -> Iterations:
     """The way of the first thread of a warp through the kernel."""
     state, number, before = State({}, walk.interpreter.threads.there), 0, -1
     begun = entered = 0
-    before_loop = _leading(walk.kernel, loop.head)
+    before_loop = reached(walk.kernel.before, [loop.head])
     for _ in range(MOST_BLOCKS):
         if number not in before_loop:
-            return Rounds(begun, entered)
+            return Iterations(begun, entered)
         if number == loop.head:
             begun, entered = begun + 1, entered + (before not in loop.blocks)
         state = walk.run(number, state)
         after = walk.kernel.blocks[number].after
         if not after or not state.active[warp, 0]:
-            return Rounds(begun, entered)
+            return Iterations(begun, entered)
         before, number = number, after[0] if len(after) == 1 else _next(walk, number, state, warp)
     raise LoopError(f"a thread that comes through more than {MOST_BLOCKS} blocks")
-
-
-def _leading(kernel: Kernel, head: int) -> frozenset[int]:
-    """The blocks from which a thread may come to one."""
-    seen, pending = set[int](), [head]
-    while pending:
-        number = pending.pop()
-        if number not in seen:
-            seen.add(number)
-            pending += kernel.before[number]
-    return frozenset(seen)
 
 
 def _next(walk: Walk, number: int, state: State, warp: int) -> int:
     """The block that a thread comes to behind a branch."""
     block = walk.kernel.blocks[number]
     branch = walk.kernel.instructions[block.end - 1]
-    if branch.stem != "BRA" or len(block.after) != 2:
+    if branch.mnemonic != "BRA" or len(block.after) != 2:
         raise LoopError(f"{branch} at {branch.address:#x} is not followed")
     through, to = block.after
     if branch.opcode.startswith("BRA.DIV"):
@@ -105,7 +96,7 @@ def _next(walk: Walk, number: int, state: State, warp: int) -> int:
         return to if taken.known[warp % len(taken.known), 0] else through
     if "ANY" in branch.opcode:
         return through
-    if any(i.stem in _SUCCEEDS for i in walk.kernel.instructions[block.first : block.end]):
+    if any(i.mnemonic in _SUCCEEDS for i in walk.kernel.instructions[block.first : block.end]):
         return to if through == number else through
     raise LoopError(f"the branch at {BYTES * (block.end - 1):#x} depends on {taken.why or 'what is not followed'}")
 
@@ -141,19 +132,19 @@ class _Interpreter(Interpreter):
         if len(form.operands) < 2:
             return {}
         to, source = form.operands[0], form.operands[-1]
-        if form.stem in ("S2R", "S2UR") and _BLOCK.fullmatch(source.text):
+        if form.mnemonic in ("S2R", "S2UR") and _BLOCK.fullmatch(source.text):
             return {0: constant(0)}
-        if form.stem in ("LDC", "ULDC", "LDCU") and (match := _PARAMETER.fullmatch(source.text)):
+        if form.mnemonic in ("LDC", "ULDC", "LDCU") and (match := _PARAMETER.fullmatch(source.text)):
             words = [self._words.get(int(match[2], 16) + 4 * j) for j in range(to.width)]
             return {HIGH * j: constant(word) for j, word in enumerate(words) if word is not None}
-        if form.stem not in _EXACT:
+        if form.mnemonic not in _EXACT:
             return {}
         values = [self.read(operand, held) for operand in form.operands[form.outputs :]]
         beside = self._beside(form, held)
         if not all(value.exact for value in (*values, beside)):
             return {}
         wide = [value.known.astype(np.uint64) for value in (*values, beside)]
-        return {j: lanes.made(words.astype(np.uint32)) for j, words in _EXACT[form.stem](form, wide).items()}
+        return {j: lanes.made(words.astype(np.uint32)) for j, words in _EXACT[form.mnemonic](form, wide).items()}
 
     def _beside(self, form: Form, held: Held) -> Lanes:
         """The high half of an addend of 64 bits."""

@@ -7,9 +7,9 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from tcprobe.check.registers import BASE, Form, bits_of, guard_bit
+from tcprobe.isa.opcodes import opcode
+from tcprobe.sass.registers import BASE, Form, bits_of, guard_bit
 
-THREADS = ("S2R", "S2UR", "CS2R")  # what these give may differ between threads by where they are
 _NUMBERED = re.compile(r"\b(UR|R|UP|P)([0-9]+)")
 _count = count(1)
 
@@ -19,7 +19,7 @@ class Dependence(NamedTuple):
     it leaves as it was where that is false, and the guard's again.
 
     `shape` numbers what is left of its text without their numbers, so that the results of one shape follow from values;
-    where it is `placed`, from the threads, too.
+    where it is `placed`, from the threads, too: special registers may differ between them by where they are.
     """
 
     shape: int
@@ -52,7 +52,7 @@ def dependence(form: Form) -> Dependence:
     if len(reads) > 1:  # the reason that is given is that of the first register
         order = sorted(set(reads))
         texts += [order.index(bit) for bit in reads]
-    placed = form.stem in THREADS or any(operand.kind == "constant" for operand in operands)
+    placed = opcode(form.mnemonic).kind == "special register" or any(operand.kind == "constant" for operand in operands)
     return Dependence(numbered(tuple(texts)), placed, tuple(reads), kept, writes)
 
 

@@ -17,17 +17,18 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.dependence import dependence
-from tcprobe.check.flow import backward
-from tcprobe.check.frame import reads, writes
-from tcprobe.check.held import NEVER, NEVER_BIT, Held, Register, State, same, same_state, unset
-from tcprobe.check.interpreter import Interpreter
-from tcprobe.check.program import Block, Instruction, Kernel
-from tcprobe.check.reader import Reader
-from tcprobe.check.registers import PREDICATE
+from tcprobe.graph import reached
+from tcprobe.sass import lanes
+from tcprobe.sass.dependence import dependence
+from tcprobe.sass.flow import backward
+from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.kernel import Block, Instruction, Kernel
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.registers import PREDICATE
+from tcprobe.sass.state import NEVER, NEVER_BIT, Held, Register, State, same, same_state, unset
 
-ROUNDS, ROUNDS_OUTSIDE = 4, 2
+ITERATIONS, ITERATIONS_OUTSIDE = 4, 2
 LEFT_AFTER = 2  # rounds behind which a loop is left whose end is not known
 MARKS = 2  # loops that are left of which the round is kept
 MOST_BLOCKS = 4000  # copies of blocks; of a kernel that has more nothing is said
@@ -51,7 +52,7 @@ class Loop(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Rounds:
+class Iterations:
     """Copies of a kernel's blocks, a graph as `flow` takes it; what holds before the instructions that were asked for.
 
     `first[n]`: the number of instruction n in the kernel itself. `states`: by number here.
@@ -64,7 +65,7 @@ class Rounds:
     states: dict[int, State]
 
 
-def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ROUNDS) -> tuple[Rounds, Reader]:
+def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ITERATIONS) -> tuple[Iterations, Reader]:
     """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError."""
     walk = _Walk(kernel, wanted, count)
     walk.settle()
@@ -75,23 +76,13 @@ class _Walk:
     def __init__(self, kernel: Kernel, wanted: frozenset[int], count: int) -> None:
         self.kernel, self.wanted, self.count = kernel, wanted, count
         self.interpreter = Interpreter(kernel)
-        self.kept = self._leading_there({kernel.block_of[number] for number in wanted})
+        self.kept = reached(kernel.before, {kernel.block_of[number] for number in wanted})
         self.live = backward(kernel, 0, self._needed_before, int.__or__)
         self.steps = {number: list(self._steps(number)) for number in self.kept}
         self.entries: dict[Place, dict[Place, State]] = {(0, self._entered(0, ())): {}}
         self.after: dict[Place, list[Place]] = {}
         self.left: set[tuple[int, Path]] = set()  # (loop, path around it) of loops that are left
         self.ended: dict[tuple[int, Path], tuple[Place, State]] = {}  # of loops whose last round is followed
-
-    def _leading_there(self, there: set[int]) -> set[int]:
-        """The blocks from which a way leads to some of others, and those."""
-        seen, pending = set(there), list(there)
-        while pending:
-            for other in self.kernel.before[pending.pop()]:
-                if other not in seen:
-                    seen.add(other)
-                    pending.append(other)
-        return seen
 
     def _roots(self, instruction: Instruction) -> int:
         """The registers whose values are asked for."""
@@ -100,8 +91,8 @@ class _Walk:
             mask = form.reads >> PREDICATE << PREDICATE
             for operand in form.operands:
                 mask |= operand.mask if operand.kind in ("address", "descriptor") else 0
-            return mask | (form.operands[-1].mask if form.stem == "UBLKCP" else 0)
-        return form.reads if form.stem in ("BRA", "EXIT") else 0
+            return mask | (form.operands[-1].mask if form.mnemonic == "UBLKCP" else 0)
+        return form.reads if form.mnemonic in ("BRA", "EXIT") else 0
 
     def _needed_before(self, live: int, instruction: Instruction) -> int:
         form, written = instruction.form, writes(instruction.form)
@@ -114,7 +105,7 @@ class _Walk:
         live, block, found = self.live.get(number, 0), self.kernel.blocks[number], list[Instruction]()
         for index in reversed(range(block.first, block.end)):
             instruction = self.kernel.instructions[index]
-            if writes(instruction.form) & live or index in self.wanted or instruction.stem == "EXIT":
+            if writes(instruction.form) & live or index in self.wanted or instruction.mnemonic == "EXIT":
                 found.append(instruction)
             live = self._needed_before(live, instruction)
         yield from reversed(found)
@@ -133,7 +124,7 @@ class _Walk:
         for loop in reversed(found):
             heads = [n for n in sorted(loop) if not n or any(other not in loop for other in self.kernel.before[n])]
             inside = any(other < loop for other in relevant)
-            count = 1 if loop not in relevant else ROUNDS_OUTSIDE if inside else self.count
+            count = 1 if loop not in relevant else ITERATIONS_OUTSIDE if inside else self.count
             made[heads[0] if heads else min(loop)] = Loop(
                 heads[0] if heads else min(loop), loop, count, self._writes(loop)
             )
@@ -210,11 +201,11 @@ class _Walk:
             form = instruction.form
             if note is not None and instruction.number in self.wanted:
                 note(instruction, State({**self.interpreter.seen(form, held)}, active, sure))
-            if form.stem == "EXIT":
+            if form.mnemonic == "EXIT":
                 condition = self.interpreter.condition(form.guard, held)
                 active = active & (condition.known == 0) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
-            elif form.writes or form.stem == "STL":
+            elif form.writes or form.mnemonic == "STL":
                 self.interpreter.write(instruction, dependence(form), held)
         return State(held, np.asarray(active), sure)
 
@@ -223,7 +214,7 @@ class _Walk:
         number = place[0]
         branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
         ways = [(after, state, False) for after in self.kernel.blocks[number].after]
-        if len(ways) == 2 and branch.stem == "BRA":
+        if len(ways) == 2 and branch.mnemonic == "BRA":
             ways = ways[:1] if branch.opcode.startswith("BRA.DIV") else list(self._ways(number, branch, state))
         live = self.live.get(number, 0)
         for after, leaving, certain in ways:
@@ -280,7 +271,7 @@ class _Walk:
                 state = state._replace(held=held)
         return state
 
-    def taken_apart(self) -> Rounds:
+    def taken_apart(self) -> Iterations:
         """The graph of all copies."""
         order = sorted(self.entries, key=lambda each: (each[0] != 0, each[1], each[0]))
         number_of = {place: n for n, place in enumerate(order)}
@@ -299,11 +290,13 @@ class _Walk:
                 states[begin + instruction.number - at] = state
 
             self._run(place[0], self.entry(place), note)
-        return Rounds(self.kernel.name, instructions, tuple(blocks), first, states)
+        return Iterations(self.kernel.name, instructions, tuple(blocks), first, states)
 
 
 def _gone(bit: int) -> Register:
-    return Register(lanes.shared(lanes.lost("what a loop writes", 1 if unset(bit).value is NEVER_BIT else lanes.ALL)))
+    return Register(
+        lanes.shared(lanes.unknown("what a loop writes", 1 if unset(bit).value is NEVER_BIT else lanes.ALL))
+    )
 
 
 def _met(one: State, other: State) -> State:

@@ -3,7 +3,7 @@
 A set of registers is an integer, bit by bit: R0 to R254 from bit 0, UR0 to UR254 from UNIFORM, P0 to P6 from PREDICATE,
 UP0 to UP6 from UNIFORM_PREDICATE. RZ, PT and their like are in none.
 
->>> from tcprobe.check.registers import decode, names
+>>> from tcprobe.sass.registers import decode, names
 >>> form = decode("@!P0 LDS.128 R28, [R3+UR4+0x10]")
 >>> names(form.writes), names(form.reads)
 (['R28', 'R29', 'R30', 'R31'], ['R3', 'UR4', 'P0'])
@@ -18,6 +18,8 @@ from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from typing import NamedTuple
 
+from tcprobe.isa.opcodes import opcode
+
 UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
 ALL_PREDICATES = 0x7F << PREDICATE
 ALL_UNIFORM_PREDICATES = 0x7F << UNIFORM_PREDICATE
@@ -27,47 +29,6 @@ _REGISTER = re.compile(r"(?<![\w.])(UR|R|UP|P)([0-9]{1,3}|Z|T)(?!\w)((?:\.\w+)*)
 _NUMBER = re.compile(r"-?0x[0-9a-f]+$")
 _VECTOR = re.compile(r"(?:BF|F)(16|32)x([248])")
 _GROUP = re.compile(r"[A-Z]GMMA\.(?:SP\.)?([0-9]{1,3})x([0-9]{1,3})x([0-9]{1,4})\.(\w+)")
-
-# opcodes whose first operand is no destination
-STORES = ("ST", "STG", "STS", "STL", "STSM", "STAS", "STTM", "SUST", "RED", "REDG", "REDAS", "SURED")
-_GRANTED = ("USETMAXREG", "UTCATOMSWS")  # may say by a predicate that comes first whether they did
-_NOTHING_WRITTEN = """
-    BAR MEMBAR FENCE DEPBAR BRA BRX BRXU JMP JMX JMXU CALL RET EXIT BSSY BSYNC BREAK WARPSYNC NANOSLEEP LDGSTS LDGDEPBAR
-    UTMALDG UTMASTG UTMAREDG UTMAPF UBLKCP UBLKRED UBLKPF UTMACCTL UTMACMDFLUSH WARPGROUP WARPGROUPSET ERRBAR CCTL CCTLL
-    CCTLT BPT KILL YIELD NOP UCGABAR_ARV UCGABAR_WAIT ARRIVES UTCBAR UTCHMMA UTCQMMA UTCIMMA UTCOMMA UTCMXQMMA UTCCP
-    UTCSHIFT RPCMOV PREEXIT ACQBULK PMTRIG ENDCOLLECTIVE SETLMEMBASE
-"""
-_WITHOUT = frozenset((*_NOTHING_WRITTEN.split(), *STORES, *_GRANTED))
-# registers of A, B and C, D of a warp's multiply, by opcode and shape
-_WARP_MULTIPLIES = {
-    ("HMMA", "884"): (2, 2, 4),
-    ("HMMA", "1684"): (2, 1, 4),
-    ("HMMA", "1688"): (2, 1, 4),
-    ("HMMA", "16816"): (4, 2, 4),
-    ("HMMA", "16832"): (4, 4, 4),  # sparse
-    ("IMMA", "8816"): (1, 1, 2),
-    ("IMMA", "8832"): (1, 1, 2),
-    ("IMMA", "16816"): (2, 1, 4),
-    ("IMMA", "16832"): (4, 2, 4),
-    ("IMMA", "16864"): (4, 2, 4),
-    ("IMMA", "168128"): (4, 4, 4),
-    ("BMMA", "88128"): (1, 1, 2),
-    ("BMMA", "168128"): (2, 1, 4),
-    ("BMMA", "168256"): (4, 2, 4),
-    ("DMMA", "884"): (2, 2, 4),
-    ("DMMA", "8x8x4"): (2, 2, 4),
-    ("DMMA", "16x8x4"): (4, 2, 8),
-    ("DMMA", "16x8x8"): (8, 4, 8),
-    ("DMMA", "16x8x16"): (16, 8, 8),
-    ("QMMA", "16816"): (2, 1, 4),
-    ("QMMA", "16832"): (4, 2, 4),
-    ("QMMA", "16864"): (4, 4, 4),
-    ("OMMA", "16864"): (4, 2, 4),
-    ("OMMA", "168128"): (4, 4, 4),
-}
-_MULTIPLIES = frozenset(stem for stem, _ in _WARP_MULTIPLIES)
-_DOUBLE = frozenset(("DADD", "DMUL", "DFMA", "DMNMX", "DSETP", "FFMA2", "FADD2", "FMUL2"))
-_MEMORY = re.compile(r"(?:LD|ST|ATOM|RED|SU|LDC|ULDC|LDCU|SYNCS|ARRIVES|UATOM|UREDG|USTG|MATCH|QSPC|UBLK|UTMA)")
 
 
 class Operand(NamedTuple):
@@ -90,16 +51,16 @@ class Operand(NamedTuple):
 class Form:
     """What the text of an instruction says: `guard` as in "!P0", "" where it is always executed, "never" where it
     never is; the registers that it reads and writes, its guard's among those read; `outputs`: how many operands come
-    first that are written; `stem` and `modifiers`: the parts of the opcode.
+    first that are written; `mnemonic` and `modifiers`: the parts of the opcode.
     """
 
-    __slots__ = ("guard", "modifiers", "opcode", "operands", "outputs", "reads", "stem", "writes")
+    __slots__ = ("guard", "mnemonic", "modifiers", "opcode", "operands", "outputs", "reads", "writes")
 
     def __init__(
         self, guard: str, structure: Structure, operands: tuple[Operand, ...], reads: int = 0, writes: int = 0
     ) -> None:
         self.guard, self.operands, self.reads, self.writes = guard, operands, reads, writes
-        self.opcode, self.stem, self.modifiers, self.outputs, _ = structure
+        self.opcode, self.mnemonic, self.modifiers, self.outputs, _ = structure
 
     def has(self, modifier: str) -> bool:
         """Whether the opcode has a modifier, as in "128"."""
@@ -110,7 +71,7 @@ class Structure(NamedTuple):
     """What instructions with one opcode and the same kinds of operands have in common."""
 
     opcode: str
-    stem: str
+    mnemonic: str
     modifiers: tuple[str, ...]
     outputs: int
     widths: tuple[int, ...]
@@ -160,29 +121,30 @@ def decode(text: str) -> Form:
             guard, guard_mask = match[1] + match[2] + match[3], run(match[2], int(match[3]), 1)
         elif match[1]:
             guard = "never"
-    opcode, _, rest = body.partition(" ")
+    name, _, rest = body.partition(" ")
     operands = [_operand(part.strip()) for part in rest.split(",")] if rest.strip() else []
-    structure = _structure(opcode, tuple([operand[1:2] + operand[-1:] for operand in operands]))
-    _, stem, modifiers, outputs, widths = structure
-    operands = [o if o.width == w else _widened(o.text, w, stem) for o, w in zip(operands, widths, strict=True)]
-    writes = _union(operands[:outputs]) | _WRITTEN_BESIDE.get(stem, 0)
-    reads = _union(operands[outputs:]) | _READ_BESIDE.get(stem, 0) | _bulk(stem, modifiers, operands)
+    structure = _structure(name, tuple([operand[1:2] + operand[-1:] for operand in operands]))
+    _, mnemonic, modifiers, outputs, widths = structure
+    operands = [o if o.width == w else _widened(o.text, w, mnemonic) for o, w in zip(operands, widths, strict=True)]
+    row = opcode(name)
+    writes = _union(operands[:outputs]) | _beside(row.writes)
+    reads = _union(operands[outputs:]) | _beside(row.reads) | _bulk(mnemonic, modifiers, operands)
     if guard == "never":
         reads = writes = 0
     return Form(guard, structure, tuple(operands), reads | guard_mask, writes)
 
 
 @lru_cache(maxsize=1 << 13)
-def _structure(opcode: str, kinds: tuple[tuple[str, bool], ...]) -> Structure:
+def _structure(name: str, kinds: tuple[tuple[str, bool], ...]) -> Structure:
     """`kinds`: of each operand its kind and whether it is negated."""
-    stem, *modifiers = opcode.split(".")
+    mnemonic, *modifiers = name.split(".")
     operands = [Operand("", kind, negated=negated) for kind, negated in kinds]
-    outputs = _outputs(stem, operands)
-    return Structure(opcode, stem, tuple(modifiers), outputs, tuple(_widths(stem, modifiers, operands, outputs)))
+    outputs = _outputs(mnemonic, operands)
+    return Structure(name, mnemonic, tuple(modifiers), outputs, tuple(_widths(mnemonic, modifiers, operands, outputs)))
 
 
 @lru_cache(maxsize=1 << 14)
-def _widened(text: str, width: int, stem: str) -> Operand:
+def _widened(text: str, width: int, mnemonic: str) -> Operand:
     """An operand that takes `width` registers in a row, where it is one.
 
     gdesc[UR4] of a warpgroup's multiply stands for the descriptors of A, UR4 and UR5, and of B, UR6 and UR7.
@@ -190,13 +152,15 @@ def _widened(text: str, width: int, stem: str) -> Operand:
     operand = _operand(text)
     if operand.kind in ("R", "UR"):
         return operand._replace(width=width, mask=run(operand.kind, operand.first, width))
-    if operand.kind == "descriptor" and stem.endswith("GMMA"):
+    if operand.kind == "descriptor" and mnemonic.endswith("GMMA"):
         return operand._replace(width=4, mask=run("UR", operand.first, 4))
     return operand
 
 
-_WRITTEN_BESIDE = {"R2P": ALL_PREDICATES, "R2UP": ALL_UNIFORM_PREDICATES}
-_READ_BESIDE = {"P2R": ALL_PREDICATES, "UP2UR": ALL_UNIFORM_PREDICATES}
+def _beside(spaces: Sequence[str]) -> int:
+    """The registers that an instruction reads or writes without naming them."""
+    uniform = ALL_UNIFORM_PREDICATES if "uniform predicates" in spaces else 0
+    return ALL_PREDICATES | uniform if "predicates" in spaces else uniform
 
 
 def _union(operands: Sequence[Operand]) -> int:
@@ -245,48 +209,45 @@ def _bracketed(text: str) -> Operand:
     return Operand(text, kind, first, mask=mask)
 
 
-def _outputs(stem: str, operands: Sequence[Operand]) -> int:
+def _outputs(mnemonic: str, operands: Sequence[Operand]) -> int:
     """How many of the first operands are written: predicates beside a register too."""
-    kinds = [operand.kind for operand in operands]
-    if not kinds or (stem in _WITHOUT and (stem not in _GRANTED or kinds[0] != "UP")):
+    kinds, outputs = [operand.kind for operand in operands], opcode(mnemonic).outputs
+    if not kinds or outputs == "none" or (outputs == "granted" and kinds[0] != "UP"):
         return 0
-    if stem in ("VOTE", "VOTEU"):
+    if outputs == "votes":
         return len(operands) - 1
     if kinds[0] in ("P", "UP"):
         second = len(kinds) > 1 and kinds[1] in BASE and not operands[1].negated
-        return 2 if second and stem != "FCHK" else 1
+        return 2 if second and outputs != "predicate" else 1
     count = 1 if kinds[0] in ("R", "UR", "other") else 0
     while count and count < len(kinds) and kinds[count] in ("P", "UP") and not operands[count].negated:
         count += 1
     return count if count < len(kinds) else min(count, 1)
 
 
-def _widths(stem: str, modifiers: Sequence[str], operands: Sequence[Operand], outputs: int) -> list[int]:
+def _widths(mnemonic: str, modifiers: Sequence[str], operands: Sequence[Operand], outputs: int) -> list[int]:
     """How many registers in a row each operand takes, where it is one."""
-    count = len(operands)
-    if stem.endswith("GMMA"):
-        return _warpgroup_widths(".".join([stem, *modifiers]), operands)
-    if stem in _MULTIPLIES:
-        return [*_warp_widths(stem, modifiers), *[1] * count][:count]
-    if stem in ("IMAD", "UIMAD") and "WIDE" in modifiers:
-        return [2 if j in (0, _addend(operands)) else 1 for j in range(count)]
-    if stem == "CS2R":
-        return [1 if "32" in modifiers else 2] * count
-    if stem in ("F2F", "F2I", "I2F", "FRND"):
-        return _converted(stem, modifiers, count)
-    width = _width(stem, modifiers)
-    return [1 if j < outputs else width for j in range(count)] if stem == "MATCH" else [width] * count
-
-
-def _width(stem: str, modifiers: Sequence[str]) -> int:
-    """The width that all operands of an instruction have."""
-    if stem in ("LDSM", "STSM", "MOVM"):
-        return next((int(m) for m in modifiers if m in ("2", "4")), 1)
-    if stem in ("LDTM", "STTM"):
-        return _tensor_memory(modifiers)
-    if _MEMORY.match(stem):
-        return _memory_width(modifiers)
-    return 2 if stem in _DOUBLE or "64" in modifiers else 1
+    count, (scheme, *shapes) = len(operands), opcode(mnemonic).widths
+    match scheme:
+        case "warpgroup":
+            return _warpgroup_widths(".".join([mnemonic, *modifiers]), operands)
+        case "multiply":
+            return [*_warp_widths(shapes, modifiers), *[1] * count][:count]
+        case "product" if "WIDE" in modifiers:
+            return [2 if j in (0, _addend(operands)) else 1 for j in range(count)]
+        case "special":
+            return [1 if "32" in modifiers else 2] * count
+        case "conversion":
+            return _converted(mnemonic, modifiers, count)
+        case "matrices":
+            return [next((int(m) for m in modifiers if m in ("2", "4")), 1)] * count
+        case "tensor":
+            return [_tensor_memory(modifiers)] * count
+        case "memory":
+            return [_memory_width(modifiers)] * count
+        case "match":
+            return [1 if j < outputs else _memory_width(modifiers) for j in range(count)]
+    return [2 if scheme == "pair" or "64" in modifiers else 1] * count
 
 
 def _memory_width(modifiers: Sequence[str]) -> int:
@@ -300,11 +261,12 @@ def _memory_width(modifiers: Sequence[str]) -> int:
     return 4 if "ENL2" in modifiers else max(1, bits // 32)
 
 
-def _warp_widths(stem: str, modifiers: Sequence[str]) -> tuple[int, ...]:
-    """D, A, B, C of a warp's multiply."""
+def _warp_widths(shapes: Sequence[str], modifiers: Sequence[str]) -> tuple[int, ...]:
+    """D, A, B, C of a warp's multiply; `shapes`: as "16816:4,2,4", registers of A, B and D."""
     shape = next((m for m in modifiers if m[:1].isdigit()), "")
-    a, b, d = _WARP_MULTIPLIES.get((stem, shape), (4, 2, 4))
-    if stem == "HMMA" and "F16" in modifiers and "F32" not in modifiers and shape != "884":
+    numbers = next((each for each in shapes if each.partition(":")[0] == shape), ":4,2,4").partition(":")[2]
+    a, b, d = map(int, numbers.split(","))
+    if "F16" in modifiers and "F32" not in modifiers and shape != "884":
         d = 2
     if "TF32" in modifiers and shape == "1688":
         a, b = 4, 2
@@ -317,14 +279,14 @@ def _addend(operands: Sequence[Operand]) -> int:
     return first + 2
 
 
-def _converted(stem: str, modifiers: Sequence[str], count: int) -> list[int]:
+def _converted(mnemonic: str, modifiers: Sequence[str], count: int) -> list[int]:
     """Registers of a conversion's result and source: the types stand in this order where both are named."""
     types = [m for m in modifiers if re.fullmatch(r"(?:B?F|[USB])[0-9]+", m)]
     wide = [t.endswith("64") for t in types]
     if len(types) == 1:  # the float of I2F and F2I has 32 bits where it is not named, so has the integer
         integer = types[0][0] in "US"
-        to = wide[0] if stem == "FRND" else wide[0] and integer == (stem == "F2I")
-        source = wide[0] if stem == "FRND" else wide[0] and integer == (stem == "I2F")
+        to = wide[0] if mnemonic == "FRND" else wide[0] and integer == (mnemonic == "F2I")
+        source = wide[0] if mnemonic == "FRND" else wide[0] and integer == (mnemonic == "I2F")
     else:
         to, source = (*wide, False, False)[:2]
     return [2 if to else 1, *[2 if source else 1] * (count - 1)][:count]
@@ -346,12 +308,12 @@ def _warpgroup_widths(opcode: str, operands: Sequence[Operand]) -> list[int]:
     return [*([d, 4, 1, d] if in_registers else [d, 1, d]), *[1] * len(operands)][: len(operands)]
 
 
-def _bulk(stem: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> int:
+def _bulk(mnemonic: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> int:
     """Uniform registers behind the brackets of a bulk or tensor copy: coordinates and barrier follow the address."""
-    if not stem.startswith(("UTMA", "UBLK")) or not operands:
+    if not mnemonic.startswith(("UTMA", "UBLK")) or not operands:
         return 0
     dims = next((int(m[0]) for m in modifiers if re.fullmatch(r"[0-9]D", m)), 0)
-    width = {"UTMALDG": 2 + dims, "UTMASTG": 1 + dims, "UTMAREDG": 1 + dims, "UTMAPF": 1 + dims}.get(stem, 2)
+    width = {"UTMALDG": 2 + dims, "UTMASTG": 1 + dims, "UTMAREDG": 1 + dims, "UTMAPF": 1 + dims}.get(mnemonic, 2)
     mask = run("UR", operands[0].first, width)
     for operand in operands[1:]:
         mask |= run("UR", operand.first, 2) if operand.kind == "address" else 0

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from tcprobe.check import lanes
-from tcprobe.check.held import Held, held_in, unset
-from tcprobe.check.lanes import Lanes, constant
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import BASE, Operand, bits_of, guard_bit
-from tcprobe.check.threads import threads
+from tcprobe.sass import lanes
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import Lanes, constant
+from tcprobe.sass.registers import BASE, Operand, bits_of, guard_bit
+from tcprobe.sass.state import Held, held_in, unset
+from tcprobe.sass.threads import threads
 
 SIZES = ((100, 0x360), (70, 0x0))  # where constant bank 0 has the size of a block, from which arch on
 _CONSTANT = re.compile(r"-?c\[0x0\]\[(0x[0-9a-f]+)\]")

@@ -1,9 +1,9 @@
 """What the lanes of a warp hold in a register, as far as it follows from code.
 
 A value of lane l is `(known[l] ^ u) + s`: u and s are not known, but the same in all lanes of a warp. u has bits of
-`flips` alone, s bits of `steps` alone. Bits of `lost` are whatever they are, in every lane. So a base address that a
-kernel is given, the stage of a ring, an index of a loop leave the differences between lanes known, and every operation
-here keeps what it can prove of them and loses the rest: nothing is guessed.
+`xor_unknown` alone, s bits of `add_unknown` alone. Bits of `unknown` are whatever they are, in every lane. So a base
+address that a kernel is given, the stage of a ring, an index of a loop leave the differences between lanes known, and
+every operation here keeps what it can prove of them and loses the rest: nothing is guessed.
 
 `known` has a row for each warp that is looked at and 32 columns, or one column where all lanes of a warp hold the same.
 
@@ -33,28 +33,36 @@ XOR_AB, AND_AB, OR_AB = 0x3C, 0xC0, 0xFC  # tables of LOP3
 
 
 class Lanes:
-    """What a register holds; `why` says why bits are lost. Equal to itself alone: see `shared`."""
+    """What a register holds; `why` says why bits are unknown. Equal to itself alone: see `shared`."""
 
-    __slots__ = ("flips", "known", "lost", "steps", "why")
+    __slots__ = ("add_unknown", "known", "unknown", "why", "xor_unknown")
 
-    def __init__(self, known: Words, flips: int = 0, steps: int = 0, lost: int = 0, why: str = "") -> None:
-        self.known, self.flips, self.steps, self.lost, self.why = known, flips, steps, lost, why
+    def __init__(
+        self, known: Words, xor_unknown: int = 0, add_unknown: int = 0, unknown: int = 0, why: str = ""
+    ) -> None:
+        self.known, self.xor_unknown, self.add_unknown, self.unknown, self.why = (
+            known,
+            xor_unknown,
+            add_unknown,
+            unknown,
+            why,
+        )
 
     @property
     def uniform(self) -> bool:
         """Whether all lanes of a warp hold the same."""
-        return self.known.shape[1] == 1 and not self.lost
+        return self.known.shape[1] == 1 and not self.unknown
 
     @property
     def exact(self) -> bool:
         """Whether every lane's value is known."""
-        return not (self.flips or self.steps or self.lost)
+        return not (self.xor_unknown or self.add_unknown or self.unknown)
 
 
 def shared(value: Lanes) -> Lanes:
     """The one object for all equal values, while it is remembered, by which results can be looked up."""
     known = value.known
-    return _shared(known.tobytes(), known.shape[1], value.flips, value.steps, value.lost, value.why)
+    return _shared(known.tobytes(), known.shape[1], value.xor_unknown, value.add_unknown, value.unknown, value.why)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -68,37 +76,41 @@ def constant(value: int) -> Lanes:
     return Lanes(np.full((1, 1), value & ALL, np.uint32))
 
 
-UNKNOWN = Lanes(np.zeros((1, 1), np.uint32), steps=ALL)
-CHOICE = Lanes(np.zeros((1, 1), np.uint32), steps=1)  # a predicate that all lanes of a warp share
+UNKNOWN = Lanes(np.zeros((1, 1), np.uint32), add_unknown=ALL)
+CHOICE = Lanes(np.zeros((1, 1), np.uint32), add_unknown=1)  # a predicate that all lanes of a warp share
 _ZERO = np.zeros((1, 1), np.uint32)
 
 
-def lost(why: str, bits: int = ALL) -> Lanes:
+def unknown(why: str, bits: int = ALL) -> Lanes:
     """A value of which nothing is known, for a reason."""
-    return Lanes(_ZERO, lost=bits, why=why)
+    return Lanes(_ZERO, unknown=bits, why=why)
 
 
-def made(known: Words, flips: int = 0, steps: int = 0, gone: int = 0, why: str = "") -> Lanes:
-    """A value in its one form: equal columns are one; what flips in all lanes alike is a step."""
+def made(known: Words, xor_unknown: int = 0, add_unknown: int = 0, gone: int = 0, why: str = "") -> Lanes:
+    """A value in its one form: equal columns are one; what xor_unknown in all lanes alike is a step."""
     if known.shape[1] > 1 and bool((known == known[:, :1]).all()):
         known = known[:, :1]
     if gone:
-        gone |= _upward(gone) if steps else 0
-        known, flips, steps = known & np.uint32(~gone & ALL), flips & ~gone, steps & ~gone
-    if flips:
-        alike = flips & (_upward(steps) if steps else ALL) & ~_varying(known)
+        gone |= _upward(gone) if add_unknown else 0
+        known, xor_unknown, add_unknown = known & np.uint32(~gone & ALL), xor_unknown & ~gone, add_unknown & ~gone
+    if xor_unknown:
+        alike = xor_unknown & (_upward(add_unknown) if add_unknown else ALL) & ~_varying(known)
         if known.shape[1] == 1 or alike:
-            alike = flips if known.shape[1] == 1 else alike
-            known, flips, steps = known & np.uint32(~alike & ALL), flips & ~alike, _sum(steps, alike)
-    if steps:
-        if steps == _upward(steps):
-            known = known - (known.min(axis=1, keepdims=True) & np.uint32(steps))
+            alike = xor_unknown if known.shape[1] == 1 else alike
+            known, xor_unknown, add_unknown = (
+                known & np.uint32(~alike & ALL),
+                xor_unknown & ~alike,
+                _sum(add_unknown, alike),
+            )
+    if add_unknown:
+        if add_unknown == _upward(add_unknown):
+            known = known - (known.min(axis=1, keepdims=True) & np.uint32(add_unknown))
         if known.shape[1] == 1:
-            steps = _carried(known, steps)
-            known = known & np.uint32(~steps & ALL)
+            add_unknown = _carried(known, add_unknown)
+            known = known & np.uint32(~add_unknown & ALL)
     if gone:
-        known, steps = known & np.uint32(~gone & ALL), steps & ~gone
-    return Lanes(known, flips, steps, gone, why if gone else "")
+        known, add_unknown = known & np.uint32(~gone & ALL), add_unknown & ~gone
+    return Lanes(known, xor_unknown, add_unknown, gone, why if gone else "")
 
 
 def _carried(fixed: Words, mask: int) -> int:
@@ -132,12 +144,12 @@ def _upward(mask: int) -> int:
 
 
 def as_bits(value: Lanes) -> Lanes | None:
-    """The same without steps, where no step can carry into a bit that lanes have; None where one may."""
-    if not value.steps:
+    """The same without add_unknown, where no step can carry into a bit that lanes have; None where one may."""
+    if not value.add_unknown:
         return value
-    if value.steps & (_union(value.known) | value.flips):
+    if value.add_unknown & (_union(value.known) | value.xor_unknown):
         return None
-    return Lanes(value.known, value.flips | value.steps & ~value.lost, 0, value.lost, value.why)
+    return Lanes(value.known, value.xor_unknown | value.add_unknown & ~value.unknown, 0, value.unknown, value.why)
 
 
 def _reason(*values: Lanes) -> str:
@@ -148,43 +160,43 @@ def unless_alike(why: str, *inputs: Lanes) -> Lanes:
     """The result of a function of the inputs that is not followed: unknown, but alike where they are."""
     if all(value.uniform for value in inputs):
         return UNKNOWN
-    return lost(_reason(*inputs) or why)
+    return unknown(_reason(*inputs) or why)
 
 
 def add(a: Lanes, b: Lanes) -> Lanes:
     """a + b."""
     if a.exact and b.exact:
         return made(a.known + b.known)
-    gone = _upward(a.lost) | _upward(b.lost)
+    gone = _upward(a.unknown) | _upward(b.unknown)
     why = _reason(a, b)
-    if a.known.shape[1] == 1 and not a.flips:
+    if a.known.shape[1] == 1 and not a.xor_unknown:
         a, b = b, a
-    if not a.flips and not b.flips:
-        return made(a.known + b.known, 0, _sum(a.steps, b.steps), gone, why)
-    if b.known.shape[1] == 1 and not b.flips:
+    if not a.xor_unknown and not b.xor_unknown:
+        return made(a.known + b.known, 0, _sum(a.add_unknown, b.add_unknown), gone, why)
+    if b.known.shape[1] == 1 and not b.xor_unknown:
         return _shifted(a, b, gone, why)
     ours, theirs = as_bits(a), as_bits(b)
-    if ours and theirs and not (_union(ours.known) | ours.flips) & (_union(theirs.known) | theirs.flips):
-        return made(ours.known | theirs.known, ours.flips | theirs.flips, 0, gone, why)
-    gone |= _upward(a.flips | b.flips)
+    if ours and theirs and not (_union(ours.known) | ours.xor_unknown) & (_union(theirs.known) | theirs.xor_unknown):
+        return made(ours.known | theirs.known, ours.xor_unknown | theirs.xor_unknown, 0, gone, why)
+    gone |= _upward(a.xor_unknown | b.xor_unknown)
     why = why or "a sum of two lane-dependent values, one of them exclusive-ored with what is not known"
-    return made(a.known + b.known, 0, _sum(a.steps, b.steps), gone, why)
+    return made(a.known + b.known, 0, _sum(a.add_unknown, b.add_unknown), gone, why)
 
 
 def _shifted(a: Lanes, b: Lanes, gone: int, why: str) -> Lanes:
-    """a + b of a value with flips and one that is alike in all lanes."""
+    """a + b of a value with xor_unknown and one that is alike in all lanes."""
     number = _union(b.known)
-    if _low(number) > a.flips:
-        return made(a.known + b.known, a.flips, _sum(a.steps, b.steps), gone, why)
-    if not number & (_union(a.known) | a.flips) and not a.steps:
-        return made(a.known | b.known, a.flips, b.steps, gone, why)
-    return made(a.known, a.flips, _sum(_sum(a.steps, b.steps), number), gone, why)
+    if _low(number) > a.xor_unknown:
+        return made(a.known + b.known, a.xor_unknown, _sum(a.add_unknown, b.add_unknown), gone, why)
+    if not number & (_union(a.known) | a.xor_unknown) and not a.add_unknown:
+        return made(a.known | b.known, a.xor_unknown, b.add_unknown, gone, why)
+    return made(a.known, a.xor_unknown, _sum(_sum(a.add_unknown, b.add_unknown), number), gone, why)
 
 
 def complement(a: Lanes) -> Lanes:
     """~a."""
-    if a.steps and as_bits(a) is None and not a.flips:
-        return made(~a.known, 0, _upward(a.steps), a.lost, a.why)
+    if a.add_unknown and as_bits(a) is None and not a.xor_unknown:
+        return made(~a.known, 0, _upward(a.add_unknown), a.unknown, a.why)
     return bitwise(0x0F, a, constant(0), constant(0))
 
 
@@ -196,9 +208,9 @@ def inverse(a: Lanes) -> Lanes:
 
 def negative(a: Lanes) -> Lanes:
     """-a."""
-    if a.flips:
+    if a.xor_unknown:
         return add(complement(a), constant(1))
-    return made(np.uint32(0) - a.known, 0, _upward(a.steps) if a.steps else 0, _upward(a.lost), a.why)
+    return made(np.uint32(0) - a.known, 0, _upward(a.add_unknown) if a.add_unknown else 0, _upward(a.unknown), a.why)
 
 
 def multiply(a: Lanes, b: Lanes) -> Lanes:
@@ -209,32 +221,36 @@ def multiply(a: Lanes, b: Lanes) -> Lanes:
         return _times(a, int(b.known[0, 0]))
     if a.exact and a.known.shape == (1, 1):
         return _times(b, int(a.known[0, 0]))
-    zeros = _low(_union(a.known) | a.flips | a.steps | a.lost) * _low(_union(b.known) | b.flips | b.steps | b.lost)
+    zeros = _low(_union(a.known) | a.xor_unknown | a.add_unknown | a.unknown) * _low(
+        _union(b.known) | b.xor_unknown | b.add_unknown | b.unknown
+    )
     bits = -zeros & ALL if zeros <= ALL else 0
     if a.uniform and b.uniform:
         return made(_ZERO, 0, bits)
-    return lost(_reason(a, b) or "a lane-dependent value times one that is not known", bits)
+    return unknown(_reason(a, b) or "a lane-dependent value times one that is not known", bits)
 
 
 def _times(a: Lanes, factor: int) -> Lanes:
     if factor & (factor - 1) == 0:
         return shift_left(a, factor.bit_length() - 1) if factor else constant(0)
     zeros = _low(factor)
-    steps = -_low(a.steps) * zeros & (1 << (a.steps * factor).bit_length()) - 1 & ALL if a.steps else 0
-    gone = -_low(a.lost) * zeros & ALL if a.lost else 0
+    add_unknown = (
+        -_low(a.add_unknown) * zeros & (1 << (a.add_unknown * factor).bit_length()) - 1 & ALL if a.add_unknown else 0
+    )
+    gone = -_low(a.unknown) * zeros & ALL if a.unknown else 0
     why = a.why
-    if a.flips:
-        gone |= -_low(a.flips) * zeros & ALL
+    if a.xor_unknown:
+        gone |= -_low(a.xor_unknown) * zeros & ALL
         why = why or "a multiple of a value exclusive-ored with what is not known"
-    return made(a.known * np.uint32(factor), 0, steps, gone, why)
+    return made(a.known * np.uint32(factor), 0, add_unknown, gone, why)
 
 
 def shift_left(a: Lanes, count: int) -> Lanes:
     """a << count."""
     if count > 31:
         return constant(0)
-    flips, steps, gone = (mask << count & ALL for mask in (a.flips, a.steps, a.lost))
-    return made(a.known << np.uint32(count), flips, steps, gone, a.why)
+    xor_unknown, add_unknown, gone = (mask << count & ALL for mask in (a.xor_unknown, a.add_unknown, a.unknown))
+    return made(a.known << np.uint32(count), xor_unknown, add_unknown, gone, a.why)
 
 
 def shift_right(a: Lanes, count: int, signed: bool = False) -> Lanes:
@@ -246,15 +262,15 @@ def shift_right(a: Lanes, count: int, signed: bool = False) -> Lanes:
     if signed and a.exact:
         return made((a.known.view(np.int32) >> np.int32(count)).view(np.uint32))
     bits = as_bits(a)
-    if bits and (not signed or not (_union(bits.known) | bits.flips | bits.lost) >> 31):
-        return made(bits.known >> np.uint32(count), bits.flips >> count, 0, bits.lost >> count, a.why)
-    fits = int(a.known.max()) + a.flips + a.steps < 1 << (31 if signed else 32)
-    if fits and not a.lost and 1 << count <= _low(a.steps):
-        return made(a.known >> np.uint32(count), a.flips >> count, a.steps >> count)
+    if bits and (not signed or not (_union(bits.known) | bits.xor_unknown | bits.unknown) >> 31):
+        return made(bits.known >> np.uint32(count), bits.xor_unknown >> count, 0, bits.unknown >> count, a.why)
+    fits = int(a.known.max()) + a.xor_unknown + a.add_unknown < 1 << (31 if signed else 32)
+    if fits and not a.unknown and 1 << count <= _low(a.add_unknown):
+        return made(a.known >> np.uint32(count), a.xor_unknown >> count, a.add_unknown >> count)
     if a.uniform:
         return UNKNOWN if signed else made(_ZERO, 0, ALL >> count)
     why = _reason(a) or "a shift of a sum with what is not known"
-    return lost(why, ALL if signed else ALL >> count)
+    return unknown(why, ALL if signed else ALL >> count)
 
 
 def bitwise(table: int, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
@@ -291,19 +307,19 @@ _SIMPLE: dict[int, Callable[[Words, Words], Words]] = {
 
 
 def _by_bits(table: int, inputs: Sequence[Lanes]) -> Lanes:
-    """As `bitwise`, of inputs without steps: a bit is certain, flips in all lanes alike, or is lost."""
+    """As `bitwise`, of inputs without add_unknown: a bit is certain, xor_unknown in all lanes alike, or is unknown."""
     first = _looked_up(table, [value.known for value in inputs])
-    flips = gone = 0
-    for flipped in _subsets([value.flips for value in inputs]):
+    xor_unknown = gone = 0
+    for flipped in _subsets([value.xor_unknown for value in inputs]):
         words = [value.known ^ np.uint32(mask) for value, mask in zip(inputs, flipped, strict=True)]
         result = _looked_up(table, words)
-        flips |= _union(result ^ first)
+        xor_unknown |= _union(result ^ first)
         gone |= _varying(result ^ first)
-        for masks in _subsets([value.lost for value in inputs]):
+        for masks in _subsets([value.unknown for value in inputs]):
             others = [word ^ np.uint32(mask) for word, mask in zip(words, masks, strict=True)]
             gone |= _union(_looked_up(table, others) ^ result)
     why = _reason(*inputs) or "bits of lanes under a mask that is not known"
-    return made(first, flips & ~gone, 0, gone, why if gone else "")
+    return made(first, xor_unknown & ~gone, 0, gone, why if gone else "")
 
 
 def _subsets(masks: Sequence[int]) -> Iterator[tuple[int, ...]]:
@@ -313,7 +329,7 @@ def _subsets(masks: Sequence[int]) -> Iterator[tuple[int, ...]]:
 def _split(table: int, inputs: Sequence[Lanes], bits: Sequence[Lanes | None]) -> Lanes:
     """As `bitwise`, where a sum is among the inputs: below its lowest step by bits, above if it is left as it is."""
     sums = [j for j, value in enumerate(bits) if value is None]
-    low = min(_low(inputs[j].steps) for j in sums) - 1
+    low = min(_low(inputs[j].add_unknown) for j in sums) - 1
     high = ~low & ALL
     parts = [_masked(value or inputs[j], low) for j, value in enumerate(bits)]
     below = _masked(_by_bits(table, parts), low)
@@ -321,22 +337,22 @@ def _split(table: int, inputs: Sequence[Lanes], bits: Sequence[Lanes | None]) ->
     if len(sums) == 1:
         others = [value or inputs[j] for value in bits]
         ends = [_by_bits(table, [*others[:j], constant(end), *others[j + 1 :]]) for end in (0, ALL)]
-        if all(not (end.flips | end.steps | end.lost) & high for end in ends):
+        if all(not (end.xor_unknown | end.add_unknown | end.unknown) & high for end in ends):
             zeros, ones = ends[0].known & np.uint32(high), ends[1].known & np.uint32(high)
             if (zeros == ones).all():
-                return made(below.known | zeros, below.flips, 0, below.lost, below.why)
+                return made(below.known | zeros, below.xor_unknown, 0, below.unknown, below.why)
             if not zeros.any() and (ones == high).all():
                 known = inputs[j].known & np.uint32(high) | below.known
-                gone = inputs[j].lost & high | below.lost
+                gone = inputs[j].unknown & high | below.unknown
                 why = below.why or inputs[j].why
-                return made(known, inputs[j].flips & high | below.flips, inputs[j].steps, gone, why)
+                return made(known, inputs[j].xor_unknown & high | below.xor_unknown, inputs[j].add_unknown, gone, why)
     why = _reason(*inputs) or "bits of a sum with what is not known"
-    return made(below.known, below.flips, 0, below.lost | high, why)
+    return made(below.known, below.xor_unknown, 0, below.unknown | high, why)
 
 
 def _masked(value: Lanes, mask: int) -> Lanes:
-    """Some bits of a value without steps there."""
-    return Lanes(value.known & np.uint32(mask), value.flips & mask, 0, value.lost & mask, value.why)
+    """Some bits of a value without add_unknown there."""
+    return Lanes(value.known & np.uint32(mask), value.xor_unknown & mask, 0, value.unknown & mask, value.why)
 
 
 def choose(condition: Lanes, a: Lanes, b: Lanes) -> Lanes:
@@ -353,11 +369,13 @@ def select(where: Bools, a: Lanes, b: Lanes) -> Lanes:
     if not where.any():
         return b
     known = np.where(where, a.known, b.known)
-    unsure = a.flips | b.flips | a.steps | b.steps
+    unsure = a.xor_unknown | b.xor_unknown | a.add_unknown | b.add_unknown
     if unsure and where.shape[1] > 1 and bool((where != where[:, :1]).any()):
         why = _reason(a, b) or "a choice by lane between values that are not known"
-        return made(known, 0, 0, _upward(unsure) | a.lost | b.lost, why)
-    return made(known, a.flips | b.flips, a.steps | b.steps, a.lost | b.lost, _reason(a, b))
+        return made(known, 0, 0, _upward(unsure) | a.unknown | b.unknown, why)
+    return made(
+        known, a.xor_unknown | b.xor_unknown, a.add_unknown | b.add_unknown, a.unknown | b.unknown, _reason(a, b)
+    )
 
 
 @lru_cache(maxsize=1 << 12)
@@ -365,20 +383,22 @@ def join(a: Lanes, b: Lanes) -> Lanes:
     """One of two values, the same one in all lanes of a warp."""
     if a is b:
         return a
-    gone, why = a.lost | b.lost, _reason(a, b)
+    gone, why = a.unknown | b.unknown, _reason(a, b)
     step = a.known - b.known
-    if not (a.flips or b.flips) and _alike(step):
+    if not (a.xor_unknown or b.xor_unknown) and _alike(step):
         if not step.any():
-            return made(a.known, 0, a.steps | b.steps, gone, why)
+            return made(a.known, 0, a.add_unknown | b.add_unknown, gone, why)
         less = step.view(np.int32) < 0
         far = _union(np.where(less, np.uint32(0) - step, step))
         lower = np.where(less, a.known, b.known)
-        return made(lower, 0, _sum(a.steps, far) | _sum(b.steps, far), gone, why)
+        return made(lower, 0, _sum(a.add_unknown, far) | _sum(b.add_unknown, far), gone, why)
     flip = a.known ^ b.known
     uneven = _varying(np.broadcast_to(flip, np.broadcast_shapes(flip.shape, (1, 32))))
     if uneven:
         gone, why = gone | uneven, why or "values that differ by lane meet"
-    return made(a.known, (a.flips | b.flips | _union(flip)) & ~gone, a.steps | b.steps, gone, why)
+    return made(
+        a.known, (a.xor_unknown | b.xor_unknown | _union(flip)) & ~gone, a.add_unknown | b.add_unknown, gone, why
+    )
 
 
 def _alike(words: Words) -> bool:
@@ -388,9 +408,9 @@ def _alike(words: Words) -> bool:
 @lru_cache(maxsize=1 << 12)
 def mixed(a: Lanes, b: Lanes, why: str = "") -> Lanes:
     """One of two values, in each lane its own."""
-    gone = _union(a.known ^ b.known) | a.flips | b.flips | a.lost | b.lost
-    if a.steps or b.steps:
-        gone |= _upward(a.steps | b.steps)
+    gone = _union(a.known ^ b.known) | a.xor_unknown | b.xor_unknown | a.unknown | b.unknown
+    if a.add_unknown or b.add_unknown:
+        gone |= _upward(a.add_unknown | b.add_unknown)
     why = _reason(a, b) or why or "lanes come here by different ways"
     return made(a.known, 0, 0, gone, why) if gone else a
 
@@ -401,20 +421,22 @@ def uneven(a: Lanes) -> Lanes:
     return (
         a
         if a.exact
-        else made(a.known, 0, 0, _upward(a.flips | a.steps) | a.lost, a.why or "lanes leave a loop one by one")
+        else made(
+            a.known, 0, 0, _upward(a.xor_unknown | a.add_unknown) | a.unknown, a.why or "lanes leave a loop one by one"
+        )
     )
 
 
 @lru_cache(maxsize=1 << 12)
 def widened(a: Lanes) -> Lanes:
-    """A value with all steps from its lowest one on: what a loop adds, however often."""
-    return made(a.known, a.flips, _upward(a.steps), a.lost, a.why) if a.steps else a
+    """A value with all add_unknown from its lowest one on: what a loop adds, however often."""
+    return made(a.known, a.xor_unknown, _upward(a.add_unknown), a.unknown, a.why) if a.add_unknown else a
 
 
 def same(a: Lanes, b: Lanes) -> bool:
     """Whether two descriptions are equal."""
     if a is b:
         return True
-    if (a.flips, a.steps, a.lost) != (b.flips, b.steps, b.lost):
+    if (a.xor_unknown, a.add_unknown, a.unknown) != (b.xor_unknown, b.add_unknown, b.unknown):
         return False
     return a.known.shape == b.known.shape and bool((a.known == b.known).all())

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tcprobe.check import lanes
-from tcprobe.check.frame import SLOTS
-from tcprobe.check.lanes import CHOICE, UNKNOWN, Lanes, constant
-from tcprobe.check.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE
 from tcprobe.layout.arrays import Bools
+from tcprobe.sass import lanes
+from tcprobe.sass.frame import SLOTS
+from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
+from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE
 
-PLACES = 12  # bits of a register's number, in an origin
-NEVER = lanes.lost("a register that nothing has written")
-NEVER_BIT = lanes.lost("a predicate that nothing has written", 1)
+PLACES = 12  # bits of a register's number, in an definition
+NEVER = lanes.unknown("a register that nothing has written")
+NEVER_BIT = lanes.unknown("a predicate that nothing has written", 1)
 
 
 class Register(NamedTuple):
-    """What a register holds, and where that is from, a place: two of one origin are the same in every lane.
+    """What a register holds, and where that is from, a place: two of one definition are the same in every lane.
 
     Negative where several ways brought it, -1 where nothing is known of that.
     """
 
     value: Lanes
-    origin: int = -1
+    definition: int = -1
 
 
 Held = dict[int, Register]  # what registers hold, by their bit in `registers`, or in `frame`
@@ -56,7 +56,7 @@ def unset(bit: int) -> Register:
 
 def same(one: Register, other: Register) -> bool:
     """Whether two registers hold the same, from one place."""
-    return one == other or (one.origin == other.origin and lanes.same(one.value, other.value))
+    return one == other or (one.definition == other.definition and lanes.same(one.value, other.value))
 
 
 def same_state(one: State, other: State) -> bool:

@@ -15,24 +15,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.dependence import Dependence, dependence
-from tcprobe.check.flow import backward
-from tcprobe.check.frame import reads, writes
-from tcprobe.check.held import NEVER, NEVER_BIT, PLACES, Held, Register, State, alike, same, same_state, unset
-from tcprobe.check.interpreter import Interpreter
-from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, bits_of, guard_mask
+from tcprobe.graph import immediate_post_dominators, reached
+from tcprobe.isa.opcodes import mnemonics
 from tcprobe.layout.arrays import Bools
+from tcprobe.sass import lanes
+from tcprobe.sass.dependence import Dependence, dependence
+from tcprobe.sass.flow import backward
+from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, guard_mask
+from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Held, Register, State, alike, same, same_state, unset
 
-SHARED = frozenset(("LDS", "STS", "ATOMS", "LDSM", "STSM", "LDGSTS"))
-GLOBAL = frozenset(("LDG", "STG", "LDGSTS"))
-ACCESSES = SHARED | GLOBAL
-# what PTX has as .sync.aligned, with an opcode that is nothing else
-WHOLE_WARP = frozenset(
-    ("HMMA", "IMMA", "BMMA", "DMMA", "QMMA", "OMMA", "HGMMA", "QGMMA", "IGMMA", "BGMMA", "LDSM", "STSM", "MOVM")
+SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
+GLOBAL = mnemonics(
+    lambda row: row.accesses and row.kind in ("load", "store", "copy") and "global" in (*row.reads, *row.writes)
 )
+ACCESSES = SHARED | GLOBAL
+WHOLE_WARP = mnemonics(lambda row: row.lanes == "warp")
 DESCRIBED = ("gdesc[", "idesc[")
 EVERY: Bools = np.ones((1, 1), np.bool_)
 UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp
@@ -55,7 +56,7 @@ class Reach(NamedTuple):
     sure: bool = True  # whether it is known which lanes take part
 
 
-class Parting(NamedTuple):
+class DivergentBranch(NamedTuple):
     """A branch on which lanes of a warp part: `region` are the blocks up to the one where they meet again. `known`:
     which lanes take it, (warps, 32), None where that depends on what is not known.
     """
@@ -87,9 +88,9 @@ def walked(kernel: Kernel) -> Walk:
     return walk
 
 
-def partings(kernel: Kernel) -> tuple[Parting, ...]:
+def divergent_branches(kernel: Kernel) -> tuple[DivergentBranch, ...]:
     """The branches on which lanes of a warp part, or may part, in order of addresses."""
-    return walked(kernel).seen.partings if kernel.blocks else ()
+    return walked(kernel).seen.divergent_branches if kernel.blocks else ()
 
 
 def exits(kernel: Kernel) -> tuple[tuple[Instruction, Bools | None], ...]:
@@ -113,7 +114,7 @@ def reaches(kernel: Kernel) -> tuple[Reach, ...]:
 
     In order of addresses; what is not reached from the kernel's begin is not among them.
     """
-    if not ACCESSES & kernel.stems or not kernel.blocks:
+    if not ACCESSES & kernel.mnemonics or not kernel.blocks:
         return ()
     return walked(kernel).seen.reaches
 
@@ -124,7 +125,7 @@ class Seen(NamedTuple):
     reaches: tuple[Reach, ...]
     present: dict[int, Present]
     descriptors: dict[int, dict[str, tuple[Lanes, ...]]]
-    partings: tuple[Parting, ...]
+    divergent_branches: tuple[DivergentBranch, ...]
     exits: tuple[tuple[Instruction, Bools | None], ...]
 
 
@@ -147,12 +148,13 @@ class Walk:
     def __init__(self, kernel: Kernel, interpreter: Interpreter | None = None) -> None:
         self.kernel = kernel
         self.interpreter = interpreter or Interpreter(kernel)
+        self.follows = [block.after for block in kernel.blocks]
         self.live = backward(kernel, 0, _needed_before, int.__or__)
         self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
         self.entries: dict[int, State] = {}
         self.edges: dict[tuple[int, int], State] = {}
         # by block that ends with a branch on which lanes differ, the blocks up to the one where they meet again
-        self.parted: dict[int, frozenset[int]] = {}
+        self.divergent: dict[int, frozenset[int]] = {}
         self._behind: dict[int, list[tuple[int, frozenset[int]]]] = {}
         self._written: dict[frozenset[int], int] = {}
 
@@ -177,16 +179,16 @@ class Walk:
             visits[number] = visits.get(number, 0) + 1
             entry, old = self._entry(number), self.entries.get(number)
             if old is not None:
-                entry = _grown(number, old, entry, visits[number])
+                entry = _widened(number, old, entry, visits[number])
             self.entries[number] = entry
-            parted = len(self.parted)
+            divergent = len(self.divergent)
             for after, leaving in self._leave(number, self.run(number, entry)):
                 known = self.edges.get((number, after))
                 if known is None or not same_state(known, leaving):
                     self.edges[number, after] = leaving
                     pending.add(after)
-            if len(self.parted) > parted:
-                region = self.parted[number] | {number}
+            if len(self.divergent) > divergent:
+                region = self.divergent[number] | {number}
                 pending |= {after for place, after in self.edges if place in region}
 
     @cached_property
@@ -195,19 +197,19 @@ class Walk:
         found: list[Reach] = []
         present: dict[int, Present] = {}
         described: dict[int, dict[str, tuple[Lanes, ...]]] = {}
-        partings: list[Parting] = []
+        divergent_branches: list[DivergentBranch] = []
         exits: list[tuple[Instruction, Bools | None]] = []
 
         def note(instruction: Instruction, state: State) -> None:
-            if instruction.stem in ACCESSES:
+            if instruction.mnemonic in ACCESSES:
                 found.append(self._reach(instruction, state))
-            if instruction.stem == "EXIT":
+            if instruction.mnemonic == "EXIT":
                 condition = self.interpreter.condition(instruction.guard, state.held)
                 if not condition.uniform:
                     exits.append((instruction, condition.known != 0 if condition.exact else None))
-            if instruction.stem in WHOLE_WARP:
+            if instruction.mnemonic in WHOLE_WARP:
                 present[instruction.number] = self.present(instruction, state)
-            if instruction.stem.endswith("MMA"):
+            if instruction.mnemonic.endswith("MMA"):
                 operands = [operand for operand in instruction.operands if operand.text.startswith(DESCRIBED)]
                 if operands:
                     described[instruction.number] = {
@@ -216,13 +218,15 @@ class Walk:
 
         for number, entry in self.entries.items():
             state = self.run(number, entry, note)
-            if number in self.parted:
+            if number in self.divergent:
                 branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
                 taken = self.interpreter.taken(branch, state.held)
-                partings.append(Parting(branch, self.parted[number], taken.known != 0 if taken.exact else None))
+                divergent_branches.append(
+                    DivergentBranch(branch, self.divergent[number], taken.known != 0 if taken.exact else None)
+                )
         found.sort(key=lambda reach: reach.instruction.number)
-        partings.sort(key=lambda parting: parting.branch.number)
-        return Seen(tuple(found), present, described, tuple(partings), tuple(exits))
+        divergent_branches.sort(key=lambda divergent: divergent.branch.number)
+        return Seen(tuple(found), present, described, tuple(divergent_branches), tuple(exits))
 
     def present(self, instruction: Instruction, state: State) -> Present:
         """The lanes that execute an instruction."""
@@ -248,7 +252,7 @@ class Walk:
                 note(instruction, State(held, active, sure))
             if depends is not None:
                 write(instruction, depends, held)
-            elif root and instruction.stem == "EXIT":
+            elif root and instruction.mnemonic == "EXIT":
                 condition = self.interpreter.condition(instruction.guard, held)
                 active = np.asarray(active & (condition.known == 0)) if condition.exact else active
                 sure = sure and (condition.exact or condition.uniform)
@@ -260,8 +264,8 @@ class Walk:
         seen = self.interpreter.seen(instruction.form, state.held)
         addresses = [self.interpreter.address(operand, seen) for operand in places]
         active, _, sure, *_ = self.present(instruction, state)
-        first = addresses[0] if addresses else lanes.lost("no address is printed")
-        source = addresses[1] if instruction.stem == "LDGSTS" and len(addresses) > 1 else None
+        first = addresses[0] if addresses else lanes.unknown("no address is printed")
+        source = addresses[1] if instruction.mnemonic == "LDGSTS" and len(addresses) > 1 else None
         return Reach(instruction, first, active, self.interpreter.threads.shapes, source, sure)
 
     def _entry(self, number: int) -> State:
@@ -286,7 +290,7 @@ class Walk:
 
     def _apart(self, number: int, block: int, members: set[int]) -> bool:
         """Whether lanes of one warp may come by a block and by one of others at the same time."""
-        return any(self._by_other_sides(number, branch, block, members) for branch in self.parted)
+        return any(self._by_other_sides(number, branch, block, members) for branch in self.divergent)
 
     def _by_other_sides(self, number: int, branch: int, block: int, members: set[int]) -> bool:
         """Whether a block is behind one side of a branch, and one of others behind another."""
@@ -305,7 +309,7 @@ class Walk:
         block = self.kernel.blocks[number]
         instruction = self.kernel.instructions[block.end - 1]
         ways = [(after, state) for after in block.after]
-        if len(ways) == 2 and instruction.stem == "BRA":
+        if len(ways) == 2 and instruction.mnemonic == "BRA":
             # BRA.DIV is taken where a warp has not converged, to do the same lane by lane
             diverged = instruction.opcode.startswith("BRA.DIV")
             ways = ways[:1] if diverged else self._ways(number, instruction, state)
@@ -332,24 +336,17 @@ class Walk:
         return [(through, state), (to, state)]
 
     def _part(self, number: int) -> None:
-        if number not in self.parted:
-            self.parted[number] = frozenset().union(*(side for _, side in self._sides(number)))
+        if number not in self.divergent:
+            self.divergent[number] = frozenset().union(*(side for _, side in self._sides(number)))
 
     def _until_met(self, branch: int, first: int) -> frozenset[int]:
         """The blocks from one on, up to the one where the ways of a branch meet again."""
-        meeting = self.meets.get(branch)
-        seen, pending = set[int](), [first]
-        while pending:
-            block = pending.pop()
-            if block not in seen and block != meeting:
-                seen.add(block)
-                pending += self.kernel.blocks[block].after
-        return frozenset(seen)
+        return frozenset(reached(self.follows, [first], {self.post_dominators[branch]}))
 
     @cached_property
-    def meets(self) -> dict[int, int | None]:
-        """By block, the first one that every way from it to the kernel's end comes through."""
-        return _meeting_points(self.kernel)
+    def post_dominators(self) -> list[int]:
+        """By block, the first one that every way from it to the kernel's end comes through; -1 where there is none."""
+        return immediate_post_dominators(self.follows)
 
     def _left(self, number: int, after: int, state: State) -> State:
         """On a way out of a loop that lanes leave one by one, what the loop writes differs by lane."""
@@ -364,7 +361,9 @@ class Walk:
         return state
 
     def _uneven(self, number: int, loop: frozenset[int]) -> bool:
-        return any(branch in loop and (number == branch or number in region) for branch, region in self.parted.items())
+        return any(
+            branch in loop and (number == branch or number in region) for branch, region in self.divergent.items()
+        )
 
     def _writes(self, loop: frozenset[int]) -> int:
         if loop not in self._written:
@@ -392,15 +391,15 @@ def _needs(form: Form) -> tuple[int, int, int, int]:
 
 def _roots(form: Form) -> int:
     """The registers that an access, a branch or an exit itself depends on."""
-    if form.stem in ACCESSES:
+    if form.mnemonic in ACCESSES:
         mask = 0
         for operand in form.operands:
             if operand.kind == "address" or operand.kind in ("P", "UP"):
                 mask |= operand.mask
         return mask | guard_mask(form.guard)
-    if form.stem in WHOLE_WARP or _described(form):
+    if form.mnemonic in WHOLE_WARP or _described(form):
         return _described(form) | guard_mask(form.guard)
-    return form.reads if form.stem in ("BRA", "EXIT") else 0
+    return form.reads if form.mnemonic in ("BRA", "EXIT") else 0
 
 
 @lru_cache(maxsize=1 << 14)
@@ -408,14 +407,14 @@ def _is_root(form: Form) -> bool:
     """Whether it is an instruction that is asked about, or by which lanes leave."""
     if form.guard == "never":
         return False
-    if form.stem == "EXIT":
+    if form.mnemonic == "EXIT":
         return bool(form.guard)
-    return form.stem in ACCESSES or form.stem in WHOLE_WARP or bool(_described(form))
+    return form.mnemonic in ACCESSES or form.mnemonic in WHOLE_WARP or bool(_described(form))
 
 
 def _described(form: Form) -> int:
     """The registers of a multiply's descriptors of shared memory, and of its instruction descriptor."""
-    if not form.stem.endswith("MMA"):
+    if not form.mnemonic.endswith("MMA"):
         return 0
     mask = 0
     for operand in form.operands:
@@ -441,14 +440,14 @@ def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], L
     for bit in one.keys() | other.keys():
         a, b = one.get(bit) or unset(bit), other.get(bit) or unset(bit)
         own = _own(number, bit)
-        if a is b or b.origin == own:
+        if a is b or b.definition == own:
             held[bit] = a
-        elif a.origin == own or a.value is NEVER or a.value is NEVER_BIT:
+        elif a.definition == own or a.value is NEVER or a.value is NEVER_BIT:
             held[bit] = b
         elif b.value is NEVER or b.value is NEVER_BIT:
             held[bit] = a
-        elif a.origin == b.origin != -1:
-            held[bit] = Register(lanes.shared(lanes.join(a.value, b.value)), a.origin)
+        elif a.definition == b.definition != -1:
+            held[bit] = Register(lanes.shared(lanes.join(a.value, b.value)), a.definition)
         else:
             alone = UNIFORM_REGISTERS >> bit & 1
             met = alike(bit, lanes.join(a.value, b.value)) if alone else how(a.value, b.value)
@@ -457,25 +456,27 @@ def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], L
 
 
 def _own(number: int, bit: int) -> int:
-    """The origin of what a block itself brings together."""
+    """The definition of what a block itself brings together."""
     return -2 - (number << PLACES | bit)
 
 
-def _grown(number: int, old: State, new: State, visits: int) -> State:
+def _widened(number: int, old: State, new: State, visits: int) -> State:
     """A block's entry on another visit: it only grows, and from some visit on at once as far as it may."""
     held = {}
     for bit in old.held.keys() | new.held.keys():
         before, coming = old.held.get(bit) or unset(bit), new.held.get(bit) or unset(bit)
         held[bit] = before
         if not same(before, coming):
-            origin = coming.origin
-            if visits > SETTLED and origin != before.origin:
-                origin = _own(number, bit)
+            definition = coming.definition
+            if visits > SETTLED and definition != before.definition:
+                definition = _own(number, bit)
             value = lanes.join(before.value, coming.value)
             if visits > SETTLED and not lanes.same(before.value, value):
-                value = lanes.widened(value) if visits < MOST_VISITS else lanes.lost(value.why or "it does not settle")
-            if origin != before.origin or not lanes.same(before.value, value):
-                held[bit] = Register(lanes.shared(value), origin)
+                value = (
+                    lanes.widened(value) if visits < MOST_VISITS else lanes.unknown(value.why or "it does not settle")
+                )
+            if definition != before.definition or not lanes.same(before.value, value):
+                held[bit] = Register(lanes.shared(value), definition)
     return State(held, old.active | new.active, old.sure and new.sure)
 
 
@@ -483,27 +484,3 @@ def _uneven(register: Register) -> Register:
     """A register of which lanes left a loop one by one."""
     value = register.value
     return register if value.exact else Register(lanes.shared(lanes.uneven(value)))
-
-
-def _meeting_points(kernel: Kernel) -> dict[int, int | None]:
-    """By block, the first one that every way from it to the kernel's end comes through; None where there is none."""
-    blocks = kernel.blocks
-    every = (1 << len(blocks)) - 1
-    through = {n: 1 << n if not block.after else every for n, block in enumerate(blocks)}
-    changed = True
-    while changed:
-        changed = False
-        for number in reversed(range(len(blocks))):
-            if blocks[number].after:
-                common = every
-                for after in blocks[number].after:
-                    common &= through[after]
-                common |= 1 << number
-                if common != through[number]:
-                    through[number], changed = common, True
-    found: dict[int, int | None] = {}
-    for number in range(len(blocks)):
-        others = through[number] & ~(1 << number)
-        # the nearest is the one through which the most others are left to come
-        found[number] = max(bits_of(others), key=lambda other: through[other].bit_count(), default=None)
-    return found

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tcprobe.check import frame, lanes
-from tcprobe.check.dependence import Dependence, numbered
-from tcprobe.check.frame import LOCAL, SLOTS, slots
-from tcprobe.check.held import NEVER, NEVER_BIT, PLACES, Held, Register, unset
-from tcprobe.check.integers import FOLLOWED, HIGH, PURE
-from tcprobe.check.lanes import CHOICE, UNKNOWN, Lanes, constant
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.reader import Reader
-from tcprobe.check.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE, Form, guard_bit
+from tcprobe.isa.opcodes import opcode
+from tcprobe.sass import frame, lanes
+from tcprobe.sass.dependence import Dependence, numbered
+from tcprobe.sass.frame import LOCAL, SLOTS, slots
+from tcprobe.sass.integers import HIGH, MODELLED
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE, Form, guard_bit
+from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Held, Register, unset
 
 Under = tuple[str, int, Register]  # a guard, where its predicate is from, what a register holds where it is true
 Results = tuple[tuple[Lanes, Lanes], ...]  # of each register that is written, what it holds; and where a guard is true
 _results: dict[tuple[object, ...], Results] = {}  # by shape, threads and values what instructions write
 MOST_RESULTS = 1 << 17  # about 60 MB
+_MEMORY = frozenset(("shared", "global", "local", "generic"))
 
 
 class Interpreter(Reader):
@@ -44,7 +46,7 @@ class Interpreter(Reader):
     def write(self, instruction: Instruction, depends: Dependence, held: Held) -> None:
         """Note what an instruction writes: what it wrote before, if it reads the same values as then."""
         form = instruction.form
-        if form.stem in LOCAL:
+        if form.mnemonic in LOCAL:
             self._spill(instruction, held)
             return
         _, _, reads, kept, writes = depends
@@ -54,11 +56,11 @@ class Interpreter(Reader):
             read += [held.get(bit) for bit in kept]
         known = self._known.get(instruction.number)
         if known is None or known[0] != read:
-            base, origin = instruction.number << PLACES, self._guard_origin(form.guard, held) if kept else -1
+            base, definition = instruction.number << PLACES, self._guard_definition(form.guard, held) if kept else -1
             results = self._found(instruction, depends, read, {**held, **own} if own else held, held)
             made: list[tuple[int, Register, Under | None]] = []
             for bit, (value, true) in zip(writes, results, strict=True):
-                under = (form.guard, origin, Register(true, base | bit)) if kept else None
+                under = (form.guard, definition, Register(true, base | bit)) if kept else None
                 made.append((bit, Register(value, base | bit), under))
             known = self._known[instruction.number] = read, made
         for bit, register, under in known[1]:
@@ -77,17 +79,17 @@ class Interpreter(Reader):
         """A store to the frame, or a load from it: what a kernel's own frame holds is what was stored there."""
         form, own = instruction.form, slots(instruction.form) if self._framed else None
         condition = self.condition(form.guard, held) if form.guard else None
-        if form.stem == "STL" and own is None:  # an array that lanes index, or a frame that moves
+        if form.mnemonic == "STL" and own is None:  # an array that lanes index, or a frame that moves
             for bit in [bit for bit in held if bit >= SLOTS]:
-                held[bit] = Register(lanes.lost("a word of local memory"))
+                held[bit] = Register(lanes.unknown("a word of local memory"))
             return
-        data = form.operands[0 if form.stem == "LDL" else -1]
+        data = form.operands[0 if form.mnemonic == "LDL" else -1]
         registers = [BASE["R"] + data.first + j for j in range(max(data.width, 1))] if data.first >= 0 else []
-        targets, sources = (registers, list(own or ())) if form.stem == "LDL" else (list(own or ()), registers)
+        targets, sources = (registers, list(own or ())) if form.mnemonic == "LDL" else (list(own or ()), registers)
         for j, bit in enumerate(targets):
             value = (held.get(sources[j]) or unset(sources[j])).value if j < len(sources) else None
             if value is None:
-                value = constant(0) if form.stem == "STL" else lanes.lost("a word of local memory")
+                value = constant(0) if form.mnemonic == "STL" else lanes.unknown("a word of local memory")
             old = (held.get(bit) or unset(bit)).value
             if condition is not None and old is not NEVER:
                 value = lanes.choose(condition, value, old)
@@ -112,9 +114,9 @@ class Interpreter(Reader):
     ) -> Iterator[tuple[Lanes, Lanes]]:
         """Of each register that is written, what it holds then, and what where the guard is true."""
         form = instruction.form
-        follow = FOLLOWED.get(form.stem)
+        follow = MODELLED.get(form.mnemonic)
         inputs = list(self.inputs(form.reads, seen))
-        even = (follow is not None or form.stem in PURE) and all(value.uniform for value in inputs)
+        even = (follow is not None or opcode(form.mnemonic).lanes == "alike") and all(value.uniform for value in inputs)
         results = follow(self, form, seen) if follow and not linked else {}
         condition = self.condition(form.guard, held) if form.guard else None
         why = _reason(instruction, inputs)
@@ -136,27 +138,30 @@ class Interpreter(Reader):
 
     def _own(self, form: Form, held: Held) -> Held:
         """What was written under an instruction's guard."""
-        origin = self._guard_origin(form.guard, held)
-        if origin < 0:
+        definition = self._guard_definition(form.guard, held)
+        if definition < 0:
             return {}
-        return {bit: value for bit, (guard, of, value) in self._under.items() if of == origin and guard == form.guard}
+        return {
+            bit: value for bit, (guard, of, value) in self._under.items() if of == definition and guard == form.guard
+        }
 
-    def _guard_origin(self, guard: str, held: Held) -> int:
+    def _guard_definition(self, guard: str, held: Held) -> int:
         """Where the predicate of a guard is from; negative where several ways brought it."""
         bit = guard_bit(guard)
-        return (held.get(bit) or unset(bit)).origin
+        return (held.get(bit) or unset(bit)).definition
 
 
 def _unfollowed(bit: int, same: bool, why: str) -> Lanes:
     """What an instruction that is not followed gives: alike by its register, or because all that it reads is."""
     if bit >= PREDICATE:
-        return CHOICE if same or bit >= UNIFORM_PREDICATE else lanes.lost(why, 1)
-    return UNKNOWN if same or bit >= UNIFORM else lanes.lost(why)
+        return CHOICE if same or bit >= UNIFORM_PREDICATE else lanes.unknown(why, 1)
+    return UNKNOWN if same or bit >= UNIFORM else lanes.unknown(why)
 
 
 def _reason(instruction: Instruction, inputs: Sequence[Lanes]) -> str:
-    if instruction.stem in ("LDG", "LD", "LDL", "LDS", "LDSM", "ATOM", "ATOMG", "ATOMS"):
+    row = opcode(instruction.mnemonic)
+    if row.accesses and not row.outputs and _MEMORY.intersection(row.reads):
         return "an address that lanes load"
     return next(
-        (value.why for value in inputs if value.why), f"what {instruction.stem} gives each lane is not followed"
+        (value.why for value in inputs if value.why), f"what {instruction.mnemonic} gives each lane is not followed"
     )

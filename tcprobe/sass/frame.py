@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from tcprobe.check.program import Kernel
-from tcprobe.check.registers import UNIFORM_PREDICATE, Form
+from tcprobe.isa.opcodes import mnemonics
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.registers import UNIFORM_PREDICATE, Form
 
 SLOTS = UNIFORM_PREDICATE + 8
 MOST_SLOTS = 2048
-LOCAL = ("LDL", "STL")
+LOCAL = mnemonics(lambda row: "local" in (*row.reads, *row.writes))
 PARTS = ("U8", "S8", "8", "U16", "S16", "16")  # modifiers of what is less than a word
 _ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
 
@@ -37,20 +38,20 @@ def slots(form: Form) -> range | None:
 
 def reads(form: Form) -> int:
     """The registers that an instruction reads, and the words of the frame."""
-    own = slots(form) if form.stem == "LDL" else None
+    own = slots(form) if form.mnemonic == "LDL" else None
     return form.reads | sum(1 << bit for bit in own) if own else form.reads
 
 
 def writes(form: Form) -> int:
     """The registers that an instruction writes, and the words of the frame."""
-    own = slots(form) if form.stem == "STL" else None
+    own = slots(form) if form.mnemonic == "STL" else None
     return form.writes | sum(1 << bit for bit in own) if own else form.writes
 
 
 def stays(kernel: Kernel) -> bool:
     """Whether the stack pointer is set before the first access of local memory, and never again."""
-    if kernel.stems.isdisjoint(LOCAL):
+    if kernel.mnemonics.isdisjoint(LOCAL):
         return True
     places = [i.number for i in kernel.instructions if i.writes >> 1 & 1]
-    first = next((i.number for i in kernel.instructions if i.stem in LOCAL), len(kernel.instructions))
+    first = next((i.number for i in kernel.instructions if i.mnemonic in LOCAL), len(kernel.instructions))
     return all(place < first for place in places)

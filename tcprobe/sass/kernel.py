@@ -1,34 +1,25 @@
 """A function's machine code as a graph.
 
-A batch of functions goes through one `nvdisasm --binary`, which takes less time than a run for each cubin and also
-prints code of archs whose cubins nvdisasm refuses; the text of an instruction is decoded once, wherever it stands.
 Branches whose targets the file lists are followed, and calls inside the function's section: each return leads behind
 every call of its routine. What is not followed is in `Kernel.unfollowed`, in words.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from tcprobe.check.registers import Form, Operand, Structure, decode
-from tcprobe.errors import DataError, EnvironmentUnfitError
-from tcprobe.sass.decode import LINE
-from tcprobe.sass.image import FunctionCode
-from tcprobe.sass.toolchain import Toolchain, attempt
-from tcprobe.system.children import Scratch, one_line
+from tcprobe.graph import natural_loops, predecessors
+from tcprobe.isa.opcodes import of_kind
+from tcprobe.sass.elf import FunctionCode
+from tcprobe.sass.registers import Form, Operand
 
-AT_ONCE = 1 << 20  # bytes of code in a batch: 65,536 instructions, about 40 MB while they are looked at
 BYTES = 16  # of an instruction
-# what nvdisasm prints the address of, in the whole batch
-_RELATIVE = re.compile(r"((?:@!?U?P[0-9T] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
-_ENDS = frozenset(("EXIT", "RET", "BRA", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "BPT"))
-_INDIRECT = frozenset(("BRX", "BRXU", "JMX", "JMXU"))
-_JUMPS = _ENDS | {"CALL"}
-UNREAD = Form("", Structure("UNREAD", "UNREAD", (), 0, ()), ())
+_INDIRECT = of_kind("indirect branch")
+_ENDS = of_kind("branch", "indirect branch", "return", "exit")
+_JUMPS = _ENDS | of_kind("call")
 
 
 class Control(NamedTuple):
@@ -47,12 +38,13 @@ class Control(NamedTuple):
 class Instruction(NamedTuple):
     """An instruction at its place: `number` counts from the function's begin, `address` is 16 times that.
 
-    `form` says what the text says and is shared by all that have the same text; `stem` is its opcode without modifiers.
+    `form` says what the text says and is shared by all that have the same text; `mnemonic`: its opcode without
+    modifiers.
     """
 
     number: int
     form: Form
-    stem: str
+    mnemonic: str
 
     @property
     def address(self) -> int:
@@ -121,9 +113,9 @@ class Kernel:
         return self.code.name
 
     @cached_property
-    def stems(self) -> frozenset[str]:
+    def mnemonics(self) -> frozenset[str]:
         """All opcodes in it, without modifiers: what a rule looks at before anything else."""
-        return frozenset(instruction.stem for instruction in self.instructions)
+        return frozenset(instruction.mnemonic for instruction in self.instructions)
 
     @cached_property
     def successors(self) -> dict[int, tuple[int, ...]]:
@@ -143,16 +135,12 @@ class Kernel:
     @cached_property
     def before(self) -> dict[int, tuple[int, ...]]:
         """By number of a block, those from which it may be reached at once."""
-        found: dict[int, list[int]] = {number: [] for number in range(len(self.blocks))}
-        for number, block in enumerate(self.blocks):
-            for after in block.after:
-                found[after].append(number)
-        return {number: tuple(others) for number, others in found.items()}
+        return predecessors([block.after for block in self.blocks])
 
     @cached_property
     def loops(self) -> tuple[frozenset[int], ...]:
         """The loops, as sets of blocks: what may come between a block and itself; the innermost ones first."""
-        return _loops(self.blocks, self.before)
+        return tuple(natural_loops([block.after for block in self.blocks]))
 
     def control(self, number: int) -> Control:
         """The scheduling bits of an instruction."""
@@ -170,7 +158,7 @@ class Kernel:
 
 def not_followed(kernel: Kernel) -> list[tuple[int, str]]:
     """(address, why) of the calls and branches that are not followed."""
-    if kernel.stems.isdisjoint(_INDIRECT) and "CALL" not in kernel.stems and not kernel.code.relocated:
+    if kernel.mnemonics.isdisjoint(_INDIRECT) and "CALL" not in kernel.mnemonics and not kernel.code.relocated:
         return []
     _ = kernel.successors
     return kernel.unfollowed
@@ -182,79 +170,6 @@ def target(instruction: Instruction) -> int | None:
         if operand.kind == "number":
             return operand.value // BYTES
     return None
-
-
-def batches(functions: Iterable[tuple[str, FunctionCode]]) -> Iterator[list[tuple[str, FunctionCode]]]:
-    """(key, function) in lists of one key and about AT_ONCE bytes of code."""
-    part: list[tuple[str, FunctionCode]] = []
-    size = 0
-    for key, function in functions:
-        if part and (part[0][0] != key or size + len(function.code) > AT_ONCE):
-            yield part
-            part, size = [], 0
-        part.append((key, function))
-        size += len(function.code)
-    if part:
-        yield part
-
-
-def programs(
-    tools: Toolchain, arch: str, functions: Sequence[FunctionCode], file: str = ""
-) -> Iterator[Kernel | DataError]:
-    """The functions of an arch (as "sm_90") as graphs, all of them disassembled at once; what cannot be is an error."""
-    texts = _listing(tools, arch, [function.code for function in functions])
-    for function, text in zip(functions, texts, strict=True):
-        if isinstance(text, DataError):
-            yield text
-        else:
-            instructions = _instructions(text, len(function.code) // BYTES)
-            yield Kernel(file, arch, function, instructions, text.count(None))
-
-
-def _listing(tools: Toolchain, arch: str, codes: Sequence[bytes]) -> list[list[str | None] | DataError]:
-    """The text of each instruction of each code; None where nvdisasm prints none.
-
-    If it does not take the whole, each half; a code that it does not take alone is an error.
-    """
-    if not codes:
-        return []
-    words, lines = _disassemble(tools, arch, b"".join(codes))
-    if not words:
-        texts, start = list[list[str | None] | DataError](), 0
-        for code in codes:
-            places = range(start, start + len(code), BYTES)
-            texts.append([_moved(lines.get(place), start) for place in places])
-            start += len(code)
-        return texts
-    if len(codes) == 1:
-        return [DataError(f"nvdisasm does not take its code: {words}.")]
-    half = len(codes) // 2
-    return _listing(tools, arch, codes[:half]) + _listing(tools, arch, codes[half:])
-
-
-def _moved(text: str | None, start: int) -> str | None:
-    """The text of an instruction with the address in its function, of a branch that names one in the batch."""
-    match = _RELATIVE.match(text) if text and start else None
-    return f"{match[1]}{int(match[2], 16) - start:#x}" if match else text
-
-
-def _disassemble(tools: Toolchain, arch: str, raw: bytes) -> tuple[str, dict[int, str]]:
-    """("", text by address), or why there is none."""
-    number = max(75, int(arch.removeprefix("sm_")))  # Volta is encoded as Turing
-    with Scratch() as scratch:
-        image = scratch.folder / "code.bin"
-        image.write_bytes(raw)
-        completed = attempt(scratch, [tools.nvdisasm, "--binary", f"SM{number}", str(image)], tools.limit)
-    if "is not defined for option" in completed.stderr:
-        raise EnvironmentUnfitError(f"{tools.nvdisasm} ({tools.nvdisasm_version}) knows no SM{number}.")
-    if completed.returncode:
-        return one_line(completed.stderr.replace(str(image), "code")) or f"it ended with {completed.returncode}", {}
-    return "", {int(place, 16): text for place, text in LINE.findall(completed.stdout)}
-
-
-def _instructions(texts: Sequence[str | None], count: int) -> list[Instruction]:
-    forms = [decode(text) if text else UNREAD for text in texts[:count]]
-    return [Instruction(number, form, form.stem) for number, form in enumerate(forms)]
 
 
 def _successors(kernel: Kernel) -> dict[int, tuple[int, ...]]:
@@ -277,7 +192,7 @@ def _follow(kernel: Kernel, pending: list[int], after: dict[int, tuple[int, ...]
     instructions, end = kernel.instructions, len(kernel.instructions)
     while pending:
         number = pending.pop()
-        while number not in after and instructions[number].stem not in _JUMPS and number + 1 < end:
+        while number not in after and instructions[number].mnemonic not in _JUMPS and number + 1 < end:
             after[number] = (number + 1,)
             number += 1
         if number not in after:
@@ -288,22 +203,22 @@ def _follow(kernel: Kernel, pending: list[int], after: dict[int, tuple[int, ...]
 
 def _next(kernel: Kernel, instruction: Instruction, calls: dict[int, list[int]]) -> tuple[int, ...]:
     """What may be executed after an instruction; that behind a call comes by the routine's return."""
-    stem, through = instruction.stem, (instruction.number + 1,)
-    if instruction.guard == "never" or (stem not in _ENDS and stem != "CALL"):
+    mnemonic, through = instruction.mnemonic, (instruction.number + 1,)
+    if instruction.guard == "never" or (mnemonic not in _ENDS and mnemonic != "CALL"):
         return through
     stays = through if instruction.guard or _conditional(instruction) else ()
-    if stem in _INDIRECT:
+    if mnemonic in _INDIRECT:
         listed = kernel.code.branches.get(instruction.address)
         if listed is None:
             kernel.unfollowed.append((instruction.address, f"no list of the targets of {instruction}"))
         return (*stays, *(place // BYTES for place in listed or ()))
-    if stem not in ("BRA", "JMP", "CALL"):
+    if mnemonic not in ("BRA", "JMP", "CALL"):
         return stays
     to = target(instruction)
     if to is None or instruction.address in kernel.code.relocated or not 0 <= to < len(kernel.instructions):
         kernel.unfollowed.append((instruction.address, f"{instruction} leads out of the function"))
-        return through if stem == "CALL" else stays
-    if stem == "CALL":
+        return through if mnemonic == "CALL" else stays
+    if mnemonic == "CALL":
         calls.setdefault(to, []).append(instruction.number + 1)
     return (*stays, to)
 
@@ -322,11 +237,11 @@ def _returns(kernel: Kernel, after: dict[int, tuple[int, ...]], routine: int) ->
             continue
         seen.add(number)
         instruction = kernel.instructions[number]
-        if instruction.stem == "RET" and instruction.guard != "never":
+        if instruction.mnemonic == "RET" and instruction.guard != "never":
             found.append(number)
             pending += [number + 1] if instruction.guard else []
         else:
-            pending += (number + 1,) if instruction.stem == "CALL" else after[number]
+            pending += (number + 1,) if instruction.mnemonic == "CALL" else after[number]
     return found
 
 
@@ -345,34 +260,3 @@ def _blocks(successors: dict[int, tuple[int, ...]]) -> tuple[Block, ...]:
             end += 1
         blocks.append(Block(first, end, tuple(number[j] for j in successors[end - 1])))
     return tuple(blocks)
-
-
-def _loops(blocks: Sequence[Block], before: dict[int, tuple[int, ...]]) -> tuple[frozenset[int], ...]:
-    """Natural loops by their heads, smallest first: a head is a block that one reached through it leads back to."""
-    order, state = list[int](), dict[int, int]()
-    backward: dict[int, list[int]] = {}
-    stack = [(0, iter(blocks[0].after))] if blocks else []
-    state[0] = 1
-    while stack:
-        number, others = stack[-1]
-        for after in others:
-            if after not in state:
-                state[after] = 1
-                stack.append((after, iter(blocks[after].after)))
-                break
-            if state[after] == 1:
-                backward.setdefault(after, []).append(number)
-        else:
-            state[number] = 2
-            order.append(number)
-            stack.pop()
-    loops = []
-    for head, tails in backward.items():
-        inside, pending = {head}, list(tails)
-        while pending:
-            number = pending.pop()
-            if number not in inside:
-                inside.add(number)
-                pending += before[number]
-        loops.append(frozenset(inside))
-    return tuple(sorted(loops, key=lambda loop: (len(loop), min(loop))))

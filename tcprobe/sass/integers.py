@@ -10,30 +10,23 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.dependence import THREADS
-from tcprobe.check.held import Held, held_in
-from tcprobe.check.lanes import CHOICE, UNKNOWN, Lanes, constant
-from tcprobe.check.reader import Reader
-from tcprobe.check.registers import BASE, Form, Operand
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.layout.arrays import Array
+from tcprobe.sass import lanes
+from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.registers import BASE, Form, Operand
+from tcprobe.sass.state import Held, held_in
 
 HIGH = 100
-Follow = Callable[[Reader, Form, Held], dict[int, Lanes]]
-FOLLOWED: dict[str, Follow] = {}
-_PURE = """
-    FADD FMUL FFMA FMNMX FSEL FSETP FSET HADD2 HMUL2 HFMA2 HMNMX2 HSETP2 HSET2 DADD DMUL DFMA DSETP DMNMX MUFU
-    I2F F2I F2F FRND I2FP F2FP I2I FCHK VIADDMNMX POPC UPOPC FLO UFLO BREV UBREV IDP VABSDIFF XMAD LDG LDS LDC
-    LDCU ULDC LD UF2FP UI2F UF2I FADD2 FMUL2 FFMA2 VHMNMX FMNMX3 VIMNMX3 SYNCS UISETP BMSK UBMSK P2R UP2UR R2P
-    R2UP VOTE VOTEU REDUX CREDUX PLOP3 UPLOP3 S2UR I2IP
-"""
-PURE = frozenset(_PURE.split())  # whose results are alike in all lanes if what they read is
+Model = Callable[[Reader, Form, Held], dict[int, Lanes]]
+MODELLED: dict[str, Model] = {}
 
 
-def _follows(*stems: str) -> Callable[[Follow], Follow]:
-    def register(function: Follow) -> Follow:
-        FOLLOWED.update(dict.fromkeys(stems, function))
+def _models(*mnemonics: str) -> Callable[[Model], Model]:
+    def register(function: Model) -> Model:
+        MODELLED.update(dict.fromkeys(mnemonics, function))
         return function
 
     return register
@@ -43,35 +36,35 @@ def _sources(reader: Reader, form: Form, held: Held) -> list[Lanes]:
     return [reader.read(operand, held) for operand in form.operands[form.outputs :]]
 
 
-@_follows("MOV", "UMOV")
+@_models("MOV", "UMOV")
 def _mov(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {0: reader.read(form.operands[1], held)} if len(form.operands) >= 2 and "64" not in form.opcode else {}
 
 
-@_follows("R2UR", "CS2UR")
+@_models("R2UR", "CS2UR")
 def _to_uniform(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     value = reader.read(form.operands[-1], held)
     return {form.outputs - 1: value if value.uniform else UNKNOWN}
 
 
-@_follows("LDC", "LDCU", "ULDC")
+@_models("LDC", "LDCU", "ULDC")
 def _load_constant(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {0: reader.read(form.operands[1], held)} if form.opcode in ("LDC", "LDCU", "ULDC") else {}
 
 
-@_follows(*THREADS)
+@_models(*of_kind("special register"))
 def _special(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     name = form.operands[1].text
     if name in TID:
         value = reader.threads.tid[TID.index(name)]
-        return {0: value if form.stem == "S2R" or value.uniform else UNKNOWN}
+        return {0: value if form.mnemonic == "S2R" or value.uniform else UNKNOWN}
     if name == "SR_LANEID":
         return {0: lanes.made(np.arange(WARP, dtype=np.uint32)[None])}
     if name == "SRZ":
         return {0: constant(0)}
     if name == "SR_CgaCtaId":
         return {0: lanes.made(np.zeros((1, 1), np.uint32), 0, MOST_CLUSTER - 1)}
-    return {0: UNKNOWN if name.startswith(ALIKE) else lanes.lost(f"{name} is not followed")}
+    return {0: UNKNOWN if name.startswith(ALIKE) else lanes.unknown(f"{name} is not followed")}
 
 
 TID = ("SR_TID.X", "SR_TID.Y", "SR_TID.Z")
@@ -79,7 +72,7 @@ ALIKE = ("SR_CTAID", "SR_NCTAID", "SR_NTID", "SR_WARPID", "SR_VIRTID", "SR_SMEMS
 MOST_CLUSTER = 16  # blocks of a cluster
 
 
-@_follows("IADD3", "UIADD3", "IADD", "VIADD", "UIADD", "UVIADD")
+@_models("IADD3", "UIADD3", "IADD", "VIADD", "UIADD", "UVIADD")
 def _add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     sources = form.operands[form.outputs :]
     if form.has("64"):
@@ -106,7 +99,7 @@ def _sum(values: Sequence[Lanes], operands: Sequence[Operand]) -> tuple[Lanes, L
 
 def _most(value: Lanes) -> int:
     """The largest number that a value may be."""
-    return int(value.known.max()) + value.flips + value.steps + (lanes.ALL + 1 if value.lost else 0)
+    return int(value.known.max()) + value.xor_unknown + value.add_unknown + (lanes.ALL + 1 if value.unknown else 0)
 
 
 def _pair(reader: Reader, operand: Operand, held: Held) -> tuple[Lanes, Lanes]:
@@ -123,7 +116,7 @@ def _pair(reader: Reader, operand: Operand, held: Held) -> tuple[Lanes, Lanes]:
     return low, constant(0) if operand.kind in ("R", "UR") and operand.first < 0 else UNKNOWN
 
 
-@_follows("IMAD", "UIMAD")
+@_models("IMAD", "UIMAD")
 def _multiply_add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     values = [o for o in form.operands[form.outputs :] if o.kind not in ("P", "UP")]
     if len(values) != 3:
@@ -150,7 +143,7 @@ def _high(a: Lanes, b: Lanes, signed: bool) -> Lanes:
     return lanes.made((a.known.astype(np.uint64) * b.known >> np.uint64(32)).astype(np.uint32))
 
 
-@_follows("LEA", "ULEA")
+@_models("LEA", "ULEA")
 def _scaled_add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     values = [o for o in form.operands[form.outputs :] if o.kind not in ("P", "UP")]
     if form.has("X") or len(values) < 3 or values[-1].kind != "number":
@@ -166,13 +159,13 @@ def _scaled_add(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {}
 
 
-@_follows("LOP3", "ULOP3", "LOP", "PLOP3", "UPLOP3")
+@_models("LOP3", "ULOP3", "LOP", "PLOP3", "UPLOP3")
 def _logic(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     values, tables = _logic_operands(form)
     if len(values) != 3 or not tables:
         return {}
     a, b, c = (reader.read(operand, held) for operand in values)
-    if form.stem in ("PLOP3", "UPLOP3"):
+    if form.mnemonic in ("PLOP3", "UPLOP3"):
         return {j: lanes.bitwise(table, a, b, c) for j, table in enumerate(tables[:2])}
     result = lanes.bitwise(tables[0], a, b, c)
     if form.outputs == 1:
@@ -186,7 +179,7 @@ def _logic(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
 def _logic_operands(form: Form) -> tuple[list[Operand], list[int]]:
     """The three inputs, and the tables: one, and of predicates two."""
     rest = list(form.operands[form.outputs :])
-    if form.stem in ("PLOP3", "UPLOP3"):
+    if form.mnemonic in ("PLOP3", "UPLOP3"):
         return rest[:3], [o.value for o in rest[3:] if o.kind == "number"]
     return rest[:3], [rest[3].value] if len(rest) > 3 and rest[3].kind == "number" else []
 
@@ -198,7 +191,7 @@ def _nonzero(value: Lanes) -> Lanes | None:
     return CHOICE if value.uniform else None
 
 
-@_follows("SHF", "USHF")
+@_models("SHF", "USHF")
 def _shift(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     low, count, high = form.operands[form.outputs :][:3]
     if form.has("W") or count.kind != "number":
@@ -228,7 +221,7 @@ def _shift_by_lane(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {0: lanes.made(value.known >> count.known if form.has("R") else value.known << count.known)}
 
 
-@_follows("PRMT", "UPRMT")
+@_models("PRMT", "UPRMT")
 def _permute(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     values = form.operands[form.outputs :]
     if form.opcode not in ("PRMT", "UPRMT") or len(values) != 3 or values[1].kind != "number":
@@ -246,14 +239,14 @@ def _permute(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {0: total}
 
 
-@_follows("SEL", "USEL")
+@_models("SEL", "USEL")
 def _select(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     a, b, condition = _sources(reader, form, held)[:3]
     first, second = (operand.text.replace(".reuse", "") for operand in form.operands[form.outputs :][:2])
     return {0: a if first == second else lanes.choose(condition, a, b)}
 
 
-@_follows("SGXT", "USGXT")
+@_models("SGXT", "USGXT")
 def _sign_extend(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     value, width = form.operands[form.outputs :][:2]
     if width.kind != "number" or form.has("W") or not 0 < width.value < 32:
@@ -273,7 +266,7 @@ COMPARED: dict[str, Callable[[Array, Array], Array]] = {
 JOINED = {"AND": lanes.AND_AB, "OR": lanes.OR_AB, "XOR": lanes.XOR_AB}  # with another predicate
 
 
-@_follows("ISETP", "UISETP")
+@_models("ISETP", "UISETP")
 def _compare(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     modifiers = form.opcode.split(".")[1:]
     compare = next((COMPARED[m] for m in modifiers if m in COMPARED), None)
@@ -290,13 +283,13 @@ def _compare(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {j: lanes.bitwise(joined, result, other, constant(0)) for j, result in enumerate(results)}
 
 
-@_follows("IABS")
+@_models("IABS")
 def _absolute(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     value = reader.read(form.operands[1], held)
     return {0: lanes.made(np.abs(value.known.view(np.int32)).view(np.uint32))} if value.exact else {}
 
 
-@_follows("IMNMX", "VIMNMX", "UIMNMX")
+@_models("IMNMX", "VIMNMX", "UIMNMX")
 def _least(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     a, b, first = _sources(reader, form, held)[:3]
     if not (a.exact and b.exact and first.exact) or len(form.operands) != 4 or form.opcode.count(".") > 1:
@@ -306,7 +299,7 @@ def _least(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {0: lanes.made(chosen.view(np.uint32))}
 
 
-@_follows("SHFL")
+@_models("SHFL")
 def _shuffle(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     value, source, _ = _sources(reader, form, held)[:3]
     if value.uniform:
@@ -314,17 +307,17 @@ def _shuffle(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     lane = form.operands[form.outputs + 1]
     whole = form.operands[form.outputs + 2].value == 0x1F
     number = 0 if lane.kind in BASE and lane.first < 0 else lane.value if lane.kind == "number" else None
-    if form.has("IDX") and number is not None and number < WARP and whole and not value.lost:
-        return {form.outputs - 1: lanes.made(value.known[:, number : number + 1], value.flips, value.steps)}
-    return {form.outputs - 1: UNKNOWN if form.has("IDX") and source.uniform and whole else lanes.lost("shuffled")}
+    if form.has("IDX") and number is not None and number < WARP and whole and not value.unknown:
+        return {form.outputs - 1: lanes.made(value.known[:, number : number + 1], value.xor_unknown, value.add_unknown)}
+    return {form.outputs - 1: UNKNOWN if form.has("IDX") and source.uniform and whole else lanes.unknown("shuffled")}
 
 
-@_follows("VOTE", "VOTEU", "REDUX", "CREDUX")
+@_models("VOTE", "VOTEU", "REDUX", "CREDUX")
 def _of_the_warp(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     return {j: CHOICE if o.kind in ("P", "UP") else UNKNOWN for j, o in enumerate(form.operands[: form.outputs])}
 
 
-@_follows("HFMA2")
+@_models("HFMA2")
 def _half_constant(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     """Compilers move constants as two halves: -RZ * RZ + (high, low)."""
     texts = [operand.text for operand in form.operands]

@@ -3,7 +3,7 @@
 Followed are the low 32 bits through moves, additions, shifts and multiplies by numbers, as long as every way that leads
 to an instruction brings the same sum. What loops change, or what is loaded, is no such sum.
 
->>> from tcprobe.check.sums import Sum
+>>> from tcprobe.sass.sums import Sum
 >>> Sum(16, {"c[0x0][0x210]": 1, "SR_TID.X": 4}).less(Sum(0, {"c[0x0][0x210]": 1}))
 Sum(number=16, terms={'SR_TID.X': 4})
 """
@@ -11,9 +11,9 @@ Sum(number=16, terms={'SR_TID.X': 4})
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import BASE, Form, Operand
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.registers import BASE, Form, Operand
 
 
 class Sum(NamedTuple):
@@ -64,18 +64,18 @@ def _step(held: Held, instruction: Instruction) -> Held:
 def _made(form: Form, held: Held) -> Sum | None:
     """What an instruction writes into its first register."""
     sources = [o for o in form.operands[form.outputs :] if o.kind not in ("P", "UP")]
-    if form.stem in ("S2R", "S2UR"):
+    if form.mnemonic in ("S2R", "S2UR"):
         return Sum(0, {sources[0].text: 1})
-    if form.stem in ("LDC", "ULDC", "MOV", "UMOV", "R2UR", "CS2R") and len(sources) == 1:
+    if form.mnemonic in ("LDC", "ULDC", "MOV", "UMOV", "R2UR", "CS2R") and len(sources) == 1:
         return _read(sources[0], held)
     values = [value for source in sources if (value := _read(source, held)) is not None]
     if len(values) < len(sources) or form.has("X") or form.has("HI"):
         return None
-    if form.stem in ("IADD3", "UIADD3", "IADD", "VIADD", "UIADD"):
+    if form.mnemonic in ("IADD3", "UIADD3", "IADD", "VIADD", "UIADD"):
         return _total(values)
-    if form.stem in ("LEA", "ULEA") and len(values) == 3 and not values[2].terms:
+    if form.mnemonic in ("LEA", "ULEA") and len(values) == 3 and not values[2].terms:
         return values[1].plus(values[0], 1 << values[2].number)
-    return _product(values) if form.stem in ("IMAD", "UIMAD") and len(values) == 3 else None
+    return _product(values) if form.mnemonic in ("IMAD", "UIMAD") and len(values) == 3 else None
 
 
 def _total(values: Sequence[Sum]) -> Sum:
