@@ -30,6 +30,7 @@ import numpy as np
 from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Target
+from tcprobe.isa.occupancy import MOST_THREADS, REGISTERS
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.probes.experiment import Bench, Dialogue, Readout, TimedCode, array_of_text, text_lines
 from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
@@ -43,9 +44,7 @@ MOST_WORDS = 6  # of a block's own words, such as descriptors
 ROW_WORDS = 20  # of a row of the plan: threads, image, own words, rounds of each pass, zero
 IMAGE_WORDS = 64 * WARP  # of an image: word j of a lane is at 32 j + lane
 NEVER = 0x9E3779B9  # a sum that does not occur
-REGISTERS = 1 << 16  # of an SM
 FRAME = 24  # most registers that the frame takes
-MOST_THREADS = 1024
 POINTERS = ("data", "plan", "out")
 PTX = Macros(globals(), WARP=WARP)
 
