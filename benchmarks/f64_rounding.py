@@ -2,8 +2,8 @@
 
 Every mma of f64 and wmma m8n8k4, CASES times with random numbers, some of which cancel, overflow, or are subnormal: how
 many results differ from the chain of fused multiply-adds from C on, k ascending, each rounded the same way, as the
-GPU's own fma does it, in any bit (any NaN equals any other). Then how many differ from the chain that rounds to nearest even:
-the modifier does something. Needs CuPy and a GPU of sm_90.
+GPU's own fma does it, in any bit (any NaN equals any other). Then how many differ from the chain that rounds to nearest
+even: the modifier does something. Needs CuPy and a GPU of sm_90.
 """
 
 from __future__ import annotations
