@@ -5,9 +5,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from tcprobe.arithmetic.f64_rounding import ROUNDINGS, measured
 from tcprobe.cli import main
 from tcprobe.isa import inventory
-from tcprobe.references.f64_rounding import ROUNDINGS, measured
 
 FORMS = [
     row

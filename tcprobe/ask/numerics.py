@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from tcprobe.arithmetic import f64_rounding
 from tcprobe.arithmetic.parameters import (
     AFTER,
     BEFORE,
@@ -33,7 +34,6 @@ from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Named, Number
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, print_answer
-from tcprobe.references import f64_rounding
 from tcprobe.references.numerics import BOTH, Published, promise_of_ptx, published_row
 from tcprobe.sass.lowering import Lowering, saved
 from tcprobe.sass.lowering import words as lowering_words
