@@ -189,7 +189,8 @@ def _cuda(needed: Target, arch: Arch) -> str:
     """The first toolkit that compiles for an arch what needs a target; of what it does not run, for that target."""
     if option := needed.on(arch):
         return least_cuda(option[1], needed.own(arch))
-    return min((least_cuda(ptx, name) for name, ptx in needed.options), key=version)
+    name, ptx = min(needed.options, key=lambda option: version(option[1]))
+    return least_cuda(ptx, name)
 
 
 def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:

@@ -234,8 +234,12 @@ def least_ptx(target: str) -> str:
 
 
 def least_cuda(ptx: str, target: str) -> str:
-    """The first CUDA toolkit that compiles a form of a PTX ISA version for a target: 12.8 for 8.7 and sm_120a."""
-    return CUDA[max(ptx, least_ptx(target), key=version)]
+    """The first CUDA toolkit that compiles a form of a PTX ISA version for a target: 12.8 for 8.7 and sm_120a.
+
+    Of a PTX ISA version that no known toolkit brought it is "with PTX ISA 9.6".
+    """
+    needed = max(ptx, least_ptx(target), key=version)
+    return CUDA.get(needed, f"with PTX ISA {needed}")
 
 
 def holder_name(number: int, threads: int) -> str:
