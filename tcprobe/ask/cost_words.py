@@ -298,7 +298,7 @@ def _everything(cost: "InstructionCost") -> Iterator[str]:
     for timing in body.passes[1:]:
         yield f"one every {timing.cycles:g} cycles where banks take {timing.passes} passes"
     yield from _clocks(body)
-    yield from _modes(body)
+    yield from _modes(body, full=True)
     yield from _advice(body, full=True)
     for variant, why in body.refused.items():
         yield f"no number: {variant}: {why.partition(': ')[2]}"
@@ -335,9 +335,12 @@ def _flight(flight: Flight | Trip) -> str:
     return f"A in {_place(flight.a or '')}, {groups}, {flight.in_flight} in flight"
 
 
-def _modes(body: Body) -> Iterator[str]:
+def _modes(body: Body, full: bool = False) -> Iterator[str]:
+    """The numbers of several modes; without `full` the first, and how many more there are."""
+    shown = body.modes if full else dict(list(body.modes.items())[:1])
     if body.modes:
-        yield in_modes(body.modes)
+        more = len(body.modes) - len(shown)
+        yield in_modes(shown) + (f"; {more} more by --full" if more else "")
 
 
 def _clocks(body: Body) -> Iterator[str]:
