@@ -350,7 +350,7 @@ def test_references_stand_beside_what_is_measured(body):
 
 
 def test_an_answer_is_short_and_every_number_is_in_the_full_one():
-    """In 80 columns: 14 lines a form, 60 for all, one more where numbers have modes; each number of the body stands in what --full prints."""
+    """In 80 columns: 14 lines a form, 15 of modes, 60 for all; each number of the body stands in what --full prints."""
 
     def lines_of(texts):
         return [line for text in texts for line in ([text] if isinstance(text, Whole) else fold(text, 80))]

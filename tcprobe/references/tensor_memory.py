@@ -244,7 +244,7 @@ def _metadata(instruction: Instruction, m: int, selector: int) -> Stated:
 
 
 # the third runs on SM100: its two CTAs of 64 rows read scales by the "2x2" data path, sub-partition s the column s % 2
-BY_HALVES = f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, CuTe DSL, cuDNN (cudnn-frontend PR 908)"
+BY_HALVES = f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, CuTe DSL, cuDNN-frontend PR 908"
 
 
 def vectors(instruction: Instruction) -> tuple[int, ...]:
