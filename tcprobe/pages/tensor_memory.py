@@ -75,7 +75,8 @@ def _form(newer: newer_forms.NewerForm) -> list[str]:
 
 def _shape(newer: newer_forms.NewerShape) -> list[str]:
     step = newer.n[1] - newer.n[0]
-    sizes = [str(newer.m), f"{newer.n[0]} to {newer.n[-1]} by {step}", str(newer.k), str(newer.sparse_k or "-")]
+    k = f"{newer.k}, sparse {newer.sparse_k}" if newer.sparse_k else str(newer.k)
+    sizes = [str(newer.m), f"{newer.n[0]} to {newer.n[-1]} by {step}", k]
     scales = ", ".join(newer.scales) or "-"
     form = f"`tcgen05.mma.cta_group::{newer.group}.kind::{newer.kind}`"
     return [form, *sizes, scales, newer.descriptor, newer.source]
