@@ -13,7 +13,7 @@ from tcprobe.ask import cost, cost_words
 from tcprobe.ask.tensor_memory import MemoryOperand
 from tcprobe.errors import answer_or_none
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import Arch, Target
+from tcprobe.isa.arch import Arch, Target, least_cuda, version
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
@@ -66,7 +66,8 @@ def _remedy(fragment: Fragment, arch: Arch) -> str:
 class WhyNot:
     """Whether an arch is allowed to have a fragment, whether it is measured there, and all that in words.
 
-    `source` is where its measurement is, or where none was found.
+    `source` is where its measurement is, or where none was found; `cuda` the first toolkit that compiles it for the
+    arch, or, where it is not allowed there, for any that has it.
     """
 
     id: str
@@ -75,6 +76,7 @@ class WhyNot:
     measured: bool
     words: str
     source: str
+    cuda: str
 
     def to_json(self) -> Json:
         """Plain data."""
@@ -88,7 +90,8 @@ def why_forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
     needs = []
     for target, ptx in subject.target.options:
         stated = subject.target.stated_for(target, ptx)  # by PTX ISA, where ptxas takes another version
-        needs.append(f"{target} (PTX ISA {ptx}{f' by ptxas, {stated} by its text' if stated else ''})")
+        since = f"PTX ISA {ptx}{f' by ptxas, {stated} by its text' if stated else ''}"
+        needs.append(f"{target} ({since}, CUDA {least_cuda(ptx, target)})")
     name = subject.name if isinstance(subject, Instruction) else subject.instruction
     return f"{name} needs target {' or '.join(needs)}, which {device.name} ({device.generation}) does not run."
 
@@ -192,14 +195,24 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
         measured = cost.find_cost(fragment.experiment, arch.name, layers)
         words += f"; it costs: {cost_words.in_brief(measured)}" if measured else ""
     source = saved.source if saved else layers.names
-    return WhyNot(fragment.id, arch.name, not lacking, measured_table is not None, words, source)
+    return WhyNot(
+        fragment.id, arch.name, not lacking, measured_table is not None, words, source, _cuda(fragment.target, arch)
+    )
 
 
 def _allowed_words(allowing: Target, arch: Arch) -> str:
     """That an arch has it, and by which targets where the plain one is not enough."""
     targets = allowing.every(arch)
     by = "" if arch.name in targets else f" (target {' or '.join(targets)})"
-    return f"is allowed on {arch.name}{by}"
+    return f"is allowed on {arch.name}{by} from CUDA {_cuda(allowing, arch)} on"
+
+
+def _cuda(needed: Target, arch: Arch) -> str:
+    """The first toolkit that compiles for an arch what needs a target; of what it does not run, for that target."""
+    if option := needed.on(arch):
+        return least_cuda(option[1], needed.own(arch))
+    name, ptx = min(needed.options, key=lambda option: version(option[1]))
+    return least_cuda(ptx, name)
 
 
 def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:
@@ -214,7 +227,8 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
         else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     )
     measured = not lacking and shared_map(operand, layers).measured is not None
-    return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
+    cuda = _cuda(operand.instruction.target, arch)
+    return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names, cuda)
 
 
 def why_not_placed(in_memory: MemoryOperand, arch: Arch, layers: Layers) -> WhyNot:
@@ -235,9 +249,8 @@ def why_not_placed(in_memory: MemoryOperand, arch: Arch, layers: Layers) -> WhyN
         if lacking
         else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     )
-    return WhyNot(
-        in_memory.id, arch.name, not lacking, places is not None and places.arch == arch.name, words, layers.names
-    )
+    measured, cuda = places is not None and places.arch == arch.name, _cuda(form.target, arch)
+    return WhyNot(in_memory.id, arch.name, not lacking, measured, words, layers.names, cuda)
 
 
 def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot:
@@ -250,4 +263,4 @@ def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot
         if lacking
         else f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
     )
-    return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names)
+    return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names, _cuda(instruction.target, arch))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tcprobe.isa import arch
 from tcprobe.references.cost import PEAK
-from tcprobe.store.kinds.cost import TOLERANCE, Body, ByLayout, Flight, Point, Trip
+from tcprobe.store.kinds.cost import TOLERANCE, Body, ByLayout, Flight, Point, Trip, in_modes
 from tcprobe.text import Whole, any_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def _summary(cost: "InstructionCost") -> Iterator[str]:
     body = cost.body
     yield from _latency(cost)
     yield from _throughput(cost)
-    yield from _above_peak(cost)
+    yield from _bounded(cost)
     if body.curve:
         yield from _curve(body.curve)
     if isinstance(body.interval, list):
@@ -117,6 +117,7 @@ def _summary(cost: "InstructionCost") -> Iterator[str]:
     if len(body.passes) > 1:
         yield from _columns("cycles, by passes of the banks", {f"{p.passes}": p.cycles for p in body.passes[1:]})
     yield from _clocks(body)
+    yield from _modes(body)
     yield from _advice(body)
     if body.refused:
         yield f"no number of {any_of(list(body.refused))} (--full)"
@@ -144,7 +145,7 @@ def _throughput(cost: "InstructionCost") -> Iterator[str]:
         yield f"throughput: one every {least:g} cycles per SM{f'; {held}' if held else ''}"
     if rate:
         most = arch.arch(cost.arch).peak(cost.row.type("a")) if cost.row else None
-        yield f"{rate:g} multiply-adds per cycle per SM{f', {min(1, rate / most):.0%} of the peak' if most else ''}"
+        yield f"{rate:g} multiply-adds per cycle per SM{f', {rate / most:.0%} of the peak' if most else ''}"
 
 
 def _registers(row: "Instruction | None") -> str:
@@ -314,7 +315,7 @@ def _everything(cost: "InstructionCost") -> Iterator[str]:
     yield from _intervals(body)
     if held := _registers(cost.row):
         yield f"{held} of a thread"
-    yield from _above_peak(cost)
+    yield from _bounded(cost)
     for point in body.curve:
         yield f"one every {point.cycles:g} cycles per SM, with {point.warps} warps of {_chains(point.chains)}"
     for form in body.forms:
@@ -322,6 +323,7 @@ def _everything(cost: "InstructionCost") -> Iterator[str]:
     for timing in body.passes[1:]:
         yield f"one every {timing.cycles:g} cycles where banks take {timing.passes} passes"
     yield from _clocks(body)
+    yield from _modes(body, full=True)
     yield from _advice(body, full=True)
     for variant, why in body.refused.items():
         yield f"no number: {variant}: {why.partition(': ')[2]}"
@@ -346,15 +348,24 @@ def _chains(count: int) -> str:
     return "1 chain" if count == 1 else f"{count} chains"
 
 
-def _above_peak(cost: "InstructionCost") -> Iterator[str]:
-    most = arch.arch(cost.arch).peak(cost.row.type("a")) if cost.row and cost.body.macs_per_cycle else None
-    if most and (cost.body.macs_per_cycle or 0) > most:
-        yield f"above the stated peak of {most}: two loop counts may be off by {TOLERANCE:.0%}"
+def _bounded(cost: "InstructionCost") -> Iterator[str]:
+    if cost.above:
+        most, measured = cost.above
+        off = f"{measured:g} were measured, and a loop may be off by {TOLERANCE:.0%}"
+        yield f"bounded by the stated peak of {most}: {off}"
 
 
 def _flight(flight: Flight | Trip) -> str:
     groups = "1 warpgroup" if flight.warpgroups == 1 else f"{flight.warpgroups} warpgroups"
     return f"A in {_place(flight.a or '')}, {groups}, {flight.in_flight} in flight"
+
+
+def _modes(body: Body, full: bool = False) -> Iterator[str]:
+    """The numbers of several modes; without `full` the first, and how many more there are."""
+    shown = body.modes if full else dict(list(body.modes.items())[:1])
+    if body.modes:
+        more = len(body.modes) - len(shown)
+        yield in_modes(shown) + (f"; {more} more by --full" if more else "")
 
 
 def _clocks(body: Body) -> Iterator[str]:

@@ -9,6 +9,7 @@ import click
 
 from tcprobe.ask.describe import form_entry, fragment_entry
 from tcprobe.isa import arch as archs
+from tcprobe.isa.arch import least_cuda, version
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import filter_allowed, resolve
@@ -73,9 +74,11 @@ class Listed(NamedTuple):
                 f"{len(behind)} in shared memory" if behind else "",
                 f"{len(bare)} instructions without any" if bare else "",
             )
-            targets = [*(fragment.target.name for fragment in rows), *(row.target.name for row in bare)]
-            least = min(targets, key=lambda text: (int(re.sub(r"\D", "", text)), text))
-            yield Styled(f"{name}: {', '.join(filter(None, counted))}, {least} and later", name, bold=True)
+            needed = [*(fragment.target for fragment in rows), *(row.target for row in bare)]
+            targets = [(one.name, one.ptx) for one in needed]
+            least, ptx = min(targets, key=lambda one: (int(re.sub(r"\D", "", one[0])), one[0], version(one[1])))
+            since = f"{least} and later (CUDA {least_cuda(ptx, least)})"
+            yield Styled(f"{name}: {', '.join(filter(None, counted))}, {since}", name, bold=True)
             if shapes := list(dict.fromkeys(fragment.shape for fragment in rows if fragment.shape.k)):
                 yield f"    {', '.join(_shapes((shape.m, shape.n, shape.k) for shape in shapes))}"
         yield "`tcprobe list FAMILY` lists a family, `tcprobe list 'm16n8k16*bf16*'` what a pattern matches"

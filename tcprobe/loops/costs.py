@@ -13,7 +13,7 @@ has no price here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,7 +23,7 @@ from tcprobe.isa import opcodes
 from tcprobe.sass.kernel import Instruction
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import how
-from tcprobe.store.kinds.cost import Body, Point
+from tcprobe.store.kinds.cost import Body, Point, bounded, in_modes
 
 PARTITIONS = 4  # schedulers of an SM, each with pipes of its own
 PIPES = ("issue", "fma", "fmaheavy", "alu", "xu", "fp64", "uniform", "adu", "cbu", "lsu", "tensor", "shared", "l2")
@@ -36,12 +36,16 @@ class UnpricedError(DataError):
 
 
 class Price(NamedTuple):
-    """What an opcode needs: a pipe of its scheduler for `cycles`; its result `latency` cycles after its issue."""
+    """What an opcode needs: a pipe of its scheduler for `cycles`; its result `latency` cycles after its issue.
+
+    `modes` says in words which of these numbers were found to be several.
+    """
 
     pipe: str
     cycles: float
     latency: float
     evidence: str
+    modes: str = ""
 
 
 STATED = ("sm_90",)  # the archs that opcodes.csv holds for
@@ -105,24 +109,31 @@ def prices(arch: str, layers: Layers) -> Prices:
     """What is known of an arch."""
     found: dict[str, Price] = {}
     for sourced in layers.findings("cost", arch).values():
-        body = sourced.finding.body
+        body = bounded(sourced.finding)
         if len(body.opcodes) == 1 and not sourced.rivals and set(body.opcodes.values()) == {1.0}:
             opcode = next(iter(body.opcodes))
             for name, price in _measured(opcode, body, how(sourced.finding)):
-                found.setdefault(name, price)
+                found.setdefault(name, price._replace(modes=_modes(opcode, body.modes)))
     return Prices(arch, found, published.prices(arch, layers))
 
 
 def _of_scheduler(opcode: str, priced: published.Price) -> Price | None:
     """What a measured price is to a scheduler; None where none of its pipes alone decides it."""
     modelled, pipe = opcodes.opcode(opcode).modelled, SAME.get(priced.pipe, priced.pipe)
+    modes = _modes(priced.id, priced.body.modes)
     latency = round(max((cycles for cycles in priced.latency.values() if cycles), default=0))
     if pipe == "lsu" and modelled == "request":
-        return Price(pipe, REQUEST, latency, priced.evidence)
+        return Price(pipe, REQUEST, latency, priced.evidence, modes)
     if pipe not in PIPES or pipe in ("lsu", "issue") or modelled == "ruled" or priced.interval is None:
         return None
     cycles = round(PARTITIONS * priced.interval.cycles)
-    return Price(pipe, cycles, latency, priced.evidence)
+    return Price(pipe, cycles, latency, priced.evidence, modes)
+
+
+def _modes(name: str, modes: Mapping[str, Sequence[float]]) -> str:
+    """What a schedule takes of a price, where it has several modes; "" where it has none."""
+    used = {number: values for number, values in modes.items() if number.startswith(("latency", "interval"))}
+    return f"{name} is {in_modes(used)}" if used else ""
 
 
 def _measured(opcode: str, body: Body, evidence: str) -> Iterator[tuple[str, Price]]:

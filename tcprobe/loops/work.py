@@ -76,8 +76,8 @@ def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
         if number in far:
             made = made._replace(latency=made.latency + FAR)
         works.append(made)
-        if words:
-            assumed.setdefault(words)
+        modes = "" if step.instruction.guard == "never" else prices.of(step.instruction).modes
+        assumed |= dict.fromkeys(filter(None, (words, modes)))
     return Round(tuple(works), tuple(assumed))
 
 

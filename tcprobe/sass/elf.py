@@ -32,7 +32,9 @@ CLUSTER = 0x3D  # .reqnctapercluster: three sizes
 BRANCH_TARGETS = 0x34  # address of an indirect branch, 4 bytes, number of targets, their addresses; and the next branch
 RELOCATIONS = {4: 24, 9: 16}  # types of their sections, with and without addends: bytes of each
 MOST_BLOCK = 1024  # threads of a block
-HAS_SIZE = 0x04  # format of an attribute that is followed by its value
+HAS_SIZE, HAS_BYTE = 0x04, 0x02  # formats of an attribute: its value follows; its value is one byte of the size's two
+BARRIERS = 0x4C  # barriers of a block, in a byte
+BARRIERS_SHIFT, MOST_BARRIERS = 20, 127  # of ABI version 7, in the flags of the code's section
 SYMTAB, NOBITS = 2, 8
 VENDOR_TYPES = 0x70000000  # types of NVIDIA's own from here on; some, as 0x7000000a of shared memory, have no bytes
 SYMBOL_NUMBER = 0xFFFFFF  # bits of a code section's sh_info with the number of its symbol
@@ -48,7 +50,7 @@ def is_cubin(raw: bytes) -> bool:
 
 
 class Section(NamedTuple):
-    """A section's name, type and bytes, the fields sh_link and sh_info, its size as stated, its place in the file."""
+    """A section's name, type and bytes, the fields sh_link and sh_info, its size as stated, its place, its sh_flags."""
 
     name: str
     type: int
@@ -57,6 +59,7 @@ class Section(NamedTuple):
     info: int
     size: int
     place: int
+    flags: int
 
 
 class Symbol(NamedTuple):
@@ -83,8 +86,8 @@ class FunctionCode:
     `parameters` is None for device functions, and for kernels without any. `branches`: the targets of each indirect
     branch whose targets the file lists, by address; `relocated`: the addresses that a linker still fills. `threads`:
     the shape of its block, and `most_threads`: their number at most, where the file states them. `shared`: bytes of
-    shared memory that it declares itself. `cluster`: the blocks of a cluster, where the file states them. `place`: the
-    code's in the file.
+    shared memory that it declares itself, `barriers` those of `bar.sync`. `cluster`: the blocks of a cluster, where the
+    file states them. `place`: the code's in the file.
     """
 
     name: str
@@ -100,6 +103,7 @@ class FunctionCode:
     shared: int = 0
     cluster: tuple[int, int, int] | None = None
     place: int = field(default=0, repr=False, compare=False)
+    barriers: int = 0
 
 
 @dataclass(frozen=True)
@@ -151,7 +155,7 @@ def sections(raw: bytes) -> Iterator[Section]:
     for head in heads:
         name = _text(texts, head[0])
         needed = head[1] < VENDOR_TYPES or name.startswith((".text.", ".nv.info"))
-        yield Section(name, head[1], _data(raw, head, needed), head[6], head[7], head[5], head[4])
+        yield Section(name, head[1], _data(raw, head, needed), head[6], head[7], head[5], head[4], head[2])
 
 
 def _data(raw: bytes, head: tuple[int, ...], needed: bool = True) -> bytes:
@@ -210,7 +214,13 @@ def _functions(
                 shared.get(name, 0),
                 _threads(infos.get(name, b""), CLUSTER),
                 section.place,
+                section.flags >> BARRIERS_SHIFT & MOST_BARRIERS or _barriers(infos.get(name, b"")),
             )
+
+
+def _barriers(info: bytes) -> int:
+    """The barriers that a function's own attributes state; 0 where they state none, as for a function without any."""
+    return next((value[0] for attribute, value in _values(info, HAS_BYTE) if attribute == BARRIERS), 0)
 
 
 def _routines(symbols: list[Symbol]) -> dict[int, list[tuple[int, str]]]:
@@ -256,15 +266,16 @@ def _branches(info: bytes) -> dict[int, tuple[int, ...]]:
     return found
 
 
-def _values(info: bytes) -> Iterator[tuple[int, bytes]]:
-    """(attribute, its bytes) of those that have a value."""
+def _values(info: bytes, wanted: int = HAS_SIZE) -> Iterator[tuple[int, bytes]]:
+    """(attribute, its bytes) of those of a format: that of a value which follows, or of a byte."""
     place = 0
     while place + 4 <= len(info):
         kind, attribute, size = struct.unpack_from("<BBH", info, place)
-        place += 4
+        held, place = info[place + 2 : place + 4], place + 4
         if kind == HAS_SIZE:
-            yield attribute, info[place : place + size]
-            place += size
+            held, place = info[place : place + size], place + size
+        if kind == wanted:
+            yield attribute, held
 
 
 def _parameters(info: bytes | None) -> Parameters | None:

@@ -78,8 +78,8 @@ class WrittenCell(Cell):
 
     words: str = ""
     tiling: Tiling | None = None
-    vector: int = 0  # of a copy, the bits that a thread moves at once
-    turned: bool = False  # whether a text of CuTe gives B as N x K
+    vector: int = field(default=0, kw_only=True)  # of a copy, the bits that a thread moves at once
+    turned: bool = field(default=False, kw_only=True)  # whether a text of CuTe gives B as N x K
 
     def in_cta(self, thread: int) -> dict[str, int]:
         """A thread of the CTA: its number in its warp, or its multiply's warpgroup, in the CTA, and its warp."""
@@ -512,7 +512,6 @@ def _tile_of(atom: Cell, text: Spelled, mma: cute.TiledMma | None) -> WrittenCel
         None,
         words,
         tiling,
-        False,
     )
     return made
 
