@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 
+import command
 import fatbins
 import pytest
 from click.testing import CliRunner
@@ -22,10 +23,7 @@ CLEAN = rules()["wgmma-operands"].PASSES
 
 
 def check(*words, code=0):
-    done = CliRunner().invoke(main, ["check", *map(str, words)])
-    assert done.exit_code == code, (done.output, done.exception)
-    assert "Traceback" not in done.output
-    return done
+    return command.tcprobe("check", *words, code=code)
 
 
 def kernels(*words, code=0):
