@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.emulate.clocks import STRONG, Known
-from tcprobe.emulate.machine import BITS, Machine, State, Step, Where
+from tcprobe.emulate.clocks import Known
+from tcprobe.emulate.machine import Machine, State, Step, Where
 from tcprobe.emulate.mbarriers import barriers
 from tcprobe.emulate.memory import GLOBAL, LOCAL, RANK, SHARED, WINDOW
 from tcprobe.emulate.operands import COMBINED, NUMPY
-from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Operand, Register, Sink, Statement
+from tcprobe.emulate.ptx import Address, Named, Operand, Register, Statement
 from tcprobe.emulate.rounding import WORDS, exact_sum, narrow, widen
 from tcprobe.emulate.unwritten import mark
 
@@ -486,4 +486,3 @@ OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {
     "mapa": _map_rank,
     "getctarank": _get_rank,
 }
-__all__ = ["BITS", "OPCODES", "STRONG", "Both", "Immediate", "Sink"]

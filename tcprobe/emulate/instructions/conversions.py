@@ -10,7 +10,7 @@ import numpy as np
 from tcprobe.emulate.instructions.floats import kind_of
 from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.operands import NUMPY, operation
-from tcprobe.emulate.ptx import Both, Immediate, Negated, Register, Sink, Statement
+from tcprobe.emulate.ptx import Both, Immediate, Negated, Sink, Statement
 from tcprobe.emulate.rounding import DIRECTIONS, WORDS, flushed, narrow, of_integer, widen
 
 PAIRS = {
@@ -303,4 +303,3 @@ def _cvt(statement: Statement, machine: Machine) -> Step | None:
 
 
 OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"cvt": _cvt, "setp": _set_predicate, "set": _set}
-__all__ = ["OPCODES", "Register"]

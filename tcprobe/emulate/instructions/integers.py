@@ -9,7 +9,7 @@ import numpy as np
 
 from tcprobe.emulate.machine import Machine, State, Step, Where
 from tcprobe.emulate.operands import NUMPY, has, operation, types
-from tcprobe.emulate.ptx import Address, Both, Immediate, Named, Register, Sink, Statement, Vector
+from tcprobe.emulate.ptx import Address, Immediate, Named, Register, Statement, Vector
 
 WIDE = {
     np.dtype(np.int16): np.int32,
@@ -515,4 +515,3 @@ OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {
     "slct": _compare_sign,
     "mov": _move,
 }
-__all__ = ["OPCODES", "Both", "Sink"]
