@@ -52,7 +52,7 @@ def fitting(annotation):
     text = str(annotation).partition(" | ")[0].replace("'", "")
     if inspect.isclass(annotation):
         text = annotation.__name__
-    outer, _, inner = text.partition("[")
+    outer = text.partition("[")[0]
     plain = {"str": "x", "int": 1, "float": 1.0, "bool": True, "Path": "x", "Json": {}, "ArrayLike": [[1.0]]}
     plain |= {"Pair": (1, 1), "ProductSize": (1, 1, 1), "Chosen": None}
     if text in plain:
@@ -235,3 +235,59 @@ def test_wrong_values_are_refused_in_words(name, sample, tmp_path, monkeypatch):
             assert isinstance(error, TcprobeError | None), (parameter, kind, repr(error))
             assert not isinstance(error, InternalError), (parameter, kind)
             assert error is None or 0 < len(str(error)) < 2000, (parameter, kind)
+
+
+TYPES = tcprobe.order.Types("f16", "f16", "f32")
+SUM = tcprobe.order.Multiplies(FORM, ((0, 16),))
+NODES = {
+    "Additions": {"terms": (SUM,)},
+    "FusedMultiplyAdds": {"type": "f32", "ranges": ((0, 16),), "c": None},
+    "Multiplies": {"form": FORM, "ranges": ((0, 16),), "c": None},
+    "Order": {"arch": "sm_80", "types": TYPES, "k": 16, "sum": SUM, "inputs": "exact", "more": {}},
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_orders_are_made_of_what_orders_are_made_of(name):
+    made = getattr(tcprobe.order, name)
+    assert made(**NODES[name])
+    for parameter in NODES[name]:
+        for value in WRONG.values():
+            error = error_of(partial(made, **(NODES[name] | {parameter: value})))
+            assert isinstance(error, UsageError | None), (parameter, value, repr(error))
+
+
+KERNEL = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a) { ret; }"
+ARGUMENTS = [
+    {1: 2},
+    {"buffer": "."},
+    {"buffer": b"x"},
+    {"buffer": np.array([object()])},
+    {"buffer": np.array(["a"])},
+    {"bytes": "00", "pointers": {0: 1}},
+    {"tensor_map": None},
+    {"tensor_map": {}, "of": 0},
+    np.array([1j]),
+]
+
+
+def test_what_is_no_launch_is_refused(tmp_path, monkeypatch):
+    """A folder as a buffer, names that are numbers, arrays of something else than numbers."""
+    monkeypatch.chdir(tmp_path)
+    Path("k.ptx").write_text(KERNEL)
+    parts = ("kernel", "grid", "block", "cluster", "shared", "arguments")
+    wrong = [{"arguments": [value]} for value in (*ARGUMENTS, *WRONG.values())]
+    wrong += [{part: value} for part in parts for value in WRONG.values()]
+    for launch in [*wrong, *WRONG.values()]:
+        error = error_of(partial(tcprobe.emulate, "k.ptx", launch=launch))
+        assert isinstance(error, TcprobeError | None), (launch, repr(error))
+        assert not isinstance(error, InternalError), launch
+    for argument in ARGUMENTS:
+        with pytest.raises(TcprobeError, match=r"argument 0|a launch|tensor map|not a regular file"):
+            tcprobe.emulate("k.ptx", launch={"arguments": [argument]})
+
+
+def test_a_number_has_the_bounds_of_its_option():
+    for stages in (0, 65):
+        with pytest.raises(UsageError, match=rf"`stages` '{stages}' is out of its range: 1 to 64\."):
+            tcprobe.plan("sm_80", (128, 128, 64), "f16", stages)

@@ -76,7 +76,8 @@ __all__ = [
 
 
 convert, reduce = checked(plan_conversion), checked(reduce_fragment)
-feeds, held, trace, where = map(checked, (registers.feeds, registers.elements_held, registers.trace, registers.where))
+feeds, trace = checked(registers.feeds), checked(registers.trace)
+held, where = checked(registers.elements_held), checked(registers.where)
 emit, fit = checked(formatting.emit), checked(fitting.fit)
 load, selection = checked(cells.load), checked(cells.selection)
 

@@ -205,7 +205,7 @@ def _buffer(told: Mapping[str, Any], number: int, folder: Path) -> BufferArgumen
         array: Array = np.zeros(_whole(told["zeros"], "zeros", MOST_BYTES), np.uint8)
     else:
         given = told["buffer"]
-        if not isinstance(given, str | np.ndarray) or (isinstance(given, np.ndarray) and given.dtype.kind not in "biufV"):
+        if not isinstance(given, str) and not (isinstance(given, np.ndarray) and given.dtype.kind in "biufV"):
             raise DataError(f"argument {number}: buffer is a file's name, or an array of numbers.")
         array = npy.read_array(folder / given) if isinstance(given, str) else np.ascontiguousarray(given)
     return BufferArgument(array, None if out is None else folder / out)

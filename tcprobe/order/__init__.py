@@ -10,8 +10,8 @@
 What an order is stands in `tcprobe.arithmetic.order`, what its file holds in `tcprobe.arithmetic.order_text`.
 """
 
-from tcprobe.arithmetic.order import Additions, FusedMultiplyAdds, Multiplies, Order, Types
 from tcprobe.arithmetic import order_text
+from tcprobe.arithmetic.order import Additions, FusedMultiplyAdds, Multiplies, Order, Types
 from tcprobe.order import bound, evaluate, picture
 from tcprobe.order.difference import difference as compared
 from tcprobe.question.arguments import checked

@@ -74,8 +74,8 @@ def _of_kind(kind: object, check: Check) -> Check:
 def check_of(annotation: Any) -> Check:
     """The check of an annotation, a text or a type, maybe with an option; one with `| None` lets None through.
 
-    A number has the bounds of its option. The check is that of `CHECKS`; else what the annotation's words say: a list or mapping of what has a check, either of two, or an
-    instance of a class, which is known by its name, so that nothing is imported for it.
+    A number has the bounds of its option. What is not in `CHECKS` is checked by its words: a list or mapping of what
+    has a check, either of two, or an instance of a class, which is known by its name, so that nothing is imported.
     """
     hint = get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
     if isinstance(hint, str):
@@ -86,7 +86,7 @@ def check_of(annotation: Any) -> Check:
     choices = get_args(plain) if get_origin(plain) is Literal else ()
     check = partial(_choice, choices) if choices else _check_of_words(NAMES_OF_TYPES.get(plain) or _words_of(plain))
     [option] = getattr(annotation, "__metadata__", (None,))
-    reads = getattr(option, "reads", None)
+    reads: Any = getattr(option, "reads", None)
     if plain in (int, float) and hasattr(reads, "min"):  # what a command's option refuses, Python does
         check = partial(_within, reads.min, reads.max, check)
     return check if plain == hint else lambda name, value: None if value is None else check(name, value)
@@ -107,7 +107,7 @@ def _check_of_node(node: ast.expr) -> Check:
     match node:
         case ast.BinOp(left=left, right=right):
             return partial(_either, ast.unparse(node), (_check_of_node(left), _check_of_node(right)))
-        case ast.Subscript(value=outer, slice=ast.Tuple(elts=[ast.Name(id="str"), inner])) if "Mapping" in _name_of(outer):
+        case ast.Subscript(value=outer, slice=ast.Tuple(elts=[_, inner])) if _name_of(outer) == "Mapping":
             return partial(_mapping, _check_of_node(inner))
         case ast.Subscript(value=outer, slice=inner) if _name_of(outer) in ("Sequence", "Iterable", "list"):
             return partial(_several, _check_of_node(inner))
@@ -250,6 +250,10 @@ def _number(name: str, python_number: Any) -> Any:
     raise UsageError(f"`{name}` {_shown(python_number)} is neither a number nor a text.")
 
 
+def _wholes(name: str, python_numbers: Any) -> Any:
+    return python_numbers if isinstance(python_numbers, range) else [whole(name, n) for n in each(name, python_numbers)]
+
+
 def _real(name: str, python_number: Any) -> float:
     if isinstance(python_number, Real) and not isinstance(python_number, bool):
         return float(python_number)
@@ -322,6 +326,7 @@ CHECKS: dict[str, Check] = {
     "float": _real,
     "bool": _flag,
     "Path": _path,
+    "PathLike[str]": _path,
     "ArchName": _arch,
     "PlaceName": _place,
     "str | Cell": _named,
@@ -341,9 +346,10 @@ CHECKS: dict[str, Check] = {
     "str | NDArray[np.int64]": _as_is,
     "str | pathlib.Path": _as_is,
     "pathlib.Path | collections.abc.Mapping[str, typing.Any]": _as_is,
-    "Iterable[int]": lambda name, value: CHECKS["Sequence[int]"](name, value),
+    "Iterable[int]": _wholes,
+    "Sequence[int]": _wholes,
     "Sequence[int] | slice | None": lambda name, value: (
-        value if value is None or isinstance(value, slice) else CHECKS["Sequence[int]"](name, value)
+        value if value is None or isinstance(value, slice) else _wholes(name, value)
     ),
     "tuple[int, int]": partial(_items, (whole, whole)),
     "tuple[int, int, int]": partial(_items, (whole, whole, whole)),
@@ -351,9 +357,6 @@ CHECKS: dict[str, Check] = {
     "Any": _as_is,
     "Json": partial(_instance, "dict"),
     "None": lambda name, value: None if value is None else _instance("None", name, value),
-    "Sequence[int]": lambda name, value: (
-        value if isinstance(value, range) else [whole(name, n) for n in each(name, value)]
-    ),
 }
 ALIASES = {
     "Chosen": "Sequence[int] | slice | None",
