@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -48,7 +48,7 @@ class UsageError(TcprobeError):
 
 def check_choice(name: str, value: object, allowed_words: Collection[object]) -> None:
     """UsageError unless the value of parameter `name` is one of `allowed_words`."""
-    if value not in allowed_words:
+    if not isinstance(value, Hashable) or value not in allowed_words:
         raise UsageError(f"`{name}` {str(value)[:60]!r}: one of {', '.join(map(str, allowed_words))} is needed.")
 
 

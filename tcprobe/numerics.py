@@ -22,11 +22,15 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bits
-from tcprobe.store.arithmetic import measured, model
+from tcprobe.question.arguments import checked
+from tcprobe.store import arithmetic
 
 __all__ = ["dot", "measured", "model", "multiply"]
 
+measured, model = checked(arithmetic.measured), checked(arithmetic.model)
 
+
+@checked
 def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> Array:
     """D = A x B + C: A of m x k, B of k x n, C of m x n, of any size whose k is a multiple of the instruction's.
 
@@ -48,14 +52,26 @@ def multiply(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | No
     return values_of(FORMATS[kinds.d], gemm(kinds, rule, bits))  # type: ignore[arg-type]
 
 
+@checked
 def dot(form: str, a: ArrayLike, b: ArrayLike, c: ArrayLike, arch: str | None = None) -> Array:
     """D of dot products of one multiply: A and B of shape (..., k), of a sparse form those stored, C of shape (...)."""
     row = names.resolve(form).instruction
     rule, kinds = model(row, arch), types_of(row)
     given = dict(zip(INPUTS, map(np.asarray, (a, b, c)), strict=True))
-    check_length(row, given["a"].shape[-1], given["b"].shape[-1])
+    check_length(row, *(np.atleast_1d(given[name]).shape[-1] for name in "ab"))
+    _check_alike(*given.values())
     bits = tuple(bits_in(kinds, name, array) for name, array in given.items())
     return values_of_d(kinds, of_bits(kinds, rule, bits))
+
+
+def _check_alike(a: Array, b: Array, c: Array) -> None:
+    """UsageError unless there are as many lists in A and in B as values in C."""
+    try:
+        found = np.broadcast_shapes(a.shape[:-1], b.shape[:-1], c.shape)
+    except ValueError:
+        found = (0,)
+    if 0 in found:
+        raise UsageError(f"A {a.shape}, B {b.shape} and C {c.shape} are not lists and a number for each pair of them.")
 
 
 def check_length(instruction: Instruction, *lengths: int) -> None:

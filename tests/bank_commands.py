@@ -2,21 +2,12 @@
 
 import json
 
-from click.testing import CliRunner
-
-from tcprobe.cli import main
+from command import tcprobe
 
 A = "mma.m16n8k16.row.col.f32.f16.f16.f32"
 
 
 KEYS = ["wavefronts", "beats", "cycles", "ideal", "phases"]
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    assert "Traceback" not in done.output
-    return done
 
 
 def lines(tmp_path, *rows, code=0):

@@ -2,22 +2,12 @@
 
 from dataclasses import replace
 
-from click.testing import CliRunner
-
-from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.layout.table import slot_table
 from tcprobe.store.results import published
 
 FRAGMENT = inventory.fragments()["wmma.m16n16k16.d.f32"]
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    assert "Traceback" not in done.output
-    return done
 
 
 def sass(name="sm_80", fragment=FRAGMENT):

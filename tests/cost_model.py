@@ -1,7 +1,6 @@
 """A machine whose clock follows a model, and loops that are mutated: what tests of costs have in common."""
 
 import numpy as np
-import pytest
 
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.probes import dialogues, timing
@@ -17,20 +16,16 @@ WGMMA = "wgmma.mma_async.m64n256k16.f32.bf16.bf16"
 LOAD = "ldmatrix.m8n8.x4.shared.b16"
 
 
-@pytest.fixture(scope="module")
-def codes():
+MADE = {}
+
+
+def codes(kernels):
     """The machine code of loops, by ptxas of this environment; each form once."""
-    made = {}
-
-    def of(kernels):
-        tools = toolchain.find()
-        missing = [k for k in kernels if k.text not in made]
-        lines, refused = assemble(tools, missing, HOPPER) if missing else ({}, {})
-        assert not refused
-        made.update({k.text: code_of(lines[k.name]) for k in missing})
-        return {k.name: made[k.text] for k in kernels}
-
-    return of
+    missing = [k for k in kernels if k.text not in MADE]
+    lines, refused = assemble(toolchain.find(), missing, HOPPER) if missing else ({}, {})
+    assert not refused
+    MADE.update({k.text: code_of(lines[k.name]) for k in missing})
+    return {k.name: MADE[k.text] for k in kernels}
 
 
 def code_of(code):
@@ -72,7 +67,7 @@ class Clock:
         return told.view(np.uint8).reshape(-1)
 
 
-def concluded(id_, cycles, codes, **more):
+def concluded(id_, cycles, **more):
     experiment = dialogues("cost")[id_]
     bench = Clock(cycles, codes(experiment.kernels()), **more)
     return experiment.conclude(experiment.measure(bench), Context(HOPPER, lambda _: None))

@@ -5,24 +5,19 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
-
-from tcprobe.cli import main
+from command import tcprobe
 
 DATA = Path(__file__).parent / "data" / "shared_memory"
 PRINTED = sorted(path.name for path in DATA.glob("*.txt") if path.name != "swizzle_example.txt")
 PLACE = re.compile(r"\([0-9]+, [0-9]+\)|line [0-9]+")
 
 
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, ["swizzle", *map(str, arguments)])
-    assert done.exit_code == code, (done.output, done.exception)
-    assert "Traceback" not in done.output
-    return done
+def swizzle(*words, code=0):
+    return tcprobe("swizzle", *words, code=code)
 
 
 def fitted(path, *options):
-    return json.loads(tcprobe("fit", path, "--json", *options).stdout)
+    return json.loads(swizzle("fit", path, "--json", *options).stdout)
 
 
 @pytest.fixture

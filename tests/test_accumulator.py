@@ -4,7 +4,7 @@ import json
 from itertools import product
 
 import pytest
-from warpgroup import tcprobe
+from command import tcprobe
 
 from tcprobe.isa import inventory
 from tcprobe.references import cute

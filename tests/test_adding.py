@@ -22,11 +22,12 @@ FORM = "drymma.m64n24k32.row.col.f32.f16.f16.f32"
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     folder = tmp_path_factory.mktemp("adding") / "results"
-    tcprobe("measure", folder)
+    added("measure", folder)
     return folder
 
 
-def tcprobe(*arguments, code=0):
+def added(*arguments, code=0):
+    """What a tcprobe says to which family, kind and question were added."""
     done = subprocess.run([sys.executable, RUN, *map(str, arguments)], capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     return done.stdout + done.stderr if code else done.stdout
@@ -38,7 +39,7 @@ def test_no_other_file_knows_it():
 
 
 def test_it_is_listed():
-    found = json.loads(tcprobe("list", "--family", "drymma", "--json"))
+    found = json.loads(added("list", "--family", "drymma", "--json"))
     assert {(f["operand"], f["threads"], f["elements"]) for f in found} == {
         ("a", 128, 8),
         ("b", 128, 6),
@@ -52,19 +53,19 @@ def test_it_is_listed():
 
 @pytest.mark.full
 def test_its_tables_are_shown_and_asked(results):
-    shown = json.loads(tcprobe("show", f"{FORM}.d", "--json", "--results", results))
+    shown = json.loads(added("show", f"{FORM}.d", "--json", "--results", results))
     assert shown["provenance"]["method"] == "live"
     assert len(shown["table"]) == 128
     ((lane, i),) = ((lane, row.index([3, 5])) for lane, row in enumerate(shown["table"]) if [3, 5] in row)
-    assert f"thread {lane} (warp {lane // 32}, lane {lane % 32}) i {i} " in tcprobe(
+    assert f"thread {lane} (warp {lane // 32}, lane {lane % 32}) i {i} " in added(
         "where", f"{FORM}.d", "--row", 3, "--col", 5, "--results", results
     )
 
 
 @pytest.mark.full
 def test_a_result_is_traced_through_its_metadata(results):
-    table = json.loads(tcprobe("show", f"{FORM}.e", "--selector", 1, "--json", "--results", results))
-    found = json.loads(tcprobe("trace", FORM, "--row", 3, "--col", 5, "--selector", 1, "--json", "--results", results))
+    table = json.loads(added("show", f"{FORM}.e", "--selector", 1, "--json", "--results", results))
+    found = json.loads(added("trace", FORM, "--row", 3, "--col", 5, "--selector", 1, "--json", "--results", results))
     assert len(found["meetings"]) == 16
     for stored, meeting in enumerate(found["meetings"]):
         (field,) = meeting["e"]
@@ -75,23 +76,23 @@ def test_a_result_is_traced_through_its_metadata(results):
 @pytest.mark.parametrize("form", ["csv", "json", "markdown", "svg"])
 @pytest.mark.sampled(4)
 def test_it_is_emitted(results, form):
-    assert tcprobe("emit", f"{FORM}.d", "--to", form, "--arch", "sm_90", "--results", results)
+    assert added("emit", f"{FORM}.d", "--to", form, "--arch", "sm_90", "--results", results)
 
 
 def test_it_is_compared(results):
-    assert "0        0           10" in tcprobe("compare", "--results", results, "--only")
+    assert "0        0           10" in added("compare", "--results", results, "--only")
 
 
 @pytest.mark.full
 def test_it_has_pages(results):
-    tcprobe("pages", "--results", results)
+    added("pages", "--results", results)
     section = (results / "README.md").read_text().split("### drymma")[1]
     assert "| m64n24k32: A, B, C, D, E of b2, bf16, f16, f32 (10) | sm_90 |" in section
 
 
 @pytest.mark.full
 def test_it_has_a_place_on_the_site(results, tmp_path):
-    tcprobe("site", "-o", tmp_path / "site", "--results", results)
+    added("site", "-o", tmp_path / "site", "--results", results)
     assert (tmp_path / "site" / "f" / f"{FORM}.d.html").exists()
     assert (tmp_path / "site" / "m" / f"{FORM}.html").exists()
 
@@ -100,20 +101,20 @@ def test_it_has_a_place_on_the_site(results, tmp_path):
 
 
 def test_a_kind_is_measured_saved_kept_and_said_in_words(tmp_path):
-    text = tcprobe("run", "--family", "drystride", "--results", tmp_path)
+    text = added("run", "--family", "drystride", "--results", tmp_path)
     assert "measured    2  (2 drystride)" in text
     assert "live on a machine, driver 1, CUDA 13.0: narrow 4 bytes, wide 16 bytes; saved in" in text
     folder = tmp_path / "sm_90" / "live" / "drystride"
     assert {path.name for path in folder.iterdir()} == {"narrow.json", "wide.json"}
-    again = json.loads(tcprobe("run", "--family", "drystride", "--json", "--results", tmp_path))
+    again = json.loads(added("run", "--family", "drystride", "--json", "--results", tmp_path))
     assert (again["kind"], again["kept"], again["findings"]) == ("drystride", 2, {})
-    forced = json.loads(tcprobe("run", "--family", "drystride", "w*", "--force", "--json", "--results", tmp_path))
+    forced = json.loads(added("run", "--family", "drystride", "w*", "--force", "--json", "--results", tmp_path))
     assert forced["findings"] == {"wide": {"bytes": 16}}
 
 
 @pytest.mark.full
 def test_a_kind_is_checked_when_it_is_read(tmp_path):
-    tcprobe("run", "--family", "drystride", "--results", tmp_path)
+    added("run", "--family", "drystride", "--results", tmp_path)
     path = tmp_path / "sm_90" / "live" / "drystride" / "wide.json"
     body = documents.read(path, "drystride")
     for bytes_ in (8, 0, "16"):  # lanes that overlap; no shape of the kind
@@ -134,7 +135,7 @@ def tcprobe_says(folder):
 
 
 def test_a_kind_is_among_those_that_run_names():
-    assert "drystride" in tcprobe("run", "--family", "x", code=2)
+    assert "drystride" in added("run", "--family", "x", code=2)
 
 
 def test_a_question_is_one_file():
@@ -142,13 +143,13 @@ def test_a_question_is_one_file():
     root = RUN.parents[3]
     assert not [path for path in (root / "tcprobe").rglob("*.py") if "pitch" in path.stem]
     words = ("pitch-of", "m16n8k16", "bf16", "f32", "a")
-    assert tcprobe(*words) == "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a: 4 elements of a line per lane\n"
-    assert json.loads(tcprobe(*words, "--along", "col", "--json", "--arch", "h100"))["elements"] == 2
-    shown = tcprobe("pitch-of", "--help")
+    assert added(*words) == "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a: 4 elements of a line per lane\n"
+    assert json.loads(added(*words, "--along", "col", "--json", "--arch", "h100"))["elements"] == 2
+    shown = added("pitch-of", "--help")
     for text in ("Count the elements of a line", "--along [row|col]", "[default: row]", "--least N", "--results"):
         assert text in shown
-    assert "pitch-of" in tcprobe("--help")
-    assert "Error: --least 5: mma.m16n8k16.row.col.f32.bf16.bf16.f32.a has 4; see --along." in tcprobe(
+    assert "pitch-of" in added("--help")
+    assert "Error: --least 5: mma.m16n8k16.row.col.f32.bf16.bf16.f32.a has 4; see --along." in added(
         *words, "--least", "5", code=2
     )
-    assert "number" in tcprobe(*words, "--least", "x", code=2)
+    assert "number" in added(*words, "--least", "x", code=2)

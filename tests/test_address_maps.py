@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 
-from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.fit.swizzle import fit_address
 from tcprobe.isa.arch import arch
@@ -29,10 +28,8 @@ CUTLASS = json.loads((DATA / "cutlass.json").read_text())["tables"]
 CUTE = json.loads((DATA / "cute.json").read_text())["tables"]
 
 
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, ["swizzle", *map(str, arguments)])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
+def swizzle(*words, code=0):
+    return tcprobe("swizzle", *words, code=code)
 
 
 def digest(offsets):
@@ -115,7 +112,7 @@ def test_what_no_definition_allows_is_refused(name, extent, options, words):
 
 def test_the_list_of_names_can_be_asked_for():
     """Each of them, with arguments put in, has a table."""
-    listed = tcprobe("table", "help").stdout.split()
+    listed = swizzle("table", "help").stdout.split()
     assert listed == names()
     arguments = {
         "ElementSize": "16",
@@ -277,11 +274,11 @@ def test_no_name_for_what_is_another_layout():
 
 def test_claims_have_a_verdict():
     """One is false: four printed lines are four phases; a line is one."""
-    found = [json.loads(line) for line in tcprobe("claims", "--json").stdout.splitlines()]
+    found = [json.loads(line) for line in swizzle("claims", "--json").stdout.splitlines()]
     assert [claim["claim"] for claim in found if not claim["holds"]] == [
         "a block of four printed lines, 512 bytes, is one phase of a warp"
     ]
-    assert "confirmed: 8 vectors hold each of the 32 banks once" in tcprobe("claims").stdout
+    assert "confirmed: 8 vectors hold each of the 32 banks once" in swizzle("claims").stdout
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,12 @@ import json
 import re
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from hypothesis import given
 from hypothesis import strategies as st
 from sampling import examples
 
 from tcprobe.ask import operand, registers
-from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -28,10 +27,8 @@ MULTIPLIES = [i for i in inventory.executed_by(32) if i.multiplies and i.target.
 RESULTS_OPTION = ["--results", str(RESULTS.root)]
 
 
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [*arguments, *RESULTS_OPTION])
-    assert done.exit_code == code, done.output
-    return done
+def said(*words, code=0):
+    return tcprobe(*words, *RESULTS_OPTION, code=code)
 
 
 @given(st.sampled_from(FRAGMENTS), st.data())
@@ -86,22 +83,20 @@ def test_trace_is_the_structure_tensor(instruction, data):
 
 def test_copies_that_are_never_read_are_marked():
     question = ("trace", "wmma.mma.row.col.m16n16k16.f32.f32", "--row", "0", "--col", "0")
-    assert re.search(r"A\[0\]\[0\] +0:0 \(0:8\) +x +B\[0\]\[0\] +0:0 \(0:8\)", tcprobe(*question).stdout)
-    data = json.loads(tcprobe(*question, "--json").stdout)
+    assert re.search(r"A\[0\]\[0\] +0:0 \(0:8\) +x +B\[0\]\[0\] +0:0 \(0:8\)", said(*question).stdout)
+    data = json.loads(said(*question, "--json").stdout)
     assert [h["read"] for h in data["meetings"][0]["a"]] == [True, False]
 
 
 def test_where_prints_lines_and_json():
-    text = tcprobe("where", "wmma.m16n16k16.a.row.f16", "--row", "5", "--col", "3").stdout
+    text = said("where", "wmma.m16n16k16.a.row.f16", "--row", "5", "--col", "3").stdout
     assert "A[5][3]: lane 21 i 1 (register 0, bits 16..31); lane 21 i 9 (register 4, bits 16..31)" in text
     assert "measured: live on NVIDIA H200" in text
-    data = json.loads(
-        tcprobe("where", "mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--lane", "4", "--i", "0", "--json").stdout
-    )
+    data = json.loads(said("where", "mma.m8n8k4.row.col.f32.f16.f16.f32.d", "--lane", "4", "--i", "0", "--json").stdout)
     assert data["holders"] == [
         {"row": 0, "col": 0, "product": 1, "lane": 4, "i": 0, "register": 0, "bit": 0, "bits": 32}
     ]
-    ranged = tcprobe("where", "mma.m16n8k8.row.col.f32.f16.f16.f32.d", "--lane", "0-3").stdout
+    ranged = said("where", "mma.m16n8k8.row.col.f32.f16.f16.f32.d", "--lane", "0-3").stdout
     assert ranged.count("lane ") == 16
 
 
@@ -127,7 +122,7 @@ def test_where_prints_lines_and_json():
     ],
 )
 def test_mistakes_get_a_message(arguments, words):
-    assert words in tcprobe(*arguments, code=2).stderr
+    assert words in said(*arguments, code=2).stderr
 
 
 def test_tables_of_an_arch_that_lacks_one_are_refused():

@@ -3,9 +3,8 @@
 from itertools import product
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 
-from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import resolve
 from tcprobe.references import cute
@@ -17,12 +16,6 @@ from tcprobe.store.results import published
 @pytest.fixture(scope="module")
 def tables():
     return alone(published())
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 def test_atoms_of_cute_are_their_instructions():

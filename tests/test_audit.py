@@ -8,6 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 from click.testing import CliRunner
+from command import tcprobe
 
 from tcprobe.audit import package_audit
 from tcprobe.audit.adapters import adapters
@@ -28,9 +29,7 @@ DIFFER = {"tensor-layouts": 3, "tilelang": 2}  # in the newest versions that wer
 
 
 def audit(*words, code=0):
-    done = CliRunner().invoke(main, ["audit", *map(str, words)])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
+    return tcprobe("audit", *words, code=code)
 
 
 def statement(operand, change=lambda row, col: (row, col), **more):

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 
 from tcprobe.audit import package_audit
-from tcprobe.cli import main
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.pages import overview
 from tcprobe.store import surveys
@@ -37,9 +36,7 @@ ASCENDING = [
 
 
 def audit(*words, code=0):
-    done = CliRunner().invoke(main, ["audit", *map(str, words)])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
+    return tcprobe("audit", *words, code=code)
 
 
 def audited(version, *differences, package="p"):

@@ -5,8 +5,9 @@ from dataclasses import asdict
 
 import bank_reference as reference
 import pytest
-from bank_commands import GOOD, KEYS, lines, tcprobe, tile
+from bank_commands import GOOD, KEYS, lines, tile
 from bench import document, save
+from command import tcprobe
 
 from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.errors import DataError

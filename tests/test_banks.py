@@ -5,7 +5,8 @@ import random
 
 import bank_reference as reference
 import pytest
-from bank_commands import KEYS, A, lines, tcprobe, tile
+from bank_commands import KEYS, A, lines, tile
+from command import tcprobe
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,8 +3,9 @@
 import json
 
 import pytest
-from bank_commands import GOOD, A, lines, tcprobe
+from bank_commands import GOOD, A, lines
 from click.testing import CliRunner
+from command import tcprobe
 from hypothesis import given
 from hypothesis import strategies as st
 

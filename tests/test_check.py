@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 
+import command
 import fatbins
 import pytest
 from click.testing import CliRunner
@@ -24,10 +25,7 @@ CLEAN = rules()["wgmma-operands"].PASSES
 
 
 def check(*words, code=0):
-    done = CliRunner().invoke(main, ["check", *map(str, words)])
-    assert done.exit_code == code, (done.output, done.exception)
-    assert "Traceback" not in done.output
-    return done
+    return command.tcprobe("check", *words, code=code)
 
 
 def kernels(*words, code=0):
@@ -253,16 +251,16 @@ def test_what_was_not_looked_at_is_not_called_clean(damage, made, tmp_path):
     run = json.loads(log.read_text())["runs"][0]
     assert [one["executionSuccessful"] for one in run["invocations"]] == [False]
     assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].startswith(str(spoilt))
-    for command in ("check", "read"):
-        done = CliRunner().invoke(main, [command, str(made / "clean.cubin"), str(spoilt)])
+    for name in ("check", "read"):
+        done = CliRunner().invoke(main, [name, str(made / "clean.cubin"), str(spoilt)])
         assert "1 part of the files not looked at" in done.stdout
 
 
 def test_a_file_beyond_the_limit_is_not_called_clean(tmp_path):
     with (tmp_path / "large.so").open("wb") as file:
         file.truncate(MOST_BYTES + 1)
-    for command in ("check", "read", "predict"):
-        done = CliRunner().invoke(main, [command, str(tmp_path / "large.so")])
+    for name in ("check", "read", "predict"):
+        done = CliRunner().invoke(main, [name, str(tmp_path / "large.so")])
         assert (done.exit_code, "errors" in done.stdout) == (DataError.exit_code, False), done.stdout
 
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from choose_findings import FRAGMENT, sass, tcprobe, turned, without_table
+from choose_findings import FRAGMENT, sass, turned, without_table
+from command import tcprobe
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -5,8 +5,9 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from choose_findings import FRAGMENT, MULTIPLY, sass, tcprobe, turned, without_table
+from choose_findings import FRAGMENT, MULTIPLY, sass, turned, without_table
 from click.testing import CliRunner
+from command import tcprobe
 
 from tcprobe.cli import main
 from tcprobe.store.cell import for_emit, load

@@ -9,22 +9,14 @@ import time
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 
-from tcprobe.cli import main
 from tcprobe.fit import fit
 from tcprobe.isa import inventory
 from tcprobe.isa.names import resolve
 from tcprobe.store.results import Results, published
 
 RESULTS = ["--results", str(published().root)]
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    assert "Traceback" not in done.output
-    return done
 
 
 def test_list_json_keeps_its_keys():

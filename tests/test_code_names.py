@@ -8,14 +8,13 @@ import subprocess
 
 import nvrtc
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.ask.convert.code import header
 from tcprobe.ask.convert.conversion import plan_conversion
 from tcprobe.ask.reduce.mask import mask_fragment
-from tcprobe.cli import main
 from tcprobe.code import names
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -74,12 +73,6 @@ DECLARED = [
 ]
 HEADERS = ["cmath", "cstdio", "cstdlib", "climits", "cfloat", "cstdint", "cassert", "cstring", "cstddef", "ctime"]
 gcc = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 @pytest.mark.parametrize("name", REFUSED)

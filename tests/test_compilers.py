@@ -5,6 +5,7 @@ import sys
 
 import pytest
 from click.testing import CliRunner
+from command import tcprobe
 from machine_code import TOOLS, needs_tools
 from wrapped_tools import tool
 
@@ -23,8 +24,7 @@ def ptxas(folder, version, does=""):
 
 def compilers(*folders, code=0, patterns=(WMMA,)):
     words = [word for folder in folders for word in ("--cuda", str(folder))]
-    done = CliRunner().invoke(main, ["compilers", *patterns, "--arch", "sm_80", *words, "--json"])
-    assert done.exit_code == code, done.output
+    done = tcprobe("compilers", *patterns, "--arch", "sm_80", *words, "--json", code=code)
     return json.loads(done.stdout) if code < 2 else done.stderr
 
 

@@ -10,7 +10,6 @@ from tcprobe.probes import dialogues
 from tcprobe.probes.experiment import Context
 from tcprobe.store.kinds.cost import FULL_LOAD
 
-__all__ = ("codes",)
 WORDS = {
     MMA: "mma.sync",
     "wmma.mma.row.col.m16n16k16.f32.f32": "wmma.mma",
@@ -92,7 +91,7 @@ def once(_):
 @pytest.mark.full
 @pytest.mark.parametrize("change", [emptied, halved, hoisted, dropped, once], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("id_", WORDS)
-def test_no_mutation_gives_a_number(id_, change, codes):
+def test_no_mutation_gives_a_number(id_, change):
     """Every loop of a form is mutated, really compiled, and refused; with all of them refused there is no body."""
     if change is dropped and id_.startswith(KEPT_WHOEVER_WANTS):
         pytest.skip("volatile: it stays, whoever wants what comes")

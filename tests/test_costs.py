@@ -40,7 +40,6 @@ from tcprobe.store.kinds.cost import FULL_LOAD
 from tcprobe.store.results import Results, published
 from tcprobe.text import Whole
 
-__all__ = ("codes",)
 SIMULATED = Path(__file__).parent / "data" / "costs"
 ORIGIN = dict.fromkeys(("device", "driver", "cuda", "compiler", "ptx", "tcprobe"), "x")
 FORMS = [
@@ -175,8 +174,8 @@ def test_a_round_has_few_copies_where_compilers_take_long():
 @pytest.mark.parametrize("latency", [{"a": 24, "b": 25, "c": 26}, {"a": 33, "b": 33, "c": 18}])
 @pytest.mark.parametrize("interval", [1.5, 2.0, 4.0])
 @pytest.mark.parametrize("noise", [0, 3])
-def test_any_tensor_core_is_read_back(latency, interval, noise, codes):
-    found = concluded(MMA, core(latency, interval, 6.25), codes, noise=noise)
+def test_any_tensor_core_is_read_back(latency, interval, noise):
+    found = concluded(MMA, core(latency, interval, 6.25), noise=noise)
     assert found.latency == pytest.approx(latency, rel=0.01)
     assert found.interval.cycles == pytest.approx(interval, rel=0.02)
     assert found.one_warp == pytest.approx(6.25, rel=0.02)
@@ -190,17 +189,17 @@ def test_any_tensor_core_is_read_back(latency, interval, noise, codes):
 
 
 @pytest.mark.full
-def test_the_end_of_a_round_counts_for_little(codes):
+def test_the_end_of_a_round_counts_for_little():
     """There the compiler waits for results: 20 cycles in one warp."""
     tensor_core = core({"a": 24, "b": 24, "c": 24}, 1.5, 6.0)
-    found = concluded(MMA, lambda op, row: tensor_core(op, row) + 20 / op.copies, codes)
+    found = concluded(MMA, lambda op, row: tensor_core(op, row) + 20 / op.copies)
     assert found.interval.cycles == pytest.approx(1.5, rel=0.015)
     assert found.one_warp == pytest.approx(6.0, abs=0.2)
 
 
 @pytest.mark.full
-def test_an_emulated_form_counts_its_changing_loops(codes):
-    found = concluded(FP8, core({"a": 67, "b": 64, "c": 9}, 8.75, 8.75), codes)
+def test_an_emulated_form_counts_its_changing_loops():
+    found = concluded(FP8, core({"a": 67, "b": 64, "c": 9}, 8.75, 8.75))
     assert found.emulated
     assert found.opcodes == {"F2FP.F16.E4M3.UNPACK_B": 12, "HMMA.16816.F32": 2, "FADD": 4}
     assert found.latency == pytest.approx({"a": 67, "b": 64, "c": 9})
@@ -208,7 +207,7 @@ def test_an_emulated_form_counts_its_changing_loops(codes):
 
 
 @pytest.mark.full
-def test_a_warpgroup_is_read_back(codes):
+def test_a_warpgroup_is_read_back():
     def cycles(op, row):
         pairs = {"both": 150, "first": 128, "second": 96}
         if op.variant.split(".")[0] in pairs:
@@ -218,7 +217,7 @@ def test_a_warpgroup_is_read_back(codes):
         count = int(op.variant[2:].removesuffix(".mn"))
         return (120 + 128 * (count - 1) * groups + place) / count if trip else (128 + place) * groups
 
-    found = concluded(WGMMA, cycles, codes)
+    found = concluded(WGMMA, cycles)
     assert {(f.a, f.warpgroups, f.in_flight): f.cycles for f in found.interval} == {
         (a, w, n): 138 if a == "shared" else 128 for a in ("shared", "registers") for w in (1, 2) for n in (2, 4, 8)
     }
@@ -233,12 +232,12 @@ def test_a_warpgroup_is_read_back(codes):
 
 
 @pytest.mark.full
-def test_the_clock_under_full_load_is_read_back(codes):
+def test_the_clock_under_full_load_is_read_back():
     def cycles(op, row):
         assert int(row[0]) == 256
         return 8 * 1.5
 
-    body = concluded(f"{FULL_LOAD}.{MMA}", cycles, codes, rate=1.25)
+    body = concluded(f"{FULL_LOAD}.{MMA}", cycles, rate=1.25)
     assert [(c.data, c.mhz, c.cycles) for c in body.clocks] == [("zeros", 1250, 1.5), ("random", 1250, 1.5)]
     assert body.opcodes == {"HMMA.16816.F32": 1}
     cost = InstructionCost(f"{FULL_LOAD}.{MMA}", "sm_90", body, "")
@@ -257,39 +256,39 @@ def test_a_load_of_numbers_is_finite_and_random(row):
 
 
 @pytest.mark.full
-def test_a_move_is_read_back(codes):
+def test_a_move_is_read_back():
     def cycles(op, row):
         warps, passes = int(row[0]) // WARP, max(1, int(row[2]) // 16)
         return 34 if op.variant == "chain" else max(34 / 8, 4 * warps * passes)
 
-    found = concluded(LOAD, cycles, codes)
+    found = concluded(LOAD, cycles)
     assert found.latency == 34
     assert found.interval.cycles == 4
     assert [(p.passes, p.cycles) for p in found.passes] == [(1, 4), (2, 8), (4, 16), (8, 32)]
 
 
 @pytest.mark.full
-def test_bulk_copies_are_read_back(codes):
-    found = concluded("cp.async.bulk.shared.global", lambda _, row: 300 + int(row[2]) / 64, codes)
+def test_bulk_copies_are_read_back():
+    found = concluded("cp.async.bulk.shared.global", lambda _, row: 300 + int(row[2]) / 64)
     assert [(t.bytes, t.cycles) for t in found.round_trip] == [(16 << n, 300 + (16 << n) / 64) for n in range(13)]
 
 
-def test_overlap_is_what_the_shorter_hides(codes):
+def test_overlap_is_what_the_shorter_hides():
     def cycles(op, row):
         return {"both": 16, "first": 12, "second": 8}.get(op.variant.split(".")[0]) or core(
             {"a": 24, "b": 24, "c": 24}, 1.5, 6.25
         )(op, row)
 
-    found = concluded(MMA, cycles, codes).overlap
+    found = concluded(MMA, cycles).overlap
     assert set(found) == {LOAD, "fma.rn.f32"}
     assert found[LOAD].hidden == pytest.approx(0.5)
 
 
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("id_", FORMS)
-def test_the_loops_of_every_kind_hold_what_was_written(id_, codes):
+def test_the_loops_of_every_kind_hold_what_was_written(id_):
     """Numbers of one cycle and more that no peak forbids: nothing is refused but what is said below."""
-    found = concluded(id_, lambda op, row: 2000.0, codes)
+    found = concluded(id_, lambda op, row: 2000.0)
     assert not found.refused
     assert found.opcodes
 
@@ -302,22 +301,22 @@ def finding(body, subject=MMA):
 
 
 @pytest.fixture(scope="module")
-def body(codes):
-    return concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 1.5, 6.25), codes)
+def body():
+    return concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 1.5, 6.25))
 
 
 def test_a_sound_body_is_taken(body):
     kinds.check(finding(body))
 
 
-def test_a_number_beyond_the_peak_is_none(codes):
-    made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes)
+def test_a_number_beyond_the_peak_is_none():
+    made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9))
     with pytest.raises(DataError, match="more than the 2048"):
         kinds.check(finding(made))
 
 
-def test_runs_that_differ_are_noticed(codes):
-    made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 1.5, 6.25), codes, noise=30_000)
+def test_runs_that_differ_are_noticed():
+    made = concluded(MMA, core({"a": 24, "b": 24, "c": 24}, 1.5, 6.25), noise=30_000)
     with pytest.raises(DataError, match="used by others"):
         kinds.check(finding(made))
 
@@ -348,13 +347,13 @@ def test_the_difference_of_counts_is_the_loop():
 
 @pytest.mark.full
 @pytest.mark.parametrize("id_", [MMA, WGMMA, LOAD, "cp.async.bulk.shared.global"])
-def test_a_body_is_read_back_from_its_file(id_, codes, tmp_path):
-    made = concluded(id_, lambda op, row: 2000.0, codes)
+def test_a_body_is_read_back_from_its_file(id_, tmp_path):
+    made = concluded(id_, lambda op, row: 2000.0)
     findings.save(Results(tmp_path), finding(made, id_))
     assert findings.read(Results(tmp_path), Key("cost", "sm_90", "live", id_)).body == made
 
 
-def test_a_body_that_cannot_be_true_fails_its_own_experiment(codes):
+def test_a_body_that_cannot_be_true_fails_its_own_experiment():
     experiment = dialogues("cost")[MMA]
     bench = Clock(core({"a": 24, "b": 24, "c": 24}, 0.9, 0.9), codes(experiment.kernels()))
     with pytest.raises(ProbeError, match="more than the 2048"):

@@ -7,9 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 from bench import document, save
+from command import tcprobe
 from hypothesis import given
 from hypothesis import strategies as st
-from warpgroup import LAYERS, tcprobe
+from warpgroup import LAYERS
 
 from tcprobe.ask.descriptor import tile
 from tcprobe.ask.shared_operand import shared_map

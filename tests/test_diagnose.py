@@ -4,10 +4,9 @@ import json
 import random
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 
 from tcprobe.ask.diagnose import diagnose, holes, slot_contents
-from tcprobe.cli import main
 from tcprobe.isa.arch import arch
 from tcprobe.isa.names import select
 from tcprobe.isa.operand import WHOLE
@@ -15,12 +14,6 @@ from tcprobe.layout.table import slot_table
 from tcprobe.store.cell import load
 
 D, A = load("wmma.m16n16k16.d.f32", "sm_90"), load("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_90")
-
-
-def tcprobe(*arguments, code=0, text=None):
-    done = CliRunner().invoke(main, [str(a) for a in arguments], input=text)
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 def changed(table, slot=lambda lane, i: (lane, i), cell=lambda row, col: (row, col)):

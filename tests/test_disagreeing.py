@@ -7,7 +7,7 @@ import jsonschema
 import msgspec
 import pytest
 from bench import TensorMemoryCore, run
-from choose_findings import tcprobe
+from command import tcprobe
 from json_samples import SCHEMA
 
 from tcprobe.ask.banks.patterns import rules_for

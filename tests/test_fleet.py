@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from test_merge import MMA, WMMA, measured, tree
 
 from tcprobe import __version__
-from tcprobe.cli import main
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.run import merge
 from tcprobe.run.campaign import Request
@@ -279,12 +278,6 @@ def test_random_answers_end_in_words(tmp_path, sample):
         outcomes, _, _ = fleet(tmp_path, a=Broken("NVIDIA H100", answer=damaged))
         (outcome,) = outcomes.values()
         assert damaged == true or outcome.words or outcome.findings == [measured(MMA, "NVIDIA H100")]
-
-
-def tcprobe(*words, code=0):
-    done = CliRunner().invoke(main, [str(word) for word in words])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 @pytest.mark.parametrize("option", [("--device", "1"), ("--stages",), ("--report", "r")])

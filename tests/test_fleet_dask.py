@@ -8,11 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from machine_code import TOOLS
 from test_merge import tree
 
-from tcprobe.cli import main
 from tcprobe.store.results import Results
 
 HERE = Path(__file__).parent
@@ -38,12 +37,6 @@ def fleet(*workers):
         address = started("scheduler").readline().strip()
         said = {mode: started(address, arch, mode) for arch, mode in workers}
         yield address, {mode: out.readline().strip() for mode, out in said.items()}
-
-
-def tcprobe(*words, code=0):
-    done = CliRunner().invoke(main, [str(word) for word in words])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 def single(folder, arch, *words):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 from click.testing import CliRunner
+from command import tcprobe
 
 from tcprobe.cli import main
 from tcprobe.isa.arch import holder_name
@@ -13,9 +14,7 @@ THREAD = re.compile(r"thread (\d+) \(warp (\d+), lane (\d+)\)")
 
 
 def said(*words, code=0):
-    done = CliRunner().invoke(main, list(words))
-    assert done.exit_code == code, done.output
-    return done.output
+    return tcprobe(*words, code=code).output
 
 
 def test_the_name():

@@ -8,9 +8,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 from bench import DEVICE, TensorCore, document, found, save
-from click.testing import CliRunner
+from command import tcprobe
 
-from tcprobe.cli import main
 from tcprobe.errors import DataError, NewerSchemaError
 from tcprobe.probes import dialogues
 from tcprobe.probes.experiment import kernels, ptx_hash
@@ -263,31 +262,26 @@ def test_a_document_that_cannot_be_trusted_stops_no_run(tmp_path):
 
 
 @pytest.fixture
-def tcprobe(monkeypatch, tmp_path):
+def command_run(monkeypatch, tmp_path):
     worker = (sys.executable, str(HERE / "emulated_worker.py"), "fine", "", "", "Clock")
     monkeypatch.setattr("tcprobe.run.backend.COMMAND", worker)
 
-    def call(*arguments, code=0):
-        done = CliRunner().invoke(main, ["run", *arguments, "--results", str(tmp_path)])
-        assert done.exit_code == code, (done.output, done.exception)
-        return done
-
-    return call
+    return lambda *words, code=0: tcprobe("run", *words, "--results", tmp_path, code=code)
 
 
 @pytest.mark.full
-def test_run_says_what_was_found_and_what_was_kept(tcprobe, tmp_path):
-    text = tcprobe("--family", "banks", *LOADS).stdout
+def test_run_says_what_was_found_and_what_was_kept(command_run, tmp_path):
+    text = command_run("--family", "banks", *LOADS).stdout
     assert "measured    3  (3 banks)" in text
     counted = f"{patterns(tmp_path):,}"
     words = f"the model matches {counted} of {counted} measured patterns; saved in"
     assert f"live on a machine, driver 1, CUDA 13.0: {words}" in text
-    told = json.loads(tcprobe("--family", "banks", "ld.shared.*", "--json").stdout)
+    told = json.loads(command_run("--family", "banks", "ld.shared.*", "--json").stdout)
     assert (told["kind"], told["kept"]) == ("banks", 3)
     assert set(told["findings"]) == {id_ for id_ in dialogues("banks") if id_.startswith("ld.shared.")} - set(LOADS)
     for body in told["findings"].values():
         jsonschema.validate(body, kinds.schema("banks"))
-    again = json.loads(tcprobe("--family", "banks", *LOADS, "--json").stdout)
+    again = json.loads(command_run("--family", "banks", *LOADS, "--json").stdout)
     schema = json.loads((HERE.parent / "docs" / "schema.json").read_text())
     for printed in (told, again):
         jsonschema.validate(printed, schema | {"$ref": "#/$defs/run"})
@@ -307,8 +301,8 @@ def patterns(folder):
         (("--device", "7"), "no visible GPU number 7"),
     ],
 )
-def test_mistakes_in_the_call(tcprobe, arguments, words):
-    assert words in tcprobe("--family", "banks", *arguments, code=2).stderr
+def test_mistakes_in_the_call(command_run, arguments, words):
+    assert words in command_run("--family", "banks", *arguments, code=2).stderr
 
 
 # all kinds

@@ -5,7 +5,7 @@ import re
 import xml.etree.ElementTree as ET
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from machine_code import needs_tools
 
 from tcprobe import api, emit
@@ -15,12 +15,6 @@ from tcprobe.isa.names import select
 
 D = "wmma.m16n16k16.d.f32"
 MULTIPLY = "mma.m16n8k16.row.col.f32.f16.f16.f32"
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 def test_archs_side_by_side():

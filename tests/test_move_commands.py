@@ -6,9 +6,8 @@ from pathlib import Path
 
 import emulation
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 
-from tcprobe.cli import main
 from tcprobe.isa.arch import WARP
 from tcprobe.probes import experiments
 from tcprobe.probes.moves import FAMILIES
@@ -37,12 +36,6 @@ def test_a_fault_costs_its_own_experiment_only(tmp_path, family, mode, limit):
     assert statuses.pop(culprit) == "failed"
     assert set(statuses.values()) == {"measured"}
     assert set(statuses) | {culprit} == {e.id for e in chosen}
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 @pytest.fixture(scope="module")

@@ -5,18 +5,13 @@ import shlex
 
 import pytest
 from click.testing import CliRunner
+from command import tcprobe
 
 from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.names import resolve
 from tcprobe.store import kinds
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 @pytest.mark.parametrize(

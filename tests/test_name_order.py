@@ -5,10 +5,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 
 from tcprobe.ask.cost import costs
-from tcprobe.cli import main
 from tcprobe.errors import answer_or_none
 from tcprobe.isa import inventory
 from tcprobe.isa.names import resolve
@@ -16,12 +15,6 @@ from tcprobe.store.choose import alone
 from tcprobe.store.results import Results
 
 COSTS = Path(__file__).parent / "data" / "costs"
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 def spelled():

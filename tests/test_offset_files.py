@@ -6,7 +6,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from printouts import DATA, fitted, tcprobe
+from printouts import DATA, fitted, swizzle
 
 from tcprobe.errors import DataError
 from tcprobe.layout.address import AddressMap, runs
@@ -17,13 +17,13 @@ from tcprobe.layout.swizzle import Swizzle
 def test_worked_example():
     """Its first table only counts the elements; it takes --table to fit that one."""
     path = DATA / "swizzle_example.txt"
-    done = tcprobe("fit", path, "--json")
+    done = swizzle("fit", path, "--json")
     found = json.loads(done.stdout)
     assert (found["swizzle"], found["others"]) == ([2, 0, 3], [[3, 0, 3]])
     assert "2 tables, from lines 2, 8" in done.stderr
     assert fitted(path, "--table", 1)["kind"] == "affine"
     assert fitted(path, "--table", 2)["swizzle"] == [2, 0, 3]
-    assert "--table 3" in tcprobe("fit", path, "--table", 3, code=2).stderr
+    assert "--table 3" in swizzle("fit", path, "--table", 3, code=2).stderr
 
 
 @pytest.mark.parametrize(
@@ -89,25 +89,25 @@ def test_offsets_may_repeat_and_a_box_may_begin_anywhere(write):
     ],
 )
 def test_files_that_are_no_tables(text, words, write):
-    error = tcprobe("fit", write(text), code=4).stderr
+    error = swizzle("fit", write(text), code=4).stderr
     assert re.search(words, error), error
 
 
 def test_several_tables_need_a_choice(write):
     path = write("plain:\n0 1\n2 3\n\nother:\n0 1\n3 2\n\nthird:\n0 2\n1 3\n")
-    assert "3 tables, from lines 2, 6, 10; --table N" in tcprobe("fit", path, code=2).stderr
+    assert "3 tables, from lines 2, 6, 10; --table N" in swizzle("fit", path, code=2).stderr
     assert fitted(path, "--table", 3)["stride"] == [1, 2]
 
 
 def test_what_cannot_be_read(tmp_path):
-    assert "read" in tcprobe("fit", tmp_path / "absent", code=4).stderr
+    assert "read" in swizzle("fit", tmp_path / "absent", code=4).stderr
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00\x01")
-    assert "not UTF-8" in tcprobe("fit", tmp_path / "bytes", code=4).stderr
+    assert "not UTF-8" in swizzle("fit", tmp_path / "bytes", code=4).stderr
 
 
 def test_no_layout_is_an_answer(write):
     rows = [" ".join(str(a * b) for b in range(8)) for a in range(8)]
-    assert "no layout" in tcprobe("fit", write("\n".join(rows)), code=1).stderr
+    assert "no layout" in swizzle("fit", write("\n".join(rows)), code=1).stderr
 
 
 @given(st.sets(st.tuples(st.integers(0, 12), st.integers(0, 6)), min_size=1))

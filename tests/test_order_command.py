@@ -3,15 +3,14 @@
 import json
 import os
 
+import command
 import numpy as np
 import order_oracle
 import pytest
 import random_orders
-from click.testing import CliRunner
 
 import tcprobe
 from tcprobe.api.offered import offered
-from tcprobe.cli import main
 from tcprobe.errors import DataError
 from tcprobe.system.npy import read_matrix, write_matrix
 
@@ -27,10 +26,7 @@ ORDER = {
 
 
 def ask(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(one) for one in arguments])
-    assert done.exit_code == code, (arguments, done.output, done.exception)
-    assert "Traceback" not in done.output
-    return done
+    return command.tcprobe(*arguments, code=code)
 
 
 @pytest.fixture
@@ -224,8 +220,8 @@ HEAD = json.dumps({**ORDER, "sum": 0})[:-2]
 )
 def test_hostile_orders_are_not_trusted(folder, text):
     (folder / "ORDER.json").write_text(text)
-    for command in (("order", "--file", "ORDER.json"), FILES, ("diff", "ORDER.json", "ORDER.json")):
-        assert ask(*command, code=4).stderr.startswith("Error: ORDER.json: ")
+    for words in (("order", "--file", "ORDER.json"), FILES, ("diff", "ORDER.json", "ORDER.json")):
+        assert ask(*words, code=4).stderr.startswith("Error: ORDER.json: ")
     os.remove("ORDER.json")
     assert ask("diff", "ORDER.json", "ORDER.json", code=4)
     (folder / "ORDER.json").symlink_to("/dev/zero")

@@ -65,6 +65,32 @@ def test_imports_point_one_way():
     assert up == []
 
 
+PUBLIC = ("__init__.py", "api/__init__.py", "order/__init__.py", "numerics.py")  # what Python programs import
+
+
+def passed_on(tree):
+    """The names of a module's `__all__` that it imports."""
+    lists = [n.value for n in tree.body if isinstance(n, ast.Assign) and ast.unparse(n.targets[0]) == "__all__"]
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported = {name.asname or name.name for node in imports for name in node.names}
+    return imported & {name for value in lists for name in ast.literal_eval(value)}
+
+
+def test_all_keeps_no_import_that_nobody_takes():
+    """A name is imported where it is used: `__all__` is for what other modules import from this one."""
+    texts = {path: path.read_text() for folder in ("tcprobe", "tests") for path in (ROOT / folder).rglob("*.py")}
+    idle = []
+    for path, text in texts.items():
+        if "__all__ = " in text and path not in {ROOT / "tcprobe" / name for name in PUBLIC}:
+            module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            taking = re.compile(rf"from {re.escape(module)} import (\([^)]*\)|.*)")
+            taken = {
+                name for text in texts.values() for names in taking.findall(text) for name in re.findall(r"\w+", names)
+            }
+            idle += [f"{module}.{name}" for name in passed_on(ast.parse(text)) - taken]
+    assert idle == []
+
+
 def test_every_package_has_its_place():
     rooms = {
         p.name.removesuffix(".py")

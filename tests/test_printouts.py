@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from printouts import DATA, PLACE, PRINTED, fitted, tcprobe
+from printouts import DATA, PLACE, PRINTED, fitted, swizzle
 from sampling import examples
 
 from tcprobe.errors import DataError
@@ -57,11 +57,11 @@ def test_the_three_published_ones():
     assert {"Sw<3,3,3>", "TensorOpMultiplicandCrosswise<16,64>", "SWIZZLE_128B"} <= set(found["names"])
     assert "bytes" not in found
     cut = DATA / "visualize_tensoropmultiplicand_16_32_32x64.txt"
-    assert "(0, 62)" in tcprobe("fit", cut, code=4).stderr
+    assert "(0, 62)" in swizzle("fit", cut, code=4).stderr
     found = fitted(cut, "--partial")
     assert (found["swizzle"], found["cells"], found["missing"]) == ([2, 3, 3], 1984, ["(0..31, 62..63)"])
     assert found["shape"] == [32, 64]
-    assert "missing: (0..31, 62..63)" in tcprobe("fit", cut, "--partial").stdout
+    assert "missing: (0..31, 62..63)" in swizzle("fit", cut, "--partial").stdout
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_print_outs_that_lie_are_refused_with_the_place(lie, write):
     lines = lines_of("visualize_tensoropmultiplicand_16_32_32x32.txt")
     lines = [line for line in lines if line]
     lines = [lines[0], "", "", *lines[1:]]
-    error = tcprobe("fit", write("\n".join(change(lines))), code=4).stderr
+    error = swizzle("fit", write("\n".join(change(lines))), code=4).stderr
     assert re.search(words, error), error
     assert PLACE.search(error)
 
@@ -178,5 +178,5 @@ def test_any_cell_may_lie(tmp_path, how, cell, commanded):
         cells[cell] = cells[(cell + 1) % 128] if how == "double" else "(64..71, 3)"
     text = "\n".join([*(head if commanded else []), *("|".join(cells[k : k + 8]) for k in range(0, len(cells), 8))])
     (tmp_path / "lie.txt").write_text(text)
-    error = tcprobe("fit", tmp_path / "lie.txt", code=4).stderr
+    error = swizzle("fit", tmp_path / "lie.txt", code=4).stderr
     assert PLACE.search(error)

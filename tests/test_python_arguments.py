@@ -197,6 +197,8 @@ HOSTILE = {
     "no number": float("nan"),
     "infinite": float("inf"),
     "negative": -1,
+    "zero": 0,
+    "a folder": Path(),
     "huge": 10**30,
     "true": True,
     "an array": np.arange(6).reshape(2, 3),

@@ -11,6 +11,7 @@ import fatbins
 import nvrtc
 import pytest
 from click.testing import CliRunner
+from command import tcprobe
 from fatbins import FP8, MULTIPLY, entry, fatbin
 from machine_code import TOOLS, needs_tools
 
@@ -26,9 +27,7 @@ ARCHS = ["sm_90", "sm_70", "sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120
 
 
 def read(*words, code=0):
-    done = CliRunner().invoke(main, ["read", *map(str, words)])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
+    return tcprobe("read", *words, code=code)
 
 
 def functions(*words, code=0):

@@ -8,10 +8,9 @@ from functools import cache
 
 import nvrtc
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from machine_code import TOOLS, needs_tools
 
-from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
 from tcprobe.sass.copies import lanes_of
@@ -23,9 +22,7 @@ TYPES = {"f64": ("double", "d"), "f32": ("float", "f")}  # of registers: in C++,
 
 
 def read(path, *words, code=0):
-    done = CliRunner().invoke(main, ["read", str(path), "--tables", *words])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done.stdout
+    return tcprobe("read", str(path), "--tables", *words, code=code).stdout
 
 
 def kernel(fragment, order=None, leading=None):

@@ -8,13 +8,12 @@ import subprocess
 import numpy as np
 import nvrtc
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.ask.reduce.mask import condition, holds, linear, mask_fragment
 from tcprobe.ask.reduce.reduction import plan, reduce_fragment
-from tcprobe.cli import main
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import ARCHS
 from tcprobe.isa.arch import WARP as LANES
@@ -241,12 +240,6 @@ def test_any_text_is_a_condition_or_refused(text):
         return
     assert holds(found, {"row": 1, "col": 2}) in (True, False)
     assert condition(str(found)) == found or "!" in str(found)
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 @pytest.mark.parametrize(

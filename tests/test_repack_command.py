@@ -6,11 +6,10 @@ import emitted
 import ml_dtypes
 import numpy as np
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from repacked import F16, NAN, as_given, factors, module, plans
 
 from tcprobe.ask.load.repack import repack, with_zeros
-from tcprobe.cli import main
 from tcprobe.isa.dtypes import dtype
 from tcprobe.store.cell import load as table
 
@@ -115,8 +114,7 @@ def test_no_zero_points_unasked(tmp_path):
 
 
 def asked(*arguments, code=0):
-    done = CliRunner().invoke(main, ["load", *arguments])
-    assert done.exit_code == code, (done.output, done.stderr, done.exception)
+    done = tcprobe("load", *arguments, code=code)
     return done.stdout if code == 0 else " ".join(done.stderr.split())
 
 

@@ -7,7 +7,7 @@ import subprocess
 import cute_dsl
 import nvrtc
 import pytest
-from warpgroup import tcprobe
+from command import tcprobe
 
 from tcprobe.ask.scales import scale_json, scales_in_registers, scales_in_tensor_memory
 from tcprobe.ask.tensor_memory import OperandVariant, operand, placement

@@ -5,9 +5,7 @@ import re
 
 import nvrtc
 import pytest
-from click.testing import CliRunner
-
-from tcprobe.cli import main
+from command import tcprobe
 
 D, A = (f"mma.m16n8k16.row.col.f32.f16.f16.f32.{operand}" for operand in "da")
 LOADS = ("load", A, "--arch", "sm_90", "--code")
@@ -30,8 +28,7 @@ needs_nvrtc = pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC here"
 
 
 def printed(*words, code=0):
-    done = CliRunner().invoke(main, list(words))
-    assert done.exit_code == code, (words, done.output, done.exception)
+    done = tcprobe(*words, code=code)
     return done.stdout if code == 0 else done.stderr
 
 

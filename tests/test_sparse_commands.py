@@ -4,6 +4,7 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from command import tcprobe
 from sparse_layouts import CONTEXT, KINDS, SPARSE, documented, outputs
 
 from tcprobe.cli import main
@@ -27,9 +28,7 @@ def saved(tmp_path_factory):
 
 
 def said(saved, *words, code=0):
-    done = CliRunner().invoke(main, [*words, "--results", str(saved), "--only"])
-    assert done.exit_code == code, done.output
-    return done.output
+    return tcprobe(*words, "--results", str(saved), "--only", code=code).output
 
 
 @pytest.mark.full

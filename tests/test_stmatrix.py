@@ -7,7 +7,7 @@ import re
 import numpy as np
 import nvrtc
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 
 from tcprobe import emit
 from tcprobe.ask.convert.code import header
@@ -15,7 +15,6 @@ from tcprobe.ask.convert.conversion import NOTHING, QUAD, RENAMED
 from tcprobe.ask.convert.moves import run
 from tcprobe.ask.convert.stmatrix import StoreOptions, plan_store, plan_store_code
 from tcprobe.ask.descriptor import tile
-from tcprobe.cli import main
 from tcprobe.code.names import identifier
 from tcprobe.errors import UsageError
 from tcprobe.isa.dtypes import dtype
@@ -116,12 +115,6 @@ def test_a_tile_of_a_tensor_maps_mode_lies_as_its_box_does(name, mode):
     box = tabulate(f"SWIZZLE_{mode}", (found.tile.cols, found.tile.rows), Options(bits=16)).offsets
     for row, col in np.ndindex(found.tile.rows, found.tile.cols):
         assert found.shared.offset(found.tile, row, 2 * col) == box[col][row]
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, list(arguments))
-    assert done.exit_code == code, done.output
-    return done
 
 
 def test_the_command(tmp_path):

@@ -4,7 +4,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import numpy as np
-from test_address_maps import DATA, tcprobe
+from test_address_maps import DATA, swizzle
 
 from tcprobe.layout.banks import Picture, picture_lines, svg_of_picture
 from tcprobe.layout.swizzle import Swizzle
@@ -12,9 +12,9 @@ from tcprobe.references.shared_memory.catalogue import Options, tabulate
 
 
 def test_apply():
-    assert json.loads(tcprobe("apply", "2,0,3", "8..15", "--json").stdout) == {"images": [9, 8, 11, 10, 13, 12, 15, 14]}
-    assert json.loads(tcprobe("apply", "2,0,-4", "16..19", "--json").stdout) == {"images": [16, 1, 50, 35]}
-    assert tcprobe("apply", "1,0,1", "2").stdout == "2 -> 3\n"
+    assert json.loads(swizzle("apply", "2,0,3", "8..15", "--json").stdout) == {"images": [9, 8, 11, 10, 13, 12, 15, 14]}
+    assert json.loads(swizzle("apply", "2,0,-4", "16..19", "--json").stdout) == {"images": [16, 1, 50, 35]}
+    assert swizzle("apply", "1,0,1", "2").stdout == "2 -> 3\n"
     for wrong in (
         ("3,4,2", "0..7"),
         ("3,4,3", "7..0"),
@@ -22,28 +22,28 @@ def test_apply():
         ("3,4,3", "0..99999999"),
         ("3,4,3", "-1..2"),
     ):
-        assert "Error" in tcprobe("apply", *wrong, code=2).stderr
+        assert "Error" in swizzle("apply", *wrong, code=2).stderr
 
 
 def test_table():
     found = json.loads(
-        tcprobe("table", "SWIZZLE_64B", "--extent", "16,3", "--bits", "32", "--base", "128", "--json").stdout
+        swizzle("table", "SWIZZLE_64B", "--extent", "16,3", "--bits", "32", "--base", "128", "--json").stdout
     )
     assert found["unit"] == "bytes"
     assert [len(found["offsets"]), len(found["offsets"][0])] == [3, 16]
     assert found["offsets"][0] == [16 * (c ^ 1) + 128 + 4 * i for c in range(4) for i in range(4)]
-    text = tcprobe("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,16", "--stride", "64").stdout
+    text = swizzle("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,16", "--stride", "64").stdout
     data = json.loads(
-        tcprobe("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,16", "--stride", "64", "--json").stdout
+        swizzle("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,16", "--stride", "64", "--json").stdout
     )
     assert data["unit"] == "elements"
     assert np.array_equal(np.array(data["offsets"]).T, [list(map(int, row.split(","))) for row in text.splitlines()])
 
 
 def test_a_table_can_be_fitted(tmp_path):
-    text = tcprobe("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,40", "--stride", "96").stdout
+    text = swizzle("table", "TensorOpMultiplicandCrosswise<16,32>", "--extent", "32,40", "--stride", "96").stdout
     (tmp_path / "table").write_text(text)
-    found = json.loads(tcprobe("fit", tmp_path / "table", "--bits", "16", "--json").stdout)
+    found = json.loads(swizzle("fit", tmp_path / "table", "--bits", "16", "--json").stdout)
     assert (found["kind"], found["coordinate"], found["swizzle"], found["bytes"]) == (
         "coordinate",
         ["first", 2, 3, 1],
@@ -51,15 +51,15 @@ def test_a_table_can_be_fitted(tmp_path):
         None,
     )
     assert "TensorOpMultiplicandCrosswise<16,32>" in found["names"]
-    words = tcprobe("fit", tmp_path / "table").stdout
+    words = swizzle("fit", tmp_path / "table").stdout
     assert "with first ^= ((second >> 1) & 3) << 3" in words
 
 
 def test_json_of_several_swizzles(tmp_path):
     (tmp_path / "table").write_text(
-        tcprobe("table", "TensorOpMultiplicand64bCrosswise", "--extent", "16,64", "--stride", "64").stdout
+        swizzle("table", "TensorOpMultiplicand64bCrosswise", "--extent", "16,64", "--stride", "64").stdout
     )
-    found = json.loads(tcprobe("fit", tmp_path / "table", "--json").stdout)
+    found = json.loads(swizzle("fit", tmp_path / "table", "--json").stdout)
     assert (found["kind"], found["swizzle"], len(found["swizzles"]), found["fewest"]) == ("xor", None, 2, True)
 
 
@@ -73,7 +73,7 @@ def test_the_answer_can_be_recomputed_from_its_json(tmp_path):
     ):
         offsets = tabulate(name, extent, Options(stride=stride)).offsets
         (tmp_path / "t").write_text("\n".join(", ".join(map(str, row)) for row in offsets.tolist()))
-        data = json.loads(tcprobe("fit", tmp_path / "t", "--json").stdout)
+        data = json.loads(swizzle("fit", tmp_path / "t", "--json").stdout)
         for a, b in np.ndindex(*extent):
             place = [a, b]
             if "coordinate" in data:
@@ -93,14 +93,14 @@ def test_the_answer_can_be_recomputed_from_its_json(tmp_path):
 
 
 def test_wrong_options():
-    assert "--bits 12" in tcprobe("table", "PitchLinear", "--extent", "8,8", "--bits", "12", code=2).stderr
-    assert "two numbers" in tcprobe("table", "PitchLinear", "--extent", "8", code=2).stderr
-    assert "--bits 3" in tcprobe("fit", DATA / "swizzle_example.txt", "--bits", "3", code=2).stderr
-    assert "measured sm_100" in tcprobe("table", "SWIZZLE_NONE", "--extent", "16,1", "--arch", "sm_100").stderr
+    assert "--bits 12" in swizzle("table", "PitchLinear", "--extent", "8,8", "--bits", "12", code=2).stderr
+    assert "two numbers" in swizzle("table", "PitchLinear", "--extent", "8", code=2).stderr
+    assert "--bits 3" in swizzle("fit", DATA / "swizzle_example.txt", "--bits", "3", code=2).stderr
+    assert "measured sm_100" in swizzle("table", "SWIZZLE_NONE", "--extent", "16,1", "--arch", "sm_100").stderr
 
 
 def test_drawing(tmp_path):
-    text = tcprobe("draw", "TensorOpMultiplicand<16,32>", "--extent", "32,8").stdout
+    text = swizzle("draw", "TensorOpMultiplicand<16,32>", "--extent", "32,8").stdout
     assert text.splitlines()[2:6] == [
         " 0   0-3   4-7  8-11 12-15",
         " 1 16-19 20-23 24-27 28-31",
@@ -108,15 +108,15 @@ def test_drawing(tmp_path):
         " 3 20-23 16-19 28-31 24-27",
     ]
     assert "lines: second, columns: first" in text
-    tcprobe("draw", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16", "--svg", tmp_path / "picture.svg")
+    swizzle("draw", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16", "--svg", tmp_path / "picture.svg")
     root = ET.parse(tmp_path / "picture.svg").getroot()
     labels = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert labels.count("0-3") == 8
     assert "28-31" in labels
-    assert "give --bits" in tcprobe("draw", DATA / "swizzle_example.txt", code=2).stderr
-    assert "0-3" in tcprobe("draw", DATA / "swizzle_example.txt", "--bits", "128").stdout
-    assert "give --extent" in tcprobe("draw", "PitchLinear", code=2).stderr
-    assert "at most" in tcprobe("draw", "PitchLinear", "--extent", "512,512", "--bits", "8", code=2).stderr
+    assert "give --bits" in swizzle("draw", DATA / "swizzle_example.txt", code=2).stderr
+    assert "0-3" in swizzle("draw", DATA / "swizzle_example.txt", "--bits", "128").stdout
+    assert "give --extent" in swizzle("draw", "PitchLinear", code=2).stderr
+    assert "at most" in swizzle("draw", "PitchLinear", "--extent", "512,512", "--bits", "8", code=2).stderr
 
 
 def test_pictures_of_maps():

@@ -4,9 +4,9 @@ import json
 from itertools import product
 
 import pytest
+from command import tcprobe
 from hypothesis import given
 from hypothesis import strategies as st
-from warpgroup import tcprobe
 
 from tcprobe.ask.tcgen05_descriptor import tile
 from tcprobe.errors import UsageError

@@ -10,7 +10,7 @@ import click
 import numpy as np
 import pytest
 from bench import document, save
-from click.testing import CliRunner
+from command import tcprobe
 
 import tcprobe as api
 from tcprobe.ask import tensormap as ask
@@ -27,12 +27,6 @@ from tcprobe.store.kinds.tensor_maps import words
 from tcprobe.store.results import Results
 
 EMULATED = (sys.executable, str(Path(__file__).parent / "emulated_worker.py"))
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, list(map(str, arguments)))
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 @pytest.fixture(scope="module")

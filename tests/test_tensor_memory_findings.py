@@ -8,11 +8,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 from bench import found, run
-from click.testing import CliRunner
+from command import tcprobe
 from tensor_cores import ALL, EVERY_KIND, KIND, Core, D, Scattered, machine
 
 from tcprobe.ask.tensor_memory import OperandVariant, operand, placement
-from tcprobe.cli import main
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
 from tcprobe.run.campaign import select
@@ -50,9 +49,7 @@ def folder(tmp_path_factory):
 
 
 def told(*arguments, code=0):
-    done = CliRunner().invoke(main, [*map(str, arguments)])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done.output
+    return tcprobe(*arguments, code=code).output
 
 
 def test_findings_are_files_of_their_schema(folder):

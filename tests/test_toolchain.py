@@ -8,11 +8,10 @@ from pathlib import Path
 
 import faults
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from machine_code import TOOLS, needs_tools
 from wrapped_tools import beside
 
-from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError, StarvedError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import arch
@@ -43,12 +42,6 @@ def fake(folder, script, program="ptxas", version=None):
 def calls(folder):
     """How often the script was called to assemble."""
     return len((folder / "calls").read_text().splitlines())
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, done.output
-    return done
 
 
 @pytest.mark.full

@@ -9,11 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from command import tcprobe
 from test_pins import PINNED
 
 from tcprobe.ask.diff import Changed
-from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, arch
@@ -31,12 +30,6 @@ try:
 except EnvironmentUnfitError as error:
     MISSING = str(error)
 needs_tools = pytest.mark.skipif(bool(MISSING), reason=f"no ptxas or nvdisasm for this platform: {MISSING}")
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    return done
 
 
 def lowered(name, device):

@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import nvrtc
 import pytest
+from command import tcprobe
 from emulation import shuffled
 from machine_code import TOOLS, needs_tools
-from warpgroup import FORMS, LAYERS, tcprobe
+from warpgroup import FORMS, LAYERS
 
 from tcprobe import emit
 from tcprobe.ask.convert.conversion import plan_conversion

@@ -2,10 +2,8 @@
 
 import random
 
-from click.testing import CliRunner
 from emulation import shuffled
 
-from tcprobe.cli import main
 from tcprobe.isa import inventory
 from tcprobe.layout.table import selected, slot_table
 from tcprobe.probes import experiments
@@ -26,13 +24,6 @@ SMALL = [row.id for row in DENSE if row.shape.n <= 40 and row.type("a") != "b1"]
 
 
 LAYERS = alone(published())
-
-
-def tcprobe(*arguments, code=0):
-    done = CliRunner().invoke(main, [str(a) for a in arguments])
-    assert done.exit_code == code, (done.output, done.exception)
-    assert "Traceback" not in done.output
-    return done
 
 
 def governing(e, rng):

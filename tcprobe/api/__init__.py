@@ -28,22 +28,23 @@ from __future__ import annotations
 import builtins
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
-from tcprobe.ask.convert.conversion import Conversion
-from tcprobe.ask.convert.conversion import plan_conversion as convert
-from tcprobe.ask.reduce.reduction import Reduction
-from tcprobe.ask.reduce.reduction import reduce_fragment as reduce
-from tcprobe.ask.registers import Holder, Meeting, Trace, feeds, trace, where
-from tcprobe.ask.registers import elements_held as held
-from tcprobe.emit import emit
+from tcprobe import emit as formatting
+from tcprobe import fit as fitting
+from tcprobe.ask import registers
+from tcprobe.ask.convert.conversion import Conversion, plan_conversion
+from tcprobe.ask.reduce.reduction import Reduction, reduce_fragment
+from tcprobe.ask.registers import Holder, Meeting, Trace
 from tcprobe.emit import names as formats
-from tcprobe.fit import fit
 from tcprobe.isa.arch import arch as named
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve, select
 from tcprobe.layout.table import Table
-from tcprobe.store.cell import Cell, load, operands, selection
+from tcprobe.question.arguments import checked
+from tcprobe.store import cell as cells
+from tcprobe.store.cell import Cell, operands
 from tcprobe.store.choose import layers
 
 __all__ = [
@@ -74,6 +75,14 @@ __all__ = [
 ]
 
 
+convert, reduce = checked(plan_conversion), checked(reduce_fragment)
+feeds, trace = checked(registers.feeds), checked(registers.trace)
+held, where = checked(registers.elements_held), checked(registers.where)
+emit, fit = checked(formatting.emit), checked(fitting.fit)
+load, selection = checked(cells.load), checked(cells.selection)
+
+
+@checked
 def fragments(*patterns: str, arch: str | None = None, family: str | None = None) -> builtins.list[Fragment]:
     """The fragments that patterns or names mean (all without one), that an arch has, of a family; also as `list`."""
     return select(*patterns, family=family, device=named(arch) if arch else None)
@@ -142,18 +151,21 @@ LATER = {
 
 
 def __getattr__(name: str) -> object:
-    """What `LATER` names."""
+    """What `LATER` names; arguments of a function are checked."""
     if name not in LATER:
         raise AttributeError(f"module 'tcprobe.api' has no attribute {name!r}")
     module, there = LATER[name]
-    return getattr(import_module(module), there)
+    found = getattr(import_module(module), there)
+    return checked(found) if isinstance(found, FunctionType) else found
 
 
+@checked
 def archs(results: Path | None = None, only: bool = False) -> builtins.list[str]:
     """Names of the archs that have measurements, ascending; `results` and `only` as for `load`."""
     return layers(results, only).archs()
 
 
+@checked
 def multiply(
     name: str, arch: str | None = None, results: Path | None = None, only: bool = False
 ) -> tuple[Instruction, dict[str, Cell]]:

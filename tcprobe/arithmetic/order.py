@@ -113,7 +113,7 @@ class Additions(_Node):
     result: str = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "terms", tuple(self.terms))
+        object.__setattr__(self, "terms", _several("terms", self.terms))
         if not self.terms:
             raise UsageError("additions of nothing: `add` needs a sum.")
         kinds = {_widened(result_type(term)) for term in self.terms}
@@ -141,8 +141,15 @@ class Order:
     more: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.arch, str):
+            raise UsageError(f"`arch` {quoted(str(self.arch)[:60])} is not the name of an arch.")
+        types = _several("types", self.types)
+        if len(types) != len(Types._fields):
+            raise UsageError("`types` are those of A, B and D.")
+        if not isinstance(self.more, Mapping):
+            raise UsageError(f"`more` {quoted(str(self.more)[:60])} is not a dictionary.")
         object.__setattr__(self, "arch", arch_row(self.arch).name)
-        object.__setattr__(self, "types", Types(*self.types))
+        object.__setattr__(self, "types", Types(*types))
         object.__setattr__(self, "more", MappingProxyType(dict(self.more)))
         check_choice("inputs", self.inputs, INPUTS)
         _check_types(self)
@@ -239,8 +246,10 @@ def instruction(form: str) -> Instruction:
 
 
 def result_type(node: Node) -> str:
-    """The type of a node's sum."""
-    return node.result
+    """The type of a node's sum; UsageError for what is no node."""
+    if isinstance(node, _Node):
+        return node.result
+    raise UsageError(f"{quoted(str(node)[:60])} is not a sum: Multiplies, FusedMultiplyAdds or Additions is needed.")
 
 
 def steps_of(node: _Node) -> tuple[object, ...]:
@@ -260,9 +269,15 @@ def _widened(kind: str) -> str:
     return kind if kind in ("f64", "s32") else "f32"
 
 
+def _several(name: str, several: Any) -> tuple[Any, ...]:
+    if isinstance(several, Iterable) and not isinstance(several, str | bytes):
+        return tuple(several)
+    raise UsageError(f"`{name}` {quoted(str(several)[:60])}: several are needed, in a list.")
+
+
 def _checked(ranges: Iterable[Range]) -> Ranges:
     """Ranges as tuples; UsageError for one that is not (start, stop) or (start, stop, step), ascending."""
-    made = tuple(map(tuple, ranges))
+    made = tuple(_several("ranges", each) for each in _several("ranges", ranges))
     for each in made:
         if len(each) not in (2, 3) or not all(type(number) is int for number in each):
             raise UsageError("a range of products is [start, stop] or [start, stop, step], whole numbers.")
@@ -272,7 +287,7 @@ def _checked(ranges: Iterable[Range]) -> Ranges:
             )
     if not made:
         raise UsageError("a sum without products: `k` needs a range.")
-    return made  # type: ignore[return-value]
+    return made
 
 
 def _check_types(order: Order) -> None:
@@ -283,6 +298,7 @@ def _check_types(order: Order) -> None:
             raise UsageError(f"`types.{name}` {quoted(str(kind))}: one of {', '.join(kinds)} is needed.")
     if order.inputs != "exact" and not {a, b} <= {"f32", "tf32", "f16", "bf16"}:
         raise UsageError(f"`inputs` {order.inputs!r} is of f32 or tf32, not of {a} and {b}.")
+    root = result_type(order.sum)
     for node in postorder(order.sum):
         if isinstance(node, Additions):
             continue
@@ -291,7 +307,6 @@ def _check_types(order: Order) -> None:
         for name, kind, factor in zip("ab", (a, b), _factors(node), strict=True):
             if not holds(factor, kind):
                 raise UsageError(f"`types.{name}` {kind}: a sum multiplies {factor}, which does not hold it.")
-    root = result_type(order.sum)
     if (root == "s32") != (d == "s32") or (root == "f64") != (d == "f64"):
         raise UsageError(f"`types.d` {d}: the sum is of {root}.")
 

@@ -5,6 +5,7 @@ from html import escape
 from math import log2
 from typing import TYPE_CHECKING
 
+from tcprobe.errors import UsageError
 from tcprobe.layout.banks import BANKS
 from tcprobe.question.terminal import BAD, Styled
 from tcprobe.store.kinds.cost import Point
@@ -58,6 +59,8 @@ def bank_map_svg(phases: Sequence["Phase"], title: str) -> str:
 
 def curve_svg(points: Sequence[Point], title: str) -> str:
     """Cycles of an SM for one, by warps, a curve for each number of chains; both axes are logarithmic."""
+    if not points:
+        raise UsageError("`points`: a curve has at least one.")
     most, least = max(p.cycles for p in points), min(p.cycles for p in points)
     warps = sorted({p.warps for p in points})
     wide, high = log2(warps[-1] / warps[0]) or 1, log2(most / least) or 1

@@ -244,6 +244,8 @@ class _Finder:
         self._operands, self._products = operands, [] if product is None else [product]
 
     def __call__(self, operand: str, row: int, col: int) -> list[Holder]:
+        if operand not in self._operands:
+            raise UsageError(f"`operands` has no table of {operand.upper()}.")
         return where(self._operands[operand], [row], [col], self._products)
 
     def meeting(self, element: tuple[int, int], stored: int) -> Meeting:

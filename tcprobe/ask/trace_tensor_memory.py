@@ -146,6 +146,8 @@ class TensorTrace(NamedTuple):
 
 def trace_element(instruction: Instruction, trace_request: TensorTraceRequest, row: int, col: int) -> TensorTrace:
     """What feeds D[row][col]; UsageError for an element, sizes, scales or a selector that the form does not have."""
+    if "m_values" not in instruction.stated:
+        raise UsageError(f"`instruction` {instruction.id} is no multiply of tensor memory.")
     operands = _Operands(instruction, trace_request)
     operands.d.places(row, col)
     paired = "cta_group::2" in instruction.id

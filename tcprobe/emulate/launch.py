@@ -86,7 +86,7 @@ def read(path: Path) -> Launch:
 
 def of_json(told: Any, folder: Path) -> Launch:
     """The launch that plain data states."""
-    if not isinstance(told, dict):
+    if not isinstance(told, dict) or not _is_named(told):
         raise DataError("a launch is an object with kernel, grid, block and arguments.")
     if strange := set(told) - {"kernel", "grid", "block", "cluster", "shared", "arguments"}:
         raise DataError(f"a launch has no {quoted(min(strange))}.")
@@ -104,6 +104,13 @@ def of_json(told: Any, folder: Path) -> Launch:
         raise DataError(f"arguments is a list of at most {MOST_ARGUMENTS}.")
     arguments = [_argument(one, number, folder) for number, one in enumerate(listed)]
     return check_arguments(Launch(kernel, shape, arguments))
+
+
+def _is_named(told: object) -> bool:
+    """Whether all names in plain data are texts, as in JSON."""
+    if isinstance(told, dict):
+        return all(isinstance(name, str) and _is_named(value) for name, value in told.items())
+    return not isinstance(told, list) or all(map(_is_named, told))
 
 
 def check_shape(grid: Sequence[int], block: Sequence[int], cluster: Sequence[int], shared: int) -> Shape:
@@ -198,8 +205,8 @@ def _buffer(told: Mapping[str, Any], number: int, folder: Path) -> BufferArgumen
         array: Array = np.zeros(_whole(told["zeros"], "zeros", MOST_BYTES), np.uint8)
     else:
         given = told["buffer"]
-        if not isinstance(given, str | np.ndarray):
-            raise DataError(f"argument {number}: buffer is a file's name.")
+        if not isinstance(given, str) and not (isinstance(given, np.ndarray) and given.dtype.kind in "biufV"):
+            raise DataError(f"argument {number}: buffer is a file's name, or an array of numbers.")
         array = npy.read_array(folder / given) if isinstance(given, str) else np.ascontiguousarray(given)
     return BufferArgument(array, None if out is None else folder / out)
 

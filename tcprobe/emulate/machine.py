@@ -40,7 +40,6 @@ from tcprobe.emulate.ptx import (
     Sink,
     Special,
     Statement,
-    Variable,
     Vector,
 )
 from tcprobe.emulate.report import Report
@@ -736,6 +735,3 @@ def immediate(operand: Immediate, kind: np.dtype[Any]) -> Any:
     if kind.kind == "f":
         return own.astype(kind)[()]
     return own.astype(FLOATS[f"f{8 * kind.itemsize}"]).view(kind)[()]
-
-
-__all__ = ["END", "Machine", "Outcome", "Part", "Shape", "Step", "Variable", "Wait", "Where"]

@@ -10,12 +10,11 @@
 What an order is stands in `tcprobe.arithmetic.order`, what its file holds in `tcprobe.arithmetic.order_text`.
 """
 
+from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.order import Additions, FusedMultiplyAdds, Multiplies, Order, Types
-from tcprobe.arithmetic.order_text import load, text
-from tcprobe.order.bound import error_bound
-from tcprobe.order.difference import difference
-from tcprobe.order.evaluate import multiply
-from tcprobe.order.picture import svg
+from tcprobe.order import bound, evaluate, picture
+from tcprobe.order.difference import difference as compared
+from tcprobe.question.arguments import checked
 
 __all__ = [
     "Additions",
@@ -30,3 +29,7 @@ __all__ = [
     "svg",
     "text",
 ]
+
+load, text = checked(order_text.load), checked(order_text.text)
+multiply, error_bound, svg = checked(evaluate.multiply), checked(bound.error_bound), checked(picture.svg)
+difference = checked(compared)

@@ -24,11 +24,11 @@ from tcprobe.isa.shared_memory import accesses
 from tcprobe.probes import timing
 from tcprobe.probes.cost_multiplies import WARPS, interval
 from tcprobe.probes.experiment import Context, Readout
-from tcprobe.probes.timing import DECIMALS, KIND, Costs, ProvedNumbers, Run, TimedBlock, TimedLoop
+from tcprobe.probes.timing import DECIMALS, Costs, ProvedNumbers, Run, TimedBlock, TimedLoop
 from tcprobe.references.shared_memory.tensor_map import packed_map
 from tcprobe.store.kinds.cost import Body, Passes, Point, Trip
 
-__all__ = ("KIND", "experiments")
+KIND = timing.KIND
 PTX = Macros(globals(), timing=timing.PTX)
 COPIES = 8
 BASE = 4096  # first address of patterns: behind the shared memory that the system reserves

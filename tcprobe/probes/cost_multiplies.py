@@ -35,7 +35,6 @@ from tcprobe.probes import ptx, timing
 from tcprobe.probes.experiment import Context, FormDialogue, Readout
 from tcprobe.probes.timing import (
     DECIMALS,
-    KIND,
     MOVES,
     RANDOM,
     Costs,
@@ -49,7 +48,7 @@ from tcprobe.probes.timing import (
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
 from tcprobe.store.kinds.cost import Body, Overlap, Point
 
-__all__ = ("KIND", "experiments")
+KIND = timing.KIND
 PAIR_COPIES = 8
 PAIR_WARPS = 8
 ARITHMETIC = 4

@@ -43,7 +43,6 @@ from tcprobe.probes.experiment import Context, FormDialogue, Readout
 from tcprobe.probes.timing import (
     DECIMALS,
     IMAGE_WORDS,
-    KIND,
     Costs,
     Counts,
     ProvedNumbers,
@@ -54,7 +53,7 @@ from tcprobe.probes.timing import (
 )
 from tcprobe.store.kinds.cost import Body, Flight, Held, Point, Trip
 
-__all__ = ("KIND", "experiments")
+KIND = timing.KIND
 COPIES = 16
 FLIGHTS = (1, 2, 4, 8)  # instructions in a round trip
 COLUMNS = 512  # of tensor memory: all are allocated

@@ -37,7 +37,6 @@ from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.timing import (
     DECIMALS,
     IMAGE_WORDS,
-    KIND,
     RANDOM,
     ZEROS,
     Costs,
@@ -52,7 +51,7 @@ from tcprobe.probes.timing import (
 )
 from tcprobe.store.kinds.cost import FULL_LOAD, Body, ByLayout, Clock, CostPlace, Data, Flight, Trip
 
-__all__ = ("KIND", "experiments")
+KIND = timing.KIND
 COPIES = 8
 FEWER = ((192, 2), (96, 4))  # (least N, copies): others stay in flight, so the end of a round costs nothing
 TRIP_COPIES = 4  # at least, of round trips: the end of a round adds some 2 cycles to one of them

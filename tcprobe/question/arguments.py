@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
+import ast
 import functools
 import operator
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial, wraps
 from inspect import Parameter, signature
@@ -19,7 +20,7 @@ from itertools import islice
 from numbers import Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, SupportsIndex, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, ParamSpec, SupportsIndex, TypeAlias, TypeVar, Union, get_args, get_origin
 
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import Arch
@@ -35,6 +36,7 @@ MOST_TYPE = 100  # characters of a type's name
 MOST_PATH, MOST_PART = 4096, 255  # characters of a path, and of a name in it
 Arguments = ParamSpec("Arguments")
 Answer = TypeVar("Answer")
+Check: TypeAlias = Callable[[str, Any], Any]  # of a parameter's name and its value: the value as it is meant
 
 
 def checked(answering: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
@@ -44,9 +46,9 @@ def checked(answering: Callable[Arguments, Answer]) -> Callable[Arguments, Answe
     """
     parameters = signature(answering)
     checks = {
-        name: check_of(parameter.annotation)
+        name: _of_kind(parameter.kind, check_of(parameter.annotation))
         for name, parameter in parameters.parameters.items()
-        if name != "self" and parameter.kind is not Parameter.VAR_KEYWORD
+        if name != "self" and parameter.annotation not in (object, "object")
     }
 
     @wraps(answering)
@@ -60,8 +62,21 @@ def checked(answering: Callable[Arguments, Answer]) -> Callable[Arguments, Answe
     return checking
 
 
-def check_of(annotation: Any) -> Callable[[str, Any], Any]:
-    """The check of an annotation, a text or a type, maybe with an option; one with `| None` lets None through."""
+def _of_kind(kind: object, check: Check) -> Check:
+    """The check of a parameter, or of all that one with `*` or `**` collects."""
+    if kind is Parameter.VAR_POSITIONAL:
+        return lambda name, given: tuple(check(name, one) for one in given)
+    if kind is Parameter.VAR_KEYWORD:
+        return lambda _, given: {name: check(name, one) for name, one in given.items()}
+    return check
+
+
+def check_of(annotation: Any) -> Check:
+    """The check of an annotation, a text or a type, maybe with an option; one with `| None` lets None through.
+
+    A number has the bounds of its option. What is not in `CHECKS` is checked by its words: a list or mapping of what
+    has a check, either of two, or an instance of a class, which is known by its name, so that nothing is imported.
+    """
     hint = get_args(annotation)[0] if hasattr(annotation, "__metadata__") else annotation
     if isinstance(hint, str):
         plain: Any = hint.removesuffix(" | None")
@@ -69,8 +84,43 @@ def check_of(annotation: Any) -> Callable[[str, Any], Any]:
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
         plain = functools.reduce(operator.or_, [kind for kind in kinds if kind is not NoneType]) if kinds else hint
     choices = get_args(plain) if get_origin(plain) is Literal else ()
-    check = partial(_choice, choices) if choices else CHECKS[NAMES_OF_TYPES.get(plain, str(plain))]
+    check = partial(_choice, choices) if choices else _check_of_words(NAMES_OF_TYPES.get(plain) or _words_of(plain))
+    [option] = getattr(annotation, "__metadata__", (None,))
+    reads: Any = getattr(option, "reads", None)
+    if plain in (int, float) and hasattr(reads, "min"):  # what a command's option refuses, Python does
+        check = partial(_within, reads.min, reads.max, check)
     return check if plain == hint else lambda name, value: None if value is None else check(name, value)
+
+
+def _words_of(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) and not get_args(hint) else str(hint).replace("'", "")
+
+
+def _check_of_words(annotation: str) -> Check:
+    return CHECKS.get(annotation) or _check_of_node(ast.parse(annotation, mode="eval").body)
+
+
+def _check_of_node(node: ast.expr) -> Check:
+    """The check of an annotation that is none of `CHECKS`, or TypeError."""
+    if check := CHECKS.get(ast.unparse(node)):
+        return check
+    match node:
+        case ast.BinOp(left=left, right=right):
+            return partial(_either, ast.unparse(node), (_check_of_node(left), _check_of_node(right)))
+        case ast.Subscript(value=outer, slice=ast.Tuple(elts=[_, inner])) if _name_of(outer) == "Mapping":
+            return partial(_mapping, _check_of_node(inner))
+        case ast.Subscript(value=outer, slice=inner) if _name_of(outer) in ("Sequence", "Iterable", "list"):
+            return partial(_several, _check_of_node(inner))
+        case ast.Subscript(value=ast.Name(id="tuple"), slice=ast.Tuple(elts=items)):
+            return partial(_items, tuple(map(_check_of_node, items)))
+        case ast.Subscript(value=outer) | outer if _name_of(outer)[:1].isupper():
+            return partial(_instance, _name_of(outer))
+    raise TypeError(f"no check of {ast.unparse(node)}")
+
+
+def _name_of(node: ast.expr) -> str:
+    """The last part of a dotted name."""
+    return ast.unparse(node).rpartition(".")[2]
 
 
 def _shown(python_value: object) -> str:
@@ -103,7 +153,7 @@ def given_names(**parameters: object) -> list[str]:
 
 def each(name: str, several: object) -> list[object]:
     """What a parameter has several of; UsageError where it is one thing."""
-    if isinstance(several, Iterable) and getattr(several, "shape", None) != ():
+    if isinstance(several, Iterable) and not isinstance(several, bytes) and getattr(several, "shape", None) != ():
         items = list(islice(several, MOST_ITEMS))
         if len(items) < MOST_ITEMS:
             return items
@@ -175,7 +225,7 @@ def _flag(name: str, python_flag: object) -> bool:
 
 def _path(name: str, python_path: object) -> Path:
     text = os.fsdecode(python_path) if isinstance(python_path, str | os.PathLike) else ""
-    if text and "\0" not in text and len(text) <= MOST_PATH and max(map(len, Path(text).parts)) <= MOST_PART:
+    if text and "\0" not in text and len(text) <= MOST_PATH and max(map(len, Path(text).parts), default=0) <= MOST_PART:
         return Path(text)
     raise UsageError(f"`{name}` {_shown(python_path)} is not a path.")
 
@@ -200,9 +250,69 @@ def _number(name: str, python_number: Any) -> Any:
     raise UsageError(f"`{name}` {_shown(python_number)} is neither a number nor a text.")
 
 
+def _wholes(name: str, python_numbers: Any) -> Any:
+    return python_numbers if isinstance(python_numbers, range) else [whole(name, n) for n in each(name, python_numbers)]
+
+
+def _real(name: str, python_number: Any) -> float:
+    if isinstance(python_number, Real) and not isinstance(python_number, bool):
+        return float(python_number)
+    raise UsageError(f"`{name}` {_shown(python_number)} is not a number.")
+
+
+def _within(least: float | None, most: float | None, check: Check, name: str, python_number: Any) -> Any:
+    number = check(name, python_number)
+    if (least is not None and number < least) or (most is not None and number > most):
+        bounds = f"at least {least}" if most is None else f"{least} to {most}"
+        raise UsageError(f"`{name}` {_shown(number)} is out of its range: {bounds}.")
+    return number
+
+
 def _choice(choices: Sequence[str], name: str, python_value: Any) -> Any:
     check_choice(name, word(name, python_value), choices)
     return python_value
+
+
+def _instance(class_name: str, name: str, python_value: Any) -> Any:
+    if class_name in (kind.__name__ for kind in type(python_value).__mro__):
+        return python_value
+    raise UsageError(f"`{name}` {_shown(python_value)} is not of the class {class_name}.")
+
+
+def _either(kinds: str, checks: Sequence[Check], name: str, python_value: Any) -> Any:
+    for check in checks:
+        with suppress(UsageError):
+            return check(name, python_value)
+    raise UsageError(f"`{name}` {_shown(python_value)} is none of {kinds.replace(' | ', ', ')}.")
+
+
+def _several(check: Check, name: str, python_values: Any) -> Any:
+    if isinstance(python_values, str):
+        raise UsageError(f"`{name}` {_shown(python_values)}: several are needed, in a list.")
+    return [check(name, one) for one in each(name, python_values)]
+
+
+def _items(checks: Sequence[Check], name: str, python_values: Any) -> Any:
+    items = _several(_as_is, name, python_values)
+    if len(items) != len(checks):
+        raise UsageError(f"`{name}` {_shown(python_values)}: {len(checks)} are needed.")
+    return tuple(check(name, one) for check, one in zip(checks, items, strict=True))
+
+
+def _mapping(check: Check, name: str, python_values: Any) -> Any:
+    if isinstance(python_values, Mapping):
+        return {word(name, key): check(name, one) for key, one in python_values.items()}
+    raise UsageError(f"`{name}` {_shown(python_values)} is not a dictionary.")
+
+
+def _numbers(name: str, python_numbers: Any) -> Any:
+    """What NumPy makes an array of numbers of; its own types are those of ml_dtypes."""
+    import numpy as np
+
+    with suppress(Exception):  # whatever it is that stands for an array
+        if np.asarray(python_numbers).dtype.kind in "biufV":
+            return python_numbers
+    raise UsageError(f"`{name}` {_shown(python_numbers)} is not an array of numbers.")
 
 
 def _as_is(_: str, python_value: Any) -> Any:
@@ -210,11 +320,13 @@ def _as_is(_: str, python_value: Any) -> Any:
     return python_value
 
 
-CHECKS: dict[str, Callable[[str, Any], Any]] = {
+CHECKS: dict[str, Check] = {
     "str": word,
     "int": whole,
+    "float": _real,
     "bool": _flag,
     "Path": _path,
+    "PathLike[str]": _path,
     "ArchName": _arch,
     "PlaceName": _place,
     "str | Cell": _named,
@@ -234,10 +346,24 @@ CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "str | NDArray[np.int64]": _as_is,
     "str | pathlib.Path": _as_is,
     "pathlib.Path | collections.abc.Mapping[str, typing.Any]": _as_is,
-    "Sequence[int]": lambda name, value: (
-        value if isinstance(value, range) else [whole(name, n) for n in each(name, value)]
+    "Iterable[int]": _wholes,
+    "Sequence[int]": _wholes,
+    "Sequence[int] | slice | None": lambda name, value: (
+        value if value is None or isinstance(value, slice) else _wholes(name, value)
     ),
+    "tuple[int, int]": partial(_items, (whole, whole)),
+    "tuple[int, int, int]": partial(_items, (whole, whole, whole)),
+    "ArrayLike": _numbers,
+    "Any": _as_is,
+    "Json": partial(_instance, "dict"),
+    "None": lambda name, value: None if value is None else _instance("None", name, value),
 }
+ALIASES = {
+    "Chosen": "Sequence[int] | slice | None",
+    "Pair": "tuple[int, int]",
+    "ProductSize": "tuple[int, int, int]",
+}
+CHECKS |= {alias: CHECKS[meant] for alias, meant in ALIASES.items()}
 NAMES_OF_TYPES: dict[Any, str] = {
     str: "str",
     int: "int",

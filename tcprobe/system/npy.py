@@ -42,10 +42,11 @@ def read_array(path: str | Path, what: str = "numbers (no objects)") -> NDArray[
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise DataError(f"{path}: cannot be read: {why}.") from None
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(handle)  # a folder cannot be opened as a file
+        raise DataError(f"{path}: not a regular file.")
     with open(handle, "rb") as file:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise DataError(f"{path}: not a regular file.")
         try:
             head = file.read(MOST_HEADER)
         except OSError as error:

@@ -75,6 +75,8 @@ def check_group(cell: Cell, step: int, block: int, group: int | None) -> None:
     fragment = cell.fragment
     if fragment.operand == "a" and fragment.cols != fragment.shape.k:
         raise UsageError(f"`group`: {fragment.id} is compressed, so its columns are not k.")
+    if group < 1:
+        raise UsageError(f"`group` {group}: so many elements of k have a scale in common, 1 or more.")
     if group % step or (block % group and group % block):
         fitting = [step << j for j in range((block // step).bit_length())]
         blocks = [block * max(1, group // block + more) for more in (0, 1)]

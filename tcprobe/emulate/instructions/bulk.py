@@ -14,7 +14,6 @@ from tcprobe.emulate.instructions.accesses import address_of, combine
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
 from tcprobe.emulate.instructions.copies import Copies
 from tcprobe.emulate.machine import Machine, Step, Where
-from tcprobe.emulate.mbarriers import MBarrier
 from tcprobe.emulate.memory import GLOBAL, OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Address, Immediate, Operand, Statement, Vector
@@ -381,4 +380,3 @@ def _issue_store(
 
 
 OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"cp": _bulk}
-__all__ = ["OPCODES", "MBarrier"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -116,4 +115,3 @@ OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {
     "stmatrix": _store,
     "movmatrix": _move,
 }
-__all__ = ["OPCODES", "Any"]

@@ -13,7 +13,6 @@ from tcprobe.emulate.products import multiply, noted_rule
 from tcprobe.emulate.ptx import Immediate, Operand, Statement
 from tcprobe.emulate.sparse import meetings, multiply_met
 from tcprobe.errors import UsageError
-from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
 
@@ -145,4 +144,3 @@ def _sparse(statement: Statement, machine: Machine, instruction: Instruction) ->
 
 
 OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {"mma": _mma}
-__all__ = ["OPCODES", "dtype"]
