@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 from tcprobe.ask.compare import verdicts
 from tcprobe.fit import Layout, fitted
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import least_cuda
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, emulated, sparsity
 from tcprobe.isa.operand import WHOLE, Role
@@ -45,7 +44,6 @@ def fragment_entry(fragment: Fragment) -> Json:
         "cols": fragment.cols,
         "min_arch": fragment.target.name,
         "min_ptx": fragment.target.ptx,
-        "min_cuda": least_cuda(fragment.target.ptx, fragment.target.name),
         "stated_ptx": fragment.target.stated_for(*fragment.target.options[0]),
         "registers": fragment.registers,
         "register_bits": fragment.register_bits,
@@ -70,7 +68,6 @@ def form_entry(instruction: Instruction) -> Json:
         "shape": {"m": None, "n": None, "k": instruction.shape.k or None},
         "min_arch": instruction.target.name,
         "min_ptx": instruction.target.ptx,
-        "min_cuda": least_cuda(instruction.target.ptx, instruction.target.name),
         "stated_ptx": instruction.target.stated_for(*instruction.target.options[0]),
     }
     places = [{"operand": o.name, "role": o.role.value, "place": o.place.value} for o in instruction.operands]

@@ -39,10 +39,11 @@ class Listed(NamedTuple):
         return self._families() if self.by_family else self._each()
 
     def to_json(self) -> list[Json]:
-        """An entry each."""
+        """An entry each, with `min_cuda`, the first CUDA toolkit that compiles it for its least target."""
         from tcprobe.ask.shared_operand import entry
 
-        return [*map(fragment_entry, self.fragments), *map(entry, self.shared), *map(form_entry, self.forms)]
+        each = [*map(fragment_entry, self.fragments), *map(entry, self.shared), *map(form_entry, self.forms)]
+        return [{**one, "min_cuda": least_cuda(one["min_ptx"], one["min_arch"])} for one in each]
 
     def _each(self) -> Iterator[str]:
         """Aligned columns, never cut; then operands in shared memory, and what holds nothing in registers."""

@@ -34,7 +34,7 @@ from tcprobe.ask.operand import OperandOptions, Sought, check_warp, require_no_t
 from tcprobe.ask.registers import Holder, elements_held, where
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import Arch, arch, holder_name, least_cuda
+from tcprobe.isa.arch import Arch, arch, holder_name
 from tcprobe.isa.instruction import Instruction, SharedOperand, sparsity
 from tcprobe.isa.names import Meaning
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
@@ -239,7 +239,6 @@ def entry(operand: SharedOperand) -> Json:
         "cols": held.cols,
         "min_arch": row.target.name,
         "min_ptx": row.target.ptx,
-        "min_cuda": least_cuda(row.target.ptx, row.target.name),
         "stated_ptx": row.target.stated_for(*row.target.options[0]),
         "registers": 0,
         "register_bits": 32,
