@@ -33,10 +33,11 @@ from tcprobe.emulate.compiled import compile_function
 from tcprobe.emulate.forms import TYPES, Form, form_of, forms
 from tcprobe.emulate.machine import Machine, Shape
 from tcprobe.emulate.memory import GlobalMemory
+from tcprobe.emulate.patterns import views_of
 from tcprobe.emulate.ptx import parse
 from tcprobe.emulate.report import Report
 
-SEED = "instructions 1"
+SEED = "instructions 2"
 SPECIAL, RANDOM, BLOCK = 2_400, 100_000, 256
 COUNT = SPECIAL + RANDOM
 KEPT = Path(__file__).parent.parent / "tests" / "data" / "instructions_h200.json"
@@ -207,6 +208,7 @@ NUMBERS += (
     2.0**15,
     2.0**16,
 )
+NUMBERS += tuple((1 - part) * 2.0**-126 for part in (2**-25, 3 * 2**-26, 2**-26, 2**-28))  # edges of .ftz
 NUMBERS += tuple(2.0**n + d for n in (7, 8, 31, 32, 63, 64) for d in (0, -0.5, -1))
 
 
@@ -317,7 +319,33 @@ def operands(sources: tuple[str, ...]) -> tuple[np.ndarray, ...]:
         if found[0].dtype == found[1].dtype:
             flip = found[0].dtype.type(1 << 8 * found[0].itemsize - 1) * (words(f"{key} flip", 8, COUNT) & 1)
             found[1] = np.where(same, found[0] ^ flip, found[1]).astype(found[1].dtype)
+        if sources[0] == sources[1]:
+            near_the_least(found, sources, key)
     return tuple(found)
+
+
+def near_the_least(found: list[np.ndarray], sources: tuple[str, ...], key: str) -> None:
+    """Operands whose product or quotient is near the smallest normal number, where .ftz decides, in a part."""
+    scalar = sources[0].removesuffix("x2")
+    if scalar not in ("f16", "bf16", "f32"):
+        return
+    form = FORMATS[scalar]
+    parts = [np.ascontiguousarray(array).view(form.word) for array in found]
+    how = words(f"{key} least", 16, parts[0].size)
+    here = np.arange(parts[0].size) >= SPECIAL * (parts[0].size // COUNT)
+    one, sign = form.one(), form.word(1 << form.bits - 1)
+    bits = [part & form.word((1 << form.fraction) - 1) for part in parts[:2]]
+    first, second = bits[0] | one - (1 << form.fraction), bits[1] | one  # from 0.5 to 1, from 1 to 2
+    near = 2.0**form.least * (1 + (how >> 3).astype(np.int64) % 17 * 2.0 ** -(form.fraction + 4) - 2.0**-form.fraction)
+    factor = (near / first.view(form.numpy).astype(np.float64)).astype(form.numpy).view(form.word)
+    dividend = (near * second.view(form.numpy).astype(np.float64)).astype(form.numpy).view(form.word)
+    first, second = first | parts[0] & sign, second | parts[1] & sign
+    for share, values in ((1, (first, factor)), (2, (dividend, second))):
+        chosen = here & (how % 8 == share)
+        parts[0][:] = np.where(chosen, values[0], parts[0])
+        parts[1][:] = np.where(chosen, values[1], parts[1])
+        if len(parts) > 2 and sources[2] == sources[0]:
+            parts[2][:] = np.where(chosen & (how % 16 < 8), 0, parts[2])
 
 
 # the emulator
@@ -328,7 +356,7 @@ def machine() -> Machine:
     """One for all cases, whose steps are called as they are: nothing is loaded or stored."""
     module = parse(HEAD + ".visible .entry none() { ret; }")
     shape = Shape((COUNT // 32, 1, 1), (32, 1, 1), (1, 1, 1), 0)
-    return Machine(module, shape, GlobalMemory([], []), COUNT // 32, Report(), "sm_90")
+    return Machine(module, shape, GlobalMemory([], []), COUNT // 32, Report(), "sm_90", views_of(module))
 
 
 def emulated(case: Case) -> tuple[np.ndarray, np.ndarray]:

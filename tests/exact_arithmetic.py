@@ -197,7 +197,11 @@ def finished(made, words, kind, way, flush=None):
         made = (0, Fraction(1)) if made[1] == INFINITE or made[1] > 1 else made
     if "relu" in words and made is not None and made[0]:
         made = 0, Fraction(0)
-    tiny = made and made[1] != INFINITE and made[1] < Fraction(2) ** (1 - FORMATS[kind].bias)
+    if made and made[1] != INFINITE:  # tiny as if there were smaller exponents, as an H200 has it
+        doubled = rounded((made[0], 2 * made[1]), kind, way) & (1 << FORMATS[kind].bits - 1) - 1
+        tiny = doubled < 2 << FORMATS[kind].fraction
+    else:
+        tiny = False
     if tiny and ("ftz" in words if flush is None else flush):
         made = made[0], Fraction(0)
     return rounded(made, kind, way, "satfinite" in words)

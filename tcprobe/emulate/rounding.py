@@ -190,9 +190,15 @@ def first_nan(numbers: Any, *operands: Any) -> Any:
     return np.where(none, made.view(np.float64), numbers)
 
 
-def without_tiny(exact: Any, kind: str) -> Any:
-    """.ftz of a result, before it is rounded: what is below the normal numbers becomes a zero of its sign."""
-    return np.where(np.abs(exact) < 2.0 ** FORMATS[kind].least, np.copysign(0.0, exact), exact)
+def without_tiny(exact: Any, kind: str, way: str) -> Any:
+    """.ftz of a result: what is below the normal numbers becomes a zero of its sign.
+
+    As an H200 has it, this is asked of the number rounded as if there were smaller exponents (tininess after rounding,
+    IEEE 754-2019, 7.5): twice the number, rounded, lies below twice the least normal one.
+    """
+    form = FORMATS[kind]
+    doubled = narrow(2.0 * np.asarray(exact, np.float64), kind, way) & form.word((1 << form.bits - 1) - 1)
+    return np.where(doubled < 2 << form.fraction, np.copysign(0.0, exact), exact)
 
 
 def flushed(bits: Any, kind: str = "f32") -> Any:

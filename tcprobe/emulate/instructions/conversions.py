@@ -92,7 +92,7 @@ def _scalar(statement: Statement, machine: Machine, to: str, of: str) -> Step:
         if relu:
             x = positive(x)
         if flush and to == "f32":
-            x = without_tiny(x, "f32")
+            x = without_tiny(x, "f32", way)
         bits = narrow(x, to, way, saturate="satfinite" in words)
         if to == "tf32" and way == "rna":
             return _tf32_nan(a, bits, "satfinite" in words)

@@ -107,7 +107,7 @@ class Mode:
             exact = saturated(exact)
         if self.relu:
             exact = positive(exact)
-        return narrow(without_tiny(exact, kind) if self.flush else exact, kind, self.way)
+        return narrow(without_tiny(exact, kind, self.way) if self.flush else exact, kind, self.way)
 
 
 def saturated(exact: Any) -> Any:
