@@ -82,6 +82,15 @@ def whole(request):
 
 
 @pytest.fixture
+def law(request):
+    """The parameters of every case of a test that is taken: so that they make once what is slow to start."""
+    own = request.node.originalname
+    return [
+        item.callspec.params for item in request.session.items if item.originalname == own and item.path == request.path
+    ]
+
+
+@pytest.fixture
 def sample(request):
     """Every so many of the cases, all of them with --all."""
 
