@@ -16,6 +16,7 @@ from hypothesis import settings
 LEFT_OUT = "cases left out"
 TESTS = pytest.StashKey[dict[str, int]]()  # tests left out, by file
 OPENED = 48  # of how many tests that a browser opens one is taken
+TOGETHER = 16  # cases that share a start of a slow tool
 SHARE = 5  # of how many of Hypothesis's examples one is taken
 
 
@@ -83,11 +84,18 @@ def whole(request):
 
 @pytest.fixture
 def law(request):
-    """The parameters of every case of a test that is taken: so that they make once what is slow to start."""
-    own = request.node.originalname
-    return [
-        item.callspec.params for item in request.session.items if item.originalname == own and item.path == request.path
-    ]
+    """The parameters of every case of a test that is taken: so that cases make together what is slow to start."""
+    own, path = request.node.originalname, request.path
+    return [item.callspec.params for item in request.session.items if (item.originalname, item.path) == (own, path)]
+
+
+@pytest.fixture
+def together(law, request):
+    """The one parameter of up to 16 cases that are taken, this one among them."""
+    [name] = request.node.callspec.params
+    values = [params[name] for params in law]
+    first = values.index(request.node.callspec.params[name]) // TOGETHER * TOGETHER
+    return tuple(values[first : first + TOGETHER])
 
 
 @pytest.fixture
