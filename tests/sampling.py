@@ -16,6 +16,7 @@ from hypothesis import settings
 LEFT_OUT = "cases left out"
 TESTS = pytest.StashKey[dict[str, int]]()  # tests left out, by file
 OPENED = 48  # of how many tests that a browser opens one is taken
+TOGETHER = 16  # cases that share a start of a slow tool
 SHARE = 5  # of how many of Hypothesis's examples one is taken
 
 
@@ -79,6 +80,22 @@ def evenly(cases, every):
 def whole(request):
     """Whether every case is asked for."""
     return request.config.getoption("--all")
+
+
+@pytest.fixture
+def law(request):
+    """The parameters of every case of a test that is taken: so that cases make together what is slow to start."""
+    own, path = request.node.originalname, request.path
+    return [item.callspec.params for item in request.session.items if (item.originalname, item.path) == (own, path)]
+
+
+@pytest.fixture
+def together(law, request):
+    """The one parameter of up to 16 cases that are taken, this one among them."""
+    [name] = request.node.callspec.params
+    values = [params[name] for params in law]
+    first = values.index(request.node.callspec.params[name]) // TOGETHER * TOGETHER
+    return tuple(values[first : first + TOGETHER])
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nvrtc
 import pytest
@@ -32,15 +33,37 @@ ERRORS = [name for name, rule in rules().items() if rule.SEVERITY == "error"]
 MENDED = (13, 3)  # the first ptxas that keeps A's registers until the wait
 
 
-def assembled(folder, text, ptxas=TOOLS.ptxas):
-    """The one kernel of a PTX text, as a graph."""
+def compiled(folder, text, ptxas=TOOLS and TOOLS.ptxas):
+    """(arch, function) of a PTX text with one kernel; it stays in `folder`."""
     source, made = folder / "text.ptx", folder / "text.cubin"
     source.write_text(text)
     arch = next(line.split()[1] for line in text.splitlines() if line.startswith(".target"))
     subprocess.run([ptxas, "-arch", arch, str(source), "-o", str(made)], check=True, capture_output=True)
     code = cubin(made.read_bytes())
-    (kernel,) = programs(TOOLS, code.arch, code.functions)
-    return kernel
+    (function,) = code.functions
+    return code.arch, function
+
+
+def graphs(asked):
+    """The kernel of each (PTX text, ptxas), as a graph: nvdisasm, which is slow to start, runs once for an arch."""
+    with TemporaryDirectory() as folder:
+        made = {key: compiled(Path(folder), *key) for key in dict.fromkeys(asked)}
+    found = {}
+    for arch in {arch for arch, _ in made.values()}:
+        keys = [key for key, (own, _) in made.items() if own == arch]
+        found |= zip(keys, programs(TOOLS, arch, [made[key][1] for key in keys]), strict=True)
+    return found
+
+
+@cache
+def together():
+    """The kernels of this file, but for those that a test makes in hundreds of ways."""
+    return graphs((text, TOOLS.ptxas) for text in every_text())
+
+
+def assembled(text):
+    """The one kernel of a PTX text of this file, as a graph."""
+    return together()[text, TOOLS.ptxas]
 
 
 def errors(kernel, rule):
@@ -48,9 +71,9 @@ def errors(kernel, rule):
 
 
 @pytest.mark.parametrize("rule", ERRORS)
-def test_the_example_that_fails_fails_and_the_other_passes(tmp_path, rule):
+def test_the_example_that_fails_fails_and_the_other_passes(rule):
     """So do those of other rules, where they are no examples of this one."""
-    fails, passes = (assembled(tmp_path, text) for text in (rules()[rule].FAILS, rules()[rule].PASSES))
+    fails, passes = (assembled(text) for text in (rules()[rule].FAILS, rules()[rule].PASSES))
     assert errors(fails, rule)
     for other in ERRORS:
         assert not errors(passes, other)
@@ -67,18 +90,26 @@ def test_every_rule_says_why():
 SIZES = [(n, each) for n in wgmma_loops.SIZES for each in range(1, wgmma_loops.MOST_EACH + 1)]
 
 
+@cache
+def loops(n, numbers):
+    """Loops over multiplies of N columns, and those that keep A until the wait, by every ptxas that is here."""
+    texts = [wgmma_loops.loop(n, each, early=early) for each in numbers for early in (True, False)]
+    return graphs((text, ptxas) for ptxas in toolchain.compilers() for text in texts)
+
+
 @pytest.mark.sampled(96)
 @pytest.mark.parametrize(("n", "each"), SIZES)
-def test_legal_loops_that_a_compiler_gets_wrong(tmp_path, n, each):
+def test_legal_loops_that_a_compiler_gets_wrong(n, each, law):
     """By every ptxas that is here: found in what those before 13.3 make, nothing in what others make."""
+    made = loops(n, tuple(own["each"] for own in law if own["n"] == n))
     for ptxas in toolchain.compilers():
         version = tuple(int(part) for part in toolchain.version(ptxas).split(".")[:2])
-        found = errors(assembled(tmp_path, wgmma_loops.loop(n, each), ptxas), "wgmma-operands")
+        found = errors(made[wgmma_loops.loop(n, each), ptxas], "wgmma-operands")
         assert bool(found) == (version < MENDED), ptxas
         for finding in found:
             assert finding.numbers["register"] < 255
         safe = wgmma_loops.loop(n, each, early=False)
-        assert not errors(assembled(tmp_path, safe, ptxas), "wgmma-operands")
+        assert not errors(made[safe, ptxas], "wgmma-operands")
 
 
 @cache
@@ -126,27 +157,30 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", MENDED_KERNELS)
-def test_mended_kernels_of_the_benchmark_have_no_error(tmp_path, name):
-    kernel = assembled(tmp_path, MENDED_KERNELS[name])
+def test_mended_kernels_of_the_benchmark_have_no_error(name):
+    kernel = assembled(MENDED_KERNELS[name])
     assert [rule for rule in ERRORS if errors(kernel, rule)] == []
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_broken_kernels_of_the_benchmark_break_their_rule_alone(tmp_path, rule):
+def test_broken_kernels_of_the_benchmark_break_their_rule_alone(rule):
     for text in BROKEN[rule]:
-        kernel = assembled(tmp_path, text)
+        kernel = assembled(text)
         assert [name for name in ERRORS if errors(kernel, name)] == [rule]
 
 
+SAFE = wgmma_loops.loop(64, 2, early=False)
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_mutants_are_found(tmp_path, kind, sample):
+def test_mutants_are_found(kind, sample):
     """At least 95 of 100 of those that break something, over all kinds; what breaks nothing says why.
 
     A rule on speed finds them where it does not warn of the right kernel too.
     """
     _, make = KINDS[kind]
-    kernels = [*right_kernels(), assembled(tmp_path, wgmma_loops.loop(64, 2, early=False))]
-    kernels += [assembled(tmp_path, MENDED_KERNELS[name]) for name in ("cp.async", "swizzled")]
+    kernels = [*right_kernels(), assembled(SAFE)]
+    kernels += [assembled(MENDED_KERNELS[name]) for name in ("cp.async", "swizzled")]
     every = [(kernel, mutant) for kernel in kernels for mutant in make(kernel)]
     outcomes = [check_rules.outcome(kernel, kind, mutant) for kernel, mutant in sample(every, 25)]
     missed, found = outcomes.count("missed"), outcomes.count("found")
@@ -167,7 +201,7 @@ def test_registers_are_those_of_nvdisasms_life_ranges(tmp_path):
         pytest.skip("no ptxas 13")
     compared = 0
     for text in (wgmma_loops.loop(16, 2), check_kernels.copy_in("kernel", True)):
-        assembled(tmp_path, text, newer[0])
+        compiled(tmp_path, text, newer[0])
         for listed, reads, writes in life_ranges(TOOLS.nvdisasm, tmp_path / "text.cubin"):
             form = decode(listed.partition("`")[0])
             if form.mnemonic not in ("CALL", "RET"):
@@ -214,8 +248,8 @@ ROUND:
 }"""
 
 
-def test_the_graph_of_a_loop(tmp_path):
-    kernel = assembled(tmp_path, LOOP)
+def test_the_graph_of_a_loop():
+    kernel = assembled(LOOP)
     (loop,) = kernel.loops
     (back,) = [i for i in kernel.instructions if i.mnemonic == "BRA" and i.guard]
     assert kernel.block_of[back.number] in loop
@@ -267,14 +301,19 @@ LOOP:
 }"""
 
 
-@pytest.mark.parametrize("threads", ["", ".maxntid 128", ".reqntid 128"])
-def test_two_stages_of_copies_by_a_block_of_any_size(tmp_path, threads):
+SHAPES = ("", ".maxntid 128", ".reqntid 128")
+
+
+def double_buffer(threads, left):
+    return DOUBLE_BUFFER.replace("<threads>", threads).replace("<left>", left)
+
+
+@pytest.mark.parametrize("threads", SHAPES)
+def test_two_stages_of_copies_by_a_block_of_any_size(threads):
     """A block of more than 128 threads would copy over the next stage; that none states its size is no error."""
-    text = DOUBLE_BUFFER.replace("<threads>", threads)
-    right = assembled(tmp_path, text.replace("<left>", "1"))
-    found = list(rules()["unfinished-copy"].check(right))
+    found = list(rules()["unfinished-copy"].check(assembled(double_buffer(threads, "1"))))
     assert [finding.severity for finding in found] == ([] if threads else ["note"])
-    assert errors(assembled(tmp_path, text.replace("<left>", "2")), "unfinished-copy")
+    assert errors(assembled(double_buffer(threads, "2")), "unfinished-copy")
 
 
 GUARDED = """.version 7.0
@@ -302,18 +341,25 @@ CONDITIONS = {
 }
 
 
+def guarded(condition, threads=""):
+    text = GUARDED.replace("param .u32 n) {", f"param .u32 n) {threads} {{") if threads else GUARDED
+    return text.replace("<condition>", condition)
+
+
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_guards_behind_a_loop_that_lanes_leave_one_by_one(tmp_path, condition):
-    kernel = assembled(tmp_path, GUARDED.replace("<condition>", condition))
+def test_guards_behind_a_loop_that_lanes_leave_one_by_one(condition):
+    kernel = assembled(guarded(condition))
     found = list(rules()["partial-warp"].check(kernel))
     assert [finding.severity for finding in found] == ([CONDITIONS[condition]] if CONDITIONS[condition] else [])
 
 
-@pytest.mark.parametrize(("threads", "severity"), [("", "note"), (".reqntid 32, 4", None), (".reqntid 16, 8", "error")])
-def test_a_row_of_a_block_whose_width_nothing_states(tmp_path, threads, severity):
-    text = GUARDED.replace("param .u32 n) {", f"param .u32 n) {threads} {{")
-    text = text.replace("<condition>", "mov.u32 %r3, %tid.y; setp.eq.u32 %p, %r3, 0;")
-    found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
+ROW = "mov.u32 %r3, %tid.y; setp.eq.u32 %p, %r3, 0;"
+WIDTHS = {"": "note", ".reqntid 32, 4": None, ".reqntid 16, 8": "error"}
+
+
+@pytest.mark.parametrize(("threads", "severity"), WIDTHS.items())
+def test_a_row_of_a_block_whose_width_nothing_states(threads, severity):
+    found = list(rules()["partial-warp"].check(assembled(guarded(ROW, threads))))
     assert [finding.severity for finding in found] == ([severity] if severity else [])
 
 
@@ -343,10 +389,13 @@ EXITS = {
 }
 
 
+def left_early(condition):
+    return guarded(f"{condition} @%p exit;").replace("@%p ldmatrix", "ldmatrix")
+
+
 @pytest.mark.parametrize("condition", EXITS)
-def test_lanes_that_end_before_an_instruction_of_the_whole_warp(tmp_path, condition):
-    text = GUARDED.replace("<condition>", f"{condition} @%p exit;").replace("@%p ldmatrix", "ldmatrix")
-    found = list(rules()["partial-warp"].check(assembled(tmp_path, text)))
+def test_lanes_that_end_before_an_instruction_of_the_whole_warp(condition):
+    found = list(rules()["partial-warp"].check(assembled(left_early(condition))))
     assert [finding.severity for finding in found] == ([EXITS[condition]] if EXITS[condition] else [])
     assert all("EXIT" in finding.text or finding.severity == "error" for finding in found)
 
@@ -374,20 +423,23 @@ B:
 }"""
 
 
-@pytest.mark.parametrize(
-    ("fence", "source", "wrong"),
-    [
-        ("", "%d0", True),
-        ("fence.proxy.async.shared::cta;", "%d0", True),
-        ("fence.proxy.async.global;", "%d0", False),
-        ("fence.proxy.async;", "%d0", False),
-        ("", "%d4", False),  # behind what was stored
-        ("", "%d3", False),  # of another parameter
-    ],
+COPIES = (
+    ("", "%d0", True),
+    ("fence.proxy.async.shared::cta;", "%d0", True),
+    ("fence.proxy.async.global;", "%d0", False),
+    ("fence.proxy.async;", "%d0", False),
+    ("", "%d4", False),  # behind what was stored
+    ("", "%d3", False),  # of another parameter
 )
-def test_a_bulk_copy_of_global_memory_that_was_stored(tmp_path, fence, source, wrong):
-    kernel = assembled(tmp_path, THROUGH_GLOBAL.replace("<fence>", fence).replace("<from>", source))
-    assert bool(errors(kernel, "async-proxy")) == wrong
+
+
+def through_global(fence, source):
+    return THROUGH_GLOBAL.replace("<fence>", fence).replace("<from>", source)
+
+
+@pytest.mark.parametrize(("fence", "source", "wrong"), COPIES)
+def test_a_bulk_copy_of_global_memory_that_was_stored(fence, source, wrong):
+    assert bool(errors(assembled(through_global(fence, source)), "async-proxy")) == wrong
 
 
 RING = """.version 8.0
@@ -418,11 +470,17 @@ STEP:
 }"""
 
 
-@pytest.mark.parametrize(("stages", "left"), [(s, n) for s in (1, 2, 3, 4) for n in (0, 1, 2, 3, 4) if n <= s])
-def test_a_ring_of_stages_is_free_when_so_few_groups_run(tmp_path, stages, left):
+RINGS = [(s, n) for s in (1, 2, 3, 4) for n in (0, 1, 2, 3, 4) if n <= s]
+
+
+def ring(stages, left):
+    return RING.replace("<stages>", str(stages)).replace("<left>", str(left)).replace("<bytes>", str(2048 * stages))
+
+
+@pytest.mark.parametrize(("stages", "left"), RINGS)
+def test_a_ring_of_stages_is_free_when_so_few_groups_run(stages, left):
     """A step fills the stage that was read `stages` steps before: at most stages - 1 groups may run."""
-    text = RING.replace("<stages>", str(stages)).replace("<left>", str(left)).replace("<bytes>", str(2048 * stages))
-    found = list(rules()["wgmma-shared"].check(assembled(tmp_path, text)))
+    found = list(rules()["wgmma-shared"].check(assembled(ring(stages, left))))
     assert [finding.severity for finding in found] == ["error"] * (left >= stages)
 
 
@@ -445,9 +503,31 @@ READ:
 )
 
 
+def last_round(left):
+    return LAST_ROUND.replace("<left>", left)
+
+
+def every_text():
+    """All that `assembled` is asked for."""
+    for rule in ERRORS:
+        yield from (rules()[rule].FAILS, rules()[rule].PASSES)
+    yield from MENDED_KERNELS.values()
+    for texts in BROKEN.values():
+        yield from texts
+    yield from (SAFE, LOOP)
+    for left in ("1", "2"):
+        yield last_round(left)
+        yield from (double_buffer(threads, left) for threads in SHAPES)
+    yield from map(guarded, CONDITIONS)
+    yield from (guarded(ROW, threads) for threads in WIDTHS)
+    yield from map(left_early, EXITS)
+    yield from (through_global(fence, source) for fence, source, _ in COPIES)
+    yield from (ring(*sizes) for sizes in RINGS)
+
+
 @pytest.mark.parametrize(("left", "wrong"), [("1", False), ("2", True)])
-def test_a_loop_that_waits_for_all_in_its_last_round(tmp_path, left, wrong):
-    kernel = assembled(tmp_path, LAST_ROUND.replace("<left>", left))
+def test_a_loop_that_waits_for_all_in_its_last_round(left, wrong):
+    kernel = assembled(last_round(left))
     assert bool(errors(kernel, "unfinished-copy")) == wrong
 
 

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from click.testing import CliRunner
@@ -17,10 +18,12 @@ from tcprobe.isa.arch import WARP
 from tcprobe.probes import dialogues
 from tcprobe.probes.experiment import Context
 from tcprobe.probes.prices import AREA, BASE, CHAINS, PAIR_WARPS, STANDING, opcodes, prove, role, sound
-from tcprobe.probes.ptx import WORD_BYTES, Recoding
+from tcprobe.probes.ptx import WORD_BYTES, Recoding, module
 from tcprobe.probes.timing import Seen
 from tcprobe.sass import toolchain
-from tcprobe.sass.cubin import assemble, register_reads, timed_codes
+from tcprobe.sass.cubin import register_reads, timed_codes
+from tcprobe.sass.elf import code_by_kernel
+from tcprobe.sass.toolchain import Ptxas
 from tcprobe.store import findings, kinds
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import PROVENANCE, Finding
@@ -32,11 +35,18 @@ KIND = "prices"
 ORIGIN = dict.fromkeys(PROVENANCE, "x") | {"device": "a model"}
 
 
+def raw_code(kernels):
+    """Machine code by kernel, with what no PTX becomes, by ptxas of this environment."""
+    tools = toolchain.find()
+    cubin, why = Ptxas(tools.ptxas, tools.limit).assemble(HOPPER, module(kernels, HOPPER), optimised=True)
+    assert cubin, why
+    codes = code_by_kernel(cubin)
+    return {k.name: k.recoded(codes[k.name]) for k in kernels}
+
+
 def machine_code(kernels):
-    """Timed code by kernel, with what no PTX becomes, by ptxas of this environment."""
-    codes, refused = assemble(toolchain.find(), kernels, HOPPER)
-    assert not refused
-    return timed_codes({k.name: k.recoded(codes[k.name].raw) for k in kernels}, HOPPER)
+    """Timed code by kernel."""
+    return timed_codes(raw_code(kernels), HOPPER)
 
 
 @pytest.fixture(scope="module")
@@ -61,18 +71,27 @@ def finding_of(id_, body):
     return Finding(KIND, id_, "sm_90", "live", "measured", ORIGIN, body)
 
 
+def loops_alone(id_):
+    """Those of an opcode alone, and beside others."""
+    return {v: run for v, run in dialogues(KIND)[id_].runs().items() if not v.startswith("only_")}
+
+
+@cache
+def code_of_loops(ids):
+    """Timed code of the loops of opcodes: nvdisasm, which is slow to start, runs once."""
+    made = [raw_code([run.kernel for run in loops_alone(id_).values()]) for id_ in ids]
+    return timed_codes({name: raw for codes in made for name, raw in codes.items()}, HOPPER)
+
+
 @pytest.mark.sampled(60)
 @pytest.mark.parametrize("id_", list(opcodes()))
-def test_every_loop_alone_holds_its_copies_and_no_more(id_):
+def test_every_loop_alone_holds_its_copies_and_no_more(id_, together):
     """Of every line: the loops of it alone, in both lengths, and of at least half of the pairs."""
-    experiment = dialogues(KIND)[id_]
-    runs = experiment.runs()
-    code = machine_code([run.kernel for run in runs.values()])
+    experiment, runs = dialogues(KIND)[id_], loops_alone(id_)
+    code = code_of_loops(together)
     right = Counter()
     for variant, run in runs.items():
         way, _, length = variant.rpartition("_")
-        if variant.startswith("only_"):
-            continue
         copies = {experiment.opcode: int(length)} if length.isdigit() else {}
         if variant.startswith("with_"):
             mixed = experiment.mixed(variant.removeprefix("with_"))
@@ -199,9 +218,9 @@ COUNTERS = (0x810, 0x836)  # IADD3 and VIADD with a number
 def test_words_of_machine_code_take_no_cycles_from_the_counter_of_a_round(id_):
     """Between the counter and its comparison, and between that and the branch, stalls are as long as results take."""
     kernels = [kernel for kernel in dialogues(KIND)[id_].kernels() if kernel.recodings]
-    codes, _ = assemble(toolchain.find(), kernels, HOPPER)
+    codes = raw_code(kernels)
     for kernel in kernels:
-        raw = kernel.recoded(codes[kernel.name].raw)
+        raw = codes[kernel.name]
         words = [int.from_bytes(raw[at : at + WORD_BYTES], "little") for at in range(0, len(raw), WORD_BYTES)]
         down = [w for w in words if w & 0xFFF in COUNTERS and w >> 32 & 0xFFFFFFFF == 0xFFFFFFFF]
         compared = [w for w in words if w & 0xFFF == 0x20C and w >> 32 & 0xFF == 0xFF]
