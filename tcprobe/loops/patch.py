@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 from tcprobe.isa.opcodes import mnemonics, opcode, rows
 from tcprobe.loops.loop import Loop
+from tcprobe.sass.decode import Form
 from tcprobe.sass.flow import backward
 from tcprobe.sass.frame import reads, writes
 from tcprobe.sass.kernel import BYTES, Instruction, Kernel, target
-from tcprobe.sass.registers import Form, guard_mask
+from tcprobe.sass.registers import guard_mask
 
 MEMORY = ("shared-loads", "shared-stores", "copies", "global-stores", "local", "barriers")
 FLOATING = ("multiplies", "special-functions", "fp32", "fp16", "fp64", "conversions")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
@@ -13,8 +12,9 @@ from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices
 from tcprobe.loops.loop import Loop, LoopError, Step
 from tcprobe.sass.addresses import SHARED, Reach, reaches
+from tcprobe.sass.decode import Operand
 from tcprobe.sass.kernel import Instruction
-from tcprobe.sass.registers import UNIFORM, Operand
+from tcprobe.sass.registers import UNIFORM
 from tcprobe.sass.requests import UndecidedError, conflicts, sectors, width
 
 # what an instruction is to the scheduler
@@ -150,8 +150,8 @@ def _ordered(made: Work, instruction: Instruction) -> Work:
         number, warps = _barrier(instruction)
         return made._replace(kind=BARRIER, barrier=number, limit=warps)
     if mnemonic == "DEPBAR":
-        counter = re.fullmatch(r"SB([0-5])", instruction.operands[0].text)
-        return made._replace(kind=WAIT, barrier=int(counter[1]), limit=limit) if counter else made
+        counter = instruction.operands[0]
+        return made._replace(kind=WAIT, barrier=counter.first, limit=limit) if counter.kind == "SB" else made
     if mnemonic == "LDGDEPBAR":
         return made._replace(kind=COMMIT)
     if mnemonic.endswith("GMMA"):
@@ -234,7 +234,7 @@ def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> t
         if cached.get(slot) != operand.first:
             for j in range(max(operand.width, 1)):
                 banks[(operand.first + j) % 2] += 1
-        if ".reuse" in operand.text:
+        if operand.reuse:
             cached[slot] = operand.first
         else:
             cached.pop(slot, None)
