@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
@@ -12,7 +10,7 @@ from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices
 from tcprobe.loops.loop import Loop, LoopError, Step
 from tcprobe.sass.addresses import SHARED, Reach, reaches
-from tcprobe.sass.decode import Operand
+from tcprobe.sass.decode import Operand, union
 from tcprobe.sass.kernel import Instruction
 from tcprobe.sass.registers import UNIFORM
 from tcprobe.sass.requests import UndecidedError, conflicts, sectors, width
@@ -112,7 +110,7 @@ def _loads(mnemonic: str) -> bool:
 
 def _sources(instruction: Instruction) -> int:
     """The registers of its operands that it reads; its guard decides whether it is done, not what comes of it."""
-    return reduce(or_, (operand.mask for operand in instruction.operands[instruction.form.outputs :]), 0)
+    return union(instruction.operands[instruction.form.outputs :])
 
 
 def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: dict[int, int]) -> tuple[Work, str]:

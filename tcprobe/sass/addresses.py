@@ -19,7 +19,7 @@ from tcprobe.graph import immediate_post_dominators, reached
 from tcprobe.isa.opcodes import mnemonics
 from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
-from tcprobe.sass.decode import Form, Operand
+from tcprobe.sass.decode import Form, Operand, union
 from tcprobe.sass.dependence import Dependence, dependence
 from tcprobe.sass.flow import backward
 from tcprobe.sass.frame import reads, writes
@@ -393,11 +393,7 @@ def _needs(form: Form) -> tuple[int, int, int, int]:
 def _roots(form: Form) -> int:
     """The registers that an access, a branch or an exit itself depends on."""
     if form.mnemonic in ACCESSES:
-        mask = 0
-        for operand in form.operands:
-            if operand.kind == "address" or operand.kind in ("P", "UP"):
-                mask |= operand.mask
-        return mask | guard_mask(form.guard)
+        return union(o for o in form.operands if o.kind in ("address", "P", "UP")) | guard_mask(form.guard)
     if form.mnemonic in WHOLE_WARP or _described(form):
         return _described(form) | guard_mask(form.guard)
     return form.reads if form.mnemonic in ("BRA", "EXIT") else 0
@@ -415,12 +411,7 @@ def _is_root(form: Form) -> bool:
 
 def _described(form: Form) -> int:
     """The registers of a multiply's descriptors of shared memory, and of its instruction descriptor."""
-    if not form.mnemonic.endswith("MMA"):
-        return 0
-    mask = 0
-    for operand in form.operands:
-        mask |= operand.mask if operand.prefix in DESCRIBED else 0
-    return mask
+    return union(o for o in form.operands if form.mnemonic.endswith("MMA") and o.prefix in DESCRIBED)
 
 
 def _met(number: int, one: State, other: State) -> State:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from operator import or_
 from typing import NamedTuple
@@ -127,29 +128,22 @@ class Operand(NamedTuple):
         return None if self.bank != 0 or self.terms or self.absolute or self.part else self.offset
 
 
-class Structure(NamedTuple):
-    """What instructions with one opcode and the same kinds of operands have in common."""
-
-    opcode: str
-    mnemonic: str
-    modifiers: tuple[str, ...]
-    outputs: int
-    widths: tuple[int, ...]
-
-
+@dataclass(eq=False, slots=True)
 class Form:
     """What the text of an instruction says: `guard` as in "!P0", "" where it is always executed, "never" where it
     never is; the registers that it reads and writes, its guard's among those read; `outputs`: how many operands come
     first that are written; `mnemonic` and `modifiers`: the parts of the opcode.
     """
 
-    __slots__ = ("guard", "mnemonic", "modifiers", "opcode", "operands", "outputs", "reads", "text", "writes")
-
-    def __init__(
-        self, text: str, guard: str, structure: Structure, operands: tuple[Operand, ...], reads: int, writes: int
-    ) -> None:
-        self.text, self.guard, self.operands, self.reads, self.writes = text, guard, operands, reads, writes
-        self.opcode, self.mnemonic, self.modifiers, self.outputs, _ = structure
+    text: str
+    guard: str
+    opcode: str
+    mnemonic: str
+    modifiers: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    outputs: int
+    reads: int
+    writes: int
 
     def has(self, modifier: str) -> bool:
         """Whether the opcode has a modifier, as in "128"."""
@@ -161,15 +155,14 @@ def decode(text: str) -> Form:
     """What the text of one instruction says."""
     guard, guard_mask, name, rest = _split(text)
     operands = [operand(part.strip()) for part in rest.split(",")] if rest.strip() else []
-    structure = _structure(name, tuple([(o.kind, o.sign) for o in operands]))
-    _, mnemonic, modifiers, count, taken = structure
+    mnemonic, modifiers, count, taken = _structure(name, tuple([(o.kind, o.sign) for o in operands]))
     operands = [o if o.width == w else _widened(o.text, w, mnemonic) for o, w in zip(operands, taken, strict=True)]
     row = opcode(name)
-    writes = _union(operands[:count]) | beside(row.writes)
-    reads = _union(operands[count:]) | beside(row.reads) | bulk(mnemonic, modifiers, operands)
+    writes = union(operands[:count]) | beside(row.writes)
+    reads = union(operands[count:]) | beside(row.reads) | bulk(mnemonic, modifiers, operands)
     if guard == "never":
         reads = writes = 0
-    return Form(text, guard, structure, tuple(operands), reads | guard_mask, writes)
+    return Form(text, guard, name, mnemonic, modifiers, tuple(operands), count, reads | guard_mask, writes)
 
 
 def exact(text: str) -> Form:
@@ -180,9 +173,9 @@ def exact(text: str) -> Form:
     form = decode(text)
     if form.guard == "never":
         return decode("NOP")
-    for each in form.operands:
-        if not _modelled(each):
-            raise UnreadError(f"operand {each.text!r} is not known")
+    unknown = next((operand for operand in form.operands if not _modelled(operand)), None)
+    if unknown is not None:
+        raise UnreadError(f"operand {unknown.text!r} is not known")
     return form
 
 
@@ -226,12 +219,14 @@ def opcode_of(text: str) -> str:
 
 
 @lru_cache(maxsize=1 << 13)
-def _structure(name: str, kinds: tuple[tuple[str, str], ...]) -> Structure:
-    """`kinds`: of each operand its kind and its sign."""
+def _structure(
+    name: str, kinds: tuple[tuple[str, str], ...]
+) -> tuple[str, tuple[str, ...], int, tuple[int, ...]]:  # fmt: skip
+    """Mnemonic, modifiers, outputs and widths by an opcode and the kinds and signs of its operands."""
     mnemonic, *modifiers = name.split(".")
     operands = [Operand("", kind, sign=sign) for kind, sign in kinds]
     count = outputs(mnemonic, operands)
-    return Structure(name, mnemonic, tuple(modifiers), count, tuple(widths(mnemonic, modifiers, operands, count)))
+    return mnemonic, tuple(modifiers), count, tuple(widths(mnemonic, modifiers, operands, count))
 
 
 @lru_cache(maxsize=1 << 14)
@@ -267,14 +262,15 @@ def operand(text: str) -> Operand:
     if match := _TARGET.fullmatch(text):
         base = Term(match[1], _first(match[2]), "64")
         return Operand(text, "target", base.first, mask=base.mask, terms=(base,), offset=int(match[3], 16))
-    return Operand(text, "other", mask=_union(Term(kind, int(number), "64") for kind, number in _NAMED.findall(text)))
+    return Operand(text, "other", mask=union(Term(kind, int(number), "64") for kind, number in _NAMED.findall(text)))
 
 
 def _first(number: str) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def _union(registers: Iterable[Operand | Term]) -> int:
+def union(registers: Iterable[Operand | Term]) -> int:
+    """The set of registers that operands name."""
     return reduce(or_, (each.mask for each in registers), 0)
 
 
@@ -285,9 +281,9 @@ def _bracketed(
     """An address, a constant or a descriptor; None of what is no sum of registers and a number."""
     *places, last = inside.split("+")
     number = _NUMBER.fullmatch(last)
-    found = [_TERM.fullmatch(place) for place in (places if number else (*places, last))]
-    terms = tuple(Term(term[1], _first(term[2]), term[3][1:]) for term in found if term)
-    if len(terms) < len(found):
+    parsed = [_TERM.fullmatch(place) for place in (places if number else (*places, last))]
+    terms = tuple(Term(term[1], _first(term[2]), term[3][1:]) for term in parsed if term)
+    if len(terms) < len(parsed):
         return None
     prefix, descriptor = chosen or word, _first(uniform) if uniform else None
     kind = {"c": "constant", "cx": "constant", "": "address", "desc": "address"}.get(prefix, "descriptor")
@@ -296,7 +292,5 @@ def _bracketed(
         named = tuple(term._replace(part="64") for term in terms)
     first = next((term.first for term in named if term.first >= 0), -1)
     place, offset = int(bank, 16) if bank else None, int(last, 16) if number else 0
-    return Operand(
-        text, kind, first, 0, _union(named), 0, sign, bool(bar), bool(reuse), part[1:], prefix, place, descriptor, terms,
-        offset,
-    )  # fmt: skip
+    found = Operand(text, kind, first, 0, union(named), 0, sign, bool(bar), bool(reuse), part[1:])
+    return found._replace(prefix=prefix, bank=place, descriptor=descriptor, terms=terms, offset=offset)

@@ -50,10 +50,8 @@ def call(m: Machine, target: Operand) -> None:
 def ret(m: Machine, target: Operand) -> None:
     """Continue after the call: the pair of registers + offset must be that address."""
     must(target.kind == "target" and bool(m.active.all()), f"{target} is not a return")
-    must(
-        bool(m.returns) and bool((m.address(target) == m.returns[-1]).all()),
-        "a return to elsewhere than after its call",
-    )
+    back = bool(m.returns) and bool((m.address(target) == m.returns[-1]).all())
+    must(back, "a return to elsewhere than after its call")
     m.next = m.returns.pop()
 
 

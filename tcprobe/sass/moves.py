@@ -40,7 +40,7 @@ from tcprobe.probes.slots import InMemory, positions
 from tcprobe.probes.wmma import Load, image_bytes, leading_dimensions
 from tcprobe.sass.cubin import Code, assemble
 from tcprobe.sass.decode import Operand, UnreadError
-from tcprobe.sass.machine import ZERO, Image, Machine
+from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES, Handler
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.finding import MEMORY, Measurement
@@ -188,7 +188,7 @@ def _shared_address(m: Machine, operand: Operand) -> Words:
         raise UnreadError(f"operand {operand} where an address in shared memory is needed")
     total = np.full(m.lanes, operand.offset, np.int64)
     for term in operand.terms:
-        total = total + m.word(term.kind, term.first if term.first >= 0 else ZERO)
+        total = total + m.word(term.kind, term.first % 256)  # RZ is 255
     return total.astype(np.uint32)
 
 
