@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.sass.decode import Operand, Term, UnreadError, decode, exact, operand
-from tcprobe.sass.registers import names
+from tcprobe.sass.dependence import dependence
+from tcprobe.sass.registers import bits_of, names
 from tests.machine_code import codes, needs_tools
 
 LETTERS = {"R": "Z", "UR": "Z", "P": "T", "UP": "T"}  # of the register that is none
@@ -117,11 +118,12 @@ PIECES = st.sampled_from(
 HOSTILE = st.one_of(st.text(max_size=30), st.lists(PIECES, max_size=8).map("".join))
 
 
-@given(HOSTILE)
+@given(st.one_of(HOSTILE, bracketed().map(spelled)))
 def test_hostile_text_is_of_another_kind_or_refused(text):
     for whole in (text, f"MOV {text}, {text}", f"@{text} MOV R0, R1"):
         form = decode(whole)
         assert all(o.kind == "other" or spelled(operand(spelled(o))) == spelled(o) for o in form.operands)
+        assert form.guard == "never" or set(dependence(form).writes) == set(bits_of(form.writes))
         with suppress(UnreadError):
             assert exact(whole).opcode in (form.opcode, "NOP")
 

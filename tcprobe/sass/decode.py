@@ -239,7 +239,7 @@ def _widened(text: str, width: int, mnemonic: str) -> Operand:
     if found.kind in ("R", "UR"):
         return found._replace(width=width, mask=run(found.kind, found.first, width))
     if found.kind == "descriptor" and mnemonic.endswith("GMMA"):
-        return found._replace(width=4, mask=run("UR", found.first, 4))
+        return found._replace(width=4, mask=found.mask | run("UR", found.first, 4))
     return found
 
 
