@@ -144,12 +144,12 @@ def test_what_is_patched_reads_as_never_and_all_else_is_as_it_was(made, name):
                 assert (reach.active == old.active).all()
 
 
-@needs_tools
 def test_a_register_that_two_addresses_name_counts_once():
     form = decode("LDGSTS.E [R4], desc[UR6][R4.64]")
     assert _roots(form) == form.reads
 
 
+@needs_tools
 def test_data_that_choose_a_way_may_go_and_data_that_decide_addresses_stay(made):
     _, kernel = made(body(CHOOSING))
     loop = main_loop(kernel)
