@@ -169,3 +169,10 @@ def test_forms_that_the_exact_interpreter_does_not_know(text):
 def test_forms_that_the_exact_interpreter_knows(text):
     assert MODELLED.fullmatch(text)
     assert exact(f"MOV R0, {text}").operands[1].text == text
+
+
+@pytest.mark.parametrize(
+    "text", ["MOV R0, R300", "@P9 MOV R0, R1", "SEL R0, R1, R1, P7", "BRX R300 0x0", "LDS R0, [R300]"]
+)
+def test_a_number_that_no_register_has_names_none(text):
+    assert not decode(text).reads & ~(1 << 1)
