@@ -16,8 +16,8 @@ import numpy as np
 
 from tcprobe.check.rules import async_proxy, unfinished_copy, wgmma_operands, wgmma_shared
 from tcprobe.sass.addresses import reaches
+from tcprobe.sass.decode import decode
 from tcprobe.sass.kernel import Instruction, Kernel
-from tcprobe.sass.registers import decode
 from tcprobe.sass.requests import loop_of
 
 NOP = "NOP"

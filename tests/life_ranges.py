@@ -1,4 +1,4 @@
-"""Which registers each instruction reads and writes by nvdisasm's life ranges; `check.registers` must agree."""
+"""Which registers each instruction reads and writes by nvdisasm's life ranges; `sass.decode` must agree."""
 
 import re
 import subprocess

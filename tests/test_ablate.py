@@ -23,9 +23,10 @@ from tcprobe.loops import bench, runs
 from tcprobe.loops.iterations import Iterations, rounds
 from tcprobe.loops.launch import Launch, LaunchError, launch_of
 from tcprobe.loops.loop import LoopError, main_loop
-from tcprobe.loops.patch import class_of, one_round, patched, patches
+from tcprobe.loops.patch import _roots, class_of, one_round, patched, patches
 from tcprobe.sass.addresses import reaches
 from tcprobe.sass.code_files import CodeFiles
+from tcprobe.sass.decode import decode
 from tcprobe.sass.disassemble import programs
 from tcprobe.sass.elf import cubin
 from tcprobe.sass.kernel import BYTES
@@ -141,6 +142,11 @@ def test_what_is_patched_reads_as_never_and_all_else_is_as_it_was(made, name):
                 same = [(at.xor_unknown, at.add_unknown, at.unknown) for at in (reach.address, old.address)]
                 assert same[0] == same[1], (patch.name, reach.instruction)
                 assert (reach.active == old.active).all()
+
+
+def test_a_register_that_two_addresses_name_counts_once():
+    form = decode("LDGSTS.E [R4], desc[UR6][R4.64]")
+    assert _roots(form) == form.reads
 
 
 @needs_tools

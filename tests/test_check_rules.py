@@ -22,10 +22,11 @@ from machine_code import TOOLS, needs_tools
 import tcprobe
 from tcprobe.check.rule import rules
 from tcprobe.sass import frame, toolchain
+from tcprobe.sass.decode import decode
 from tcprobe.sass.disassemble import programs
 from tcprobe.sass.elf import cubin
 from tcprobe.sass.kernel import target
-from tcprobe.sass.registers import decode, names
+from tcprobe.sass.registers import names
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
 DOCS = Path(__file__).parent.parent / "docs"

@@ -8,9 +8,9 @@ from tcprobe.isa import opcodes
 from tcprobe.isa.opcodes import mnemonics, of_kind, opcode, rows, stated
 from tcprobe.loops.patch import MEMORY, class_of
 from tcprobe.sass.addresses import ACCESSES, SHARED
+from tcprobe.sass.decode import decode
 from tcprobe.sass.kernel import Instruction
 from tcprobe.sass.matrix_code import is_matrix
-from tcprobe.sass.registers import decode
 
 SPACES = {
     "shared", "shared::cluster", "global", "local", "generic", "constant", "surface", "tensor", "multimem",

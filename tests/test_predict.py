@@ -24,9 +24,9 @@ from tcprobe.loops.predict import _prices
 from tcprobe.loops.work import BARRIER, FAR, MEMORY, Work
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import CodeFiles
+from tcprobe.sass.decode import decode
 from tcprobe.sass.disassemble import programs
 from tcprobe.sass.kernel import Instruction
-from tcprobe.sass.registers import decode
 from tcprobe.store.choose import default
 
 SCHEMA = Path(__file__).parent.parent / "docs" / "schema.json"

@@ -10,7 +10,7 @@
     proxy      async where the memory is accessed through it (PTX ISA, async proxy)
     outputs    "" where the first operands are written; none; granted: a predicate that comes first, if one does;
                predicate: one, whatever follows; votes: all but the last operand
-    widths     what decides how many registers operands take: see `sass.registers`
+    widths     what decides how many registers operands take: see `sass.widths`
     lanes      warp: PTX has it as .sync.aligned; alike: its results are alike in all lanes if what it reads is
     ablated    the class of `ablate`
     modelled   by `predict`: request, through the queue of shared memory; ruled, by a rule of its own

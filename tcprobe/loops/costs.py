@@ -91,7 +91,8 @@ class Prices:
 
 def _name(instruction: Instruction) -> str:
     """What its price goes by: its opcode; a load of a parameter, whose place the code names, is one of its own."""
-    parameter = instruction.mnemonic == "LDC" and "R" not in instruction.operands[-1].text
+    place = instruction.operands[-1] if instruction.mnemonic == "LDC" else None
+    parameter = place is not None and place.bank is not None and not place.terms
     return f"parameter {instruction.opcode}" if parameter else instruction.opcode
 
 

@@ -22,17 +22,17 @@ from tcprobe.layout.arrays import Array
 from tcprobe.loops.loop import Loop, LoopError
 from tcprobe.sass import lanes
 from tcprobe.sass.addresses import Walk
+from tcprobe.sass.decode import Form, Operand
 from tcprobe.sass.dependence import Dependence
 from tcprobe.sass.integers import COMPARED, HIGH
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import BYTES, Instruction, Kernel
 from tcprobe.sass.lanes import Lanes, constant
 from tcprobe.sass.reader import sizes_at
-from tcprobe.sass.registers import BASE, Form, Operand
+from tcprobe.sass.registers import BASE
 from tcprobe.sass.state import Held, Register, State, held_in, unset
 
 MOST_BLOCKS = 400_000  # basic blocks of a thread's way through the kernel
-_PARAMETER = re.compile(r"(-?)c\[0x0\]\[(0x[0-9a-f]+)\]")
 _BLOCK = re.compile(r"SR_CTAID\.[XYZ]")
 _LAUNCHES = count(1)
 _SUCCEEDS = of_kind("mbarrier", "grant", "elect")
@@ -109,11 +109,10 @@ class _Interpreter(Interpreter):
         self._words, self.place = words, -next(_LAUNCHES)  # results are kept by place: constants are those of a launch
 
     def in_constant_bank(self, operand: Operand, held: Held) -> Lanes:
-        match = _PARAMETER.fullmatch(operand.text.replace(".reuse", ""))
-        word = self._words.get(int(match[2], 16)) if match else None
-        if match is None or word is None:
+        word = None if operand.parameter is None else self._words.get(operand.parameter)
+        if word is None or operand.sign == "~":
             return super().in_constant_bank(operand, held)
-        return constant(-word if match[1] else word)
+        return constant(-word if operand.sign else word)
 
     def write(self, instruction: Instruction, depends: Dependence, held: Held) -> None:
         """As Interpreter's, and what is known exactly beside that."""
@@ -134,8 +133,8 @@ class _Interpreter(Interpreter):
         to, source = form.operands[0], form.operands[-1]
         if form.mnemonic in ("S2R", "S2UR") and _BLOCK.fullmatch(source.text):
             return {0: constant(0)}
-        if form.mnemonic in ("LDC", "ULDC", "LDCU") and (match := _PARAMETER.fullmatch(source.text)):
-            words = [self._words.get(int(match[2], 16) + 4 * j) for j in range(to.width)]
+        if form.mnemonic in ("LDC", "ULDC", "LDCU") and source.parameter is not None:
+            words = [self._words.get(source.parameter + 4 * j) for j in range(to.width)]
             return {HIGH * j: constant(word) for j, word in enumerate(words) if word is not None}
         if form.mnemonic not in _EXACT:
             return {}
@@ -160,7 +159,7 @@ _32, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 def _sum(form: Form, values: Sequence[Wide]) -> dict[int, Array]:
     """IADD3 and its like: the low word, and carries where the operands that come first are predicates."""
-    if any(operand.text[:1] in "-~" for operand in form.operands[form.outputs :]):
+    if any(operand.sign in ("-", "~") for operand in form.operands[form.outputs :]):
         return {}
     total = sum(values[1:], values[0])
     return {0: total & _LOW, 1: (total >> _32 != 0).astype(np.uint64)} if form.outputs == 2 else {0: total & _LOW}

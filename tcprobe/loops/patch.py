@@ -18,10 +18,11 @@ from typing import NamedTuple
 
 from tcprobe.isa.opcodes import mnemonics, opcode, rows
 from tcprobe.loops.loop import Loop
+from tcprobe.sass.decode import Form, union
 from tcprobe.sass.flow import backward
 from tcprobe.sass.frame import reads, writes
 from tcprobe.sass.kernel import BYTES, Instruction, Kernel, target
-from tcprobe.sass.registers import Form, guard_mask
+from tcprobe.sass.registers import guard_mask
 
 MEMORY = ("shared-loads", "shared-stores", "copies", "global-stores", "local", "barriers")
 FLOATING = ("multiplies", "special-functions", "fp32", "fp16", "fp64", "conversions")
@@ -272,19 +273,9 @@ def _roots(form: Form) -> int:
     row = opcode(form.mnemonic)
     if form.mnemonic not in _COMPUTES and not row.stores:
         return form.reads
-    guard = form.reads & ~_union(form) if row.stores else 0
-    return guard | sum(
-        operand.mask
-        for operand in form.operands
-        if operand.kind == "address" or (operand.kind == "descriptor" and row.kind == "multiply")
-    )
-
-
-def _union(form: Form) -> int:
-    mask = 0
-    for operand in form.operands:
-        mask |= operand.mask
-    return mask
+    guard = form.reads & ~union(form.operands) if row.stores else 0
+    kinds = ("address", "descriptor") if row.kind == "multiply" else ("address",)
+    return guard | union(operand for operand in form.operands if operand.kind in kinds)
 
 
 def patched(cubin: bytes, kernel: Kernel, patch: Patch) -> bytes:

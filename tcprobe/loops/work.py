@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
@@ -13,8 +10,9 @@ from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices
 from tcprobe.loops.loop import Loop, LoopError, Step
 from tcprobe.sass.addresses import SHARED, Reach, reaches
+from tcprobe.sass.decode import Operand, union
 from tcprobe.sass.kernel import Instruction
-from tcprobe.sass.registers import UNIFORM, Operand
+from tcprobe.sass.registers import UNIFORM
 from tcprobe.sass.requests import UndecidedError, conflicts, sectors, width
 
 # what an instruction is to the scheduler
@@ -112,7 +110,7 @@ def _loads(mnemonic: str) -> bool:
 
 def _sources(instruction: Instruction) -> int:
     """The registers of its operands that it reads; its guard decides whether it is done, not what comes of it."""
-    return reduce(or_, (operand.mask for operand in instruction.operands[instruction.form.outputs :]), 0)
+    return union(instruction.operands[instruction.form.outputs :])
 
 
 def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: dict[int, int]) -> tuple[Work, str]:
@@ -150,8 +148,8 @@ def _ordered(made: Work, instruction: Instruction) -> Work:
         number, warps = _barrier(instruction)
         return made._replace(kind=BARRIER, barrier=number, limit=warps)
     if mnemonic == "DEPBAR":
-        counter = re.fullmatch(r"SB([0-5])", instruction.operands[0].text)
-        return made._replace(kind=WAIT, barrier=int(counter[1]), limit=limit) if counter else made
+        counter = instruction.operands[0]
+        return made._replace(kind=WAIT, barrier=counter.first, limit=limit) if counter.kind == "SB" else made
     if mnemonic == "LDGDEPBAR":
         return made._replace(kind=COMMIT)
     if mnemonic.endswith("GMMA"):
@@ -234,7 +232,7 @@ def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> t
         if cached.get(slot) != operand.first:
             for j in range(max(operand.width, 1)):
                 banks[(operand.first + j) % 2] += 1
-        if ".reuse" in operand.text:
+        if operand.reuse:
             cached[slot] = operand.first
         else:
             cached.pop(slot, None)

@@ -19,13 +19,14 @@ from tcprobe.graph import immediate_post_dominators, reached
 from tcprobe.isa.opcodes import mnemonics
 from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
+from tcprobe.sass.decode import Form, Operand, union
 from tcprobe.sass.dependence import Dependence, dependence
 from tcprobe.sass.flow import backward
 from tcprobe.sass.frame import reads, writes
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
-from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, Form, guard_mask
+from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, guard_mask
 from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Held, Register, State, alike, same, same_state, unset
 
 SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
@@ -34,7 +35,7 @@ GLOBAL = mnemonics(
 )
 ACCESSES = SHARED | GLOBAL
 WHOLE_WARP = mnemonics(lambda row: row.lanes == "warp")
-DESCRIBED = ("gdesc[", "idesc[")
+DESCRIBED = ("gdesc", "idesc")
 EVERY: Bools = np.ones((1, 1), np.bool_)
 UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp
 SETTLED = 3  # visits of a block after which what still changes is taken for all that it may become
@@ -104,7 +105,7 @@ def present(kernel: Kernel) -> dict[int, Present]:
     return walked(kernel).seen.present
 
 
-def descriptors(kernel: Kernel) -> dict[int, dict[str, tuple[Lanes, ...]]]:
+def descriptors(kernel: Kernel) -> dict[int, dict[Operand, tuple[Lanes, ...]]]:
     """By number of a multiply, what its descriptors hold, in order of registers: by gdesc[UR8], idesc[UR4]."""
     return walked(kernel).seen.descriptors
 
@@ -124,7 +125,7 @@ class Seen(NamedTuple):
 
     reaches: tuple[Reach, ...]
     present: dict[int, Present]
-    descriptors: dict[int, dict[str, tuple[Lanes, ...]]]
+    descriptors: dict[int, dict[Operand, tuple[Lanes, ...]]]
     divergent_branches: tuple[DivergentBranch, ...]
     exits: tuple[tuple[Instruction, Bools | None], ...]
 
@@ -196,7 +197,7 @@ class Walk:
         """What holds at last, of every instruction that is asked about."""
         found: list[Reach] = []
         present: dict[int, Present] = {}
-        described: dict[int, dict[str, tuple[Lanes, ...]]] = {}
+        described: dict[int, dict[Operand, tuple[Lanes, ...]]] = {}
         divergent_branches: list[DivergentBranch] = []
         exits: list[tuple[Instruction, Bools | None]] = []
 
@@ -210,10 +211,10 @@ class Walk:
             if instruction.mnemonic in WHOLE_WARP:
                 present[instruction.number] = self.present(instruction, state)
             if instruction.mnemonic.endswith("MMA"):
-                operands = [operand for operand in instruction.operands if operand.text.startswith(DESCRIBED)]
+                operands = [operand for operand in instruction.operands if operand.prefix in DESCRIBED]
                 if operands:
                     described[instruction.number] = {
-                        operand.text: tuple(self.interpreter.inputs(operand.mask, state.held)) for operand in operands
+                        operand: tuple(self.interpreter.inputs(operand.mask, state.held)) for operand in operands
                     }
 
         for number, entry in self.entries.items():
@@ -392,11 +393,7 @@ def _needs(form: Form) -> tuple[int, int, int, int]:
 def _roots(form: Form) -> int:
     """The registers that an access, a branch or an exit itself depends on."""
     if form.mnemonic in ACCESSES:
-        mask = 0
-        for operand in form.operands:
-            if operand.kind == "address" or operand.kind in ("P", "UP"):
-                mask |= operand.mask
-        return mask | guard_mask(form.guard)
+        return union(o for o in form.operands if o.kind in ("address", "P", "UP")) | guard_mask(form.guard)
     if form.mnemonic in WHOLE_WARP or _described(form):
         return _described(form) | guard_mask(form.guard)
     return form.reads if form.mnemonic in ("BRA", "EXIT") else 0
@@ -414,12 +411,7 @@ def _is_root(form: Form) -> bool:
 
 def _described(form: Form) -> int:
     """The registers of a multiply's descriptors of shared memory, and of its instruction descriptor."""
-    if not form.mnemonic.endswith("MMA"):
-        return 0
-    mask = 0
-    for operand in form.operands:
-        mask |= operand.mask if operand.text.startswith(DESCRIBED) else 0
-    return mask
+    return union(o for o in form.operands if form.mnemonic.endswith("MMA") and o.prefix in DESCRIBED)
 
 
 def _met(number: int, one: State, other: State) -> State:

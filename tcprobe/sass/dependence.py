@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
 from tcprobe.isa.opcodes import opcode
-from tcprobe.sass.registers import BASE, Form, bits_of, guard_bit
+from tcprobe.sass.decode import Form, Operand
+from tcprobe.sass.registers import BASE, bits_of, guard_bit
 
-_NUMBERED = re.compile(r"\b(UR|R|UP|P)([0-9]+)")
 _count = count(1)
 
 
@@ -40,8 +39,8 @@ def dependence(form: Form) -> Dependence:
         reads.append(guard_bit(guard))
         covered, kept = 1 << reads[0], (reads[0], *writes)
     for number, operand in enumerate(operands):
-        text, bits = _abstract(operand.text, operand.width, operand.kind, operand.mask)
-        texts.append(text)
+        shape, bits = _abstract(operand)
+        texts.append(shape)
         if number >= outputs:
             reads += bits
             covered |= operand.mask
@@ -57,16 +56,18 @@ def dependence(form: Form) -> Dependence:
 
 
 @lru_cache(maxsize=1 << 13)
-def _abstract(text: str, width: int, kind: str, mask: int) -> tuple[str, tuple[int, ...]]:
+def _abstract(operand: Operand) -> tuple[Operand, tuple[int, ...]]:
     """An operand without the numbers of its registers, and the bits of these."""
-    bits = tuple(bits_of(mask | (mask << 1 if kind in ("R", "UR") else 0)))
+    bits = tuple(bits_of(operand.mask | (operand.mask << 1 if operand.kind in ("R", "UR") else 0)))
 
-    def place(match: re.Match[str]) -> str:
-        bit = BASE[match[1]] + int(match[2])
-        return f"{match[1]}#{bits.index(bit)}" if bit in bits else match[0]
+    def placed(kind: str, first: int) -> int:
+        return bits.index(BASE[kind] + first) if first >= 0 else first
 
-    text = _NUMBERED.sub(place, text.replace(".reuse", "")) if bits else text
-    return f"{kind} {width} {text}", bits
+    terms = tuple(term._replace(first=placed(term.kind, term.first)) for term in operand.terms)
+    chosen = None if operand.descriptor is None else placed("UR", operand.descriptor)
+    text = "" if operand.kind in BASE or terms or chosen is not None else operand.text
+    first = min(operand.first, 0)
+    return operand._replace(text=text, first=first, mask=0, reuse=False, terms=terms, descriptor=chosen), bits
 
 
 @lru_cache(maxsize=1 << 15)

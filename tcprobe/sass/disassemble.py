@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from tcprobe.errors import DataError, EnvironmentUnfitError
-from tcprobe.sass.decode import LINE
+from tcprobe.sass.decode import LINE, decode
 from tcprobe.sass.elf import FunctionCode
 from tcprobe.sass.kernel import BYTES, Instruction, Kernel
-from tcprobe.sass.registers import Form, Structure, decode
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.system.children import Scratch, exit_code, one_line
 
@@ -22,7 +21,7 @@ AT_ONCE = 1 << 20  # bytes of code in a batch: 65,536 instructions, about 40 MB 
 # what nvdisasm prints the address of, in the whole batch
 _RELATIVE = re.compile(r"((?:@!?U?P[0-9T] )?\s*(?:BRA|BSSY|CALL\.REL|RET\.REL|WARPSYNC|LEPC)\b.*?)(-?0x[0-9a-f]+)$")
 _REFUSED = re.compile(r"at address 0x([0-9a-f]{1,16})")
-UNREAD = Form("", Structure("UNREAD", "UNREAD", (), 0, ()), ())
+UNREAD = decode("UNREAD")
 
 
 def batches(functions: Iterable[tuple[str, FunctionCode]]) -> Iterator[list[tuple[str, FunctionCode]]]:

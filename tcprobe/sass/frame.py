@@ -5,25 +5,24 @@ In a set of registers (`registers`) they are the bits from SLOTS on.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 from tcprobe.isa.opcodes import mnemonics
+from tcprobe.sass.decode import Form, Term
 from tcprobe.sass.kernel import Kernel
-from tcprobe.sass.registers import UNIFORM_PREDICATE, Form
+from tcprobe.sass.registers import UNIFORM_PREDICATE
 
 SLOTS = UNIFORM_PREDICATE + 8
 MOST_SLOTS = 2048
 LOCAL = mnemonics(lambda row: "local" in (*row.reads, *row.writes))
 PARTS = ("U8", "S8", "8", "U16", "S16", "16")  # modifiers of what is less than a word
-_ON_STACK = re.compile(r"\[R1(?:\+(-?0x[0-9a-f]+))?\]")
+STACK = Term("R", 1)  # its pointer
 
 
 def offset(form: Form) -> int | None:
     """The place on the stack that an instruction names, None where it names none."""
-    texts = (operand.text for operand in form.operands if operand.kind == "address")
-    match = next((match for text in texts if (match := _ON_STACK.fullmatch(text))), None)
-    return int(match[1] or "0", 16) if match else None
+    places = (o.offset for o in form.operands if o.kind == "address" and not o.prefix and o.terms == (STACK,))
+    return next(places, None)
 
 
 @cache

@@ -14,9 +14,10 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.opcodes import of_kind
 from tcprobe.layout.arrays import Array
 from tcprobe.sass import lanes
+from tcprobe.sass.decode import Form, Operand
 from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.registers import BASE, Form, Operand
+from tcprobe.sass.registers import BASE
 from tcprobe.sass.state import Held, held_in
 
 HIGH = 100
@@ -93,7 +94,7 @@ def _sum(values: Sequence[Lanes], operands: Sequence[Operand]) -> tuple[Lanes, L
     total = constant(0)
     for value in values:
         total = lanes.add(total, value)
-    plain = not any(operand.text[:1] in "-~" for operand in operands)
+    plain = not any(operand.sign in ("-", "~") for operand in operands)
     return total, constant(0) if plain and sum(map(_most, values)) <= lanes.ALL else None
 
 
@@ -107,9 +108,9 @@ def _pair(reader: Reader, operand: Operand, held: Held) -> tuple[Lanes, Lanes]:
     low = reader.read(operand, held)
     if operand.kind == "number":
         return low, constant(operand.value >> 32)
-    if operand.kind in ("R", "UR") and operand.first >= 0 and operand.text[:1] != "~":
+    if operand.kind in ("R", "UR") and operand.first >= 0 and operand.sign != "~":
         high = held_in(operand.kind, operand.first + 1, held).value
-        if operand.text[:1] != "-":
+        if operand.sign != "-":
             return low, high
         # of the negative, one is carried into the high half where the low one is 0
         return low, lanes.made(~high.known + (low.known == 0)) if low.exact and high.exact else UNKNOWN
@@ -242,7 +243,7 @@ def _permute(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
 @_models("SEL", "USEL")
 def _select(reader: Reader, form: Form, held: Held) -> dict[int, Lanes]:
     a, b, condition = _sources(reader, form, held)[:3]
-    first, second = (operand.text.replace(".reuse", "") for operand in form.operands[form.outputs :][:2])
+    first, second = (str(operand) for operand in form.operands[form.outputs :][:2])
     return {0: a if first == second else lanes.choose(condition, a, b)}
 
 

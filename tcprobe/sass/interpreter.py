@@ -10,13 +10,14 @@ from collections.abc import Iterator, Sequence
 
 from tcprobe.isa.opcodes import opcode
 from tcprobe.sass import frame, lanes
+from tcprobe.sass.decode import Form
 from tcprobe.sass.dependence import Dependence, numbered
 from tcprobe.sass.frame import LOCAL, SLOTS, slots
 from tcprobe.sass.integers import HIGH, MODELLED
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE, Form, guard_bit
+from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE, guard_bit
 from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Held, Register, unset
 
 Under = tuple[str, int, Register]  # a guard, where its predicate is from, what a register holds where it is true

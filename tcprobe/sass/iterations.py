@@ -19,6 +19,7 @@ import numpy as np
 
 from tcprobe.graph import reached
 from tcprobe.sass import lanes
+from tcprobe.sass.decode import union
 from tcprobe.sass.dependence import dependence
 from tcprobe.sass.flow import backward
 from tcprobe.sass.frame import reads, writes
@@ -88,10 +89,9 @@ class _Walk:
         """The registers whose values are asked for."""
         form = instruction.form
         if instruction.number in self.wanted:
-            mask = form.reads >> PREDICATE << PREDICATE
-            for operand in form.operands:
-                mask |= operand.mask if operand.kind in ("address", "descriptor") else 0
-            return mask | (form.operands[-1].mask if form.mnemonic == "UBLKCP" else 0)
+            mask = union(operand for operand in form.operands if operand.kind in ("address", "descriptor"))
+            size = form.operands[-1].mask if form.mnemonic == "UBLKCP" else 0
+            return form.reads >> PREDICATE << PREDICATE | mask | size
         return form.reads if form.mnemonic in ("BRA", "EXIT") else 0
 
     def _needed_before(self, live: int, instruction: Instruction) -> int:

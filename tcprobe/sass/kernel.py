@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from tcprobe.graph import natural_loops, predecessors
 from tcprobe.isa.opcodes import of_kind
+from tcprobe.sass.decode import Form, Operand
 from tcprobe.sass.elf import FunctionCode
-from tcprobe.sass.registers import Form, Operand
 
 BYTES = 16  # of an instruction
 _INDIRECT = of_kind("indirect branch")

@@ -21,9 +21,9 @@ from tcprobe.isa.shared_memory import SharedAccess, accesses
 from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.banks import IDLE, LINE, WORD, Judge, designed_rules
 from tcprobe.sass.addresses import Reach
+from tcprobe.sass.decode import Form
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
-from tcprobe.sass.registers import Form
 
 SECTOR = 32  # bytes
 _BYTES = {"U8": 1, "S8": 1, "8": 1, "U16": 2, "S16": 2, "16": 2, "64": 8, "128": 16, "256": 32}

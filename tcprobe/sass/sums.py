@@ -11,9 +11,10 @@ Sum(number=16, terms={'SR_TID.X': 4})
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tcprobe.sass.decode import Form, Operand, Term
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
-from tcprobe.sass.registers import BASE, Form, Operand
+from tcprobe.sass.registers import BASE
 
 
 class Sum(NamedTuple):
@@ -94,31 +95,29 @@ def _product(values: Sequence[Sum]) -> Sum | None:
 
 
 def _read(operand: Operand, held: Held) -> Sum | None:
-    text = operand.text.replace(".reuse", "")
     if operand.kind == "number":
         return Sum(operand.value)
     if operand.kind == "constant":
-        return Sum(0, {text: 1}) if text.startswith("c[0x0][0x") and not operand.mask else None
+        return Sum(0, {str(operand): 1}) if operand.parameter is not None and not operand.sign else None
     if operand.kind not in ("R", "UR"):
         return None
-    value = Sum() if operand.first < 0 else held.get(BASE[operand.kind] + operand.first)
-    if value is None or text[:1] in "~|":
+    value = _held(operand, held)
+    if value is None or operand.sign == "~" or operand.absolute:
         return None
-    return Sum().less(value) if text[:1] == "-" else value
+    return Sum().less(value) if operand.sign else value
+
+
+def _held(register: Operand | Term, held: Held) -> Sum | None:
+    return Sum() if register.first < 0 else held.get(BASE[register.kind] + register.first)
 
 
 def _address(instruction: Instruction, held: Held) -> Sum | None:
     """The last address that an instruction names: of a bulk copy its source, of a store all that it has."""
     operand = [o for o in instruction.operands if o.kind == "address"][-1]
-    inside = operand.text.rpartition("[")[2].rstrip("]")
-    total: Sum | None = Sum()
-    for part in inside.replace("-0x", "+-0x").split("+"):
-        name = part.partition(".")[0]
-        if name.lstrip("-").startswith("0x"):
-            value: Sum | None = Sum(int(name, 16))
-        else:
-            kind = "UR" if name.startswith("UR") else "R"
-            index = name.removeprefix(kind)
-            value = Sum() if index == "Z" else held.get(BASE[kind] + int(index)) if index.isdigit() else None
-        total = None if total is None or value is None else total.plus(value)
+    total = Sum(operand.offset)
+    for term in operand.terms:
+        value = _held(term, held)
+        if value is None:
+            return None
+        total = total.plus(value, 1 << term.shift)
     return total

@@ -62,7 +62,7 @@ def fences(instruction: Instruction) -> bool:
 def reads_shared(instruction: Instruction) -> bool:
     """Whether the async proxy reads shared memory for it."""
     if instruction.mnemonic.endswith(("GMMA", "MMA")) and instruction.mnemonic[:1] in "HIQBU":
-        return any(operand.text.startswith("gdesc[UR") and operand.first >= 0 for operand in instruction.operands)
+        return any(operand.prefix == "gdesc" and operand.first >= 0 for operand in instruction.operands)
     return instruction.opcode.startswith(COPIES_OUT)
 
 

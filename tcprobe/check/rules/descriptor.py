@@ -20,7 +20,7 @@ from tcprobe.sass import lanes
 from tcprobe.sass.addresses import descriptors
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
-from tcprobe.sass.registers import group_sizes
+from tcprobe.sass.widths import group_sizes
 
 NAME = "descriptor"
 SEVERITY: Severity = "error"
@@ -52,10 +52,10 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         return
     for number, held in sorted(descriptors(kernel).items()):
         instruction = kernel.instructions[number]
-        for text, words in held.items():
-            if text.startswith("idesc["):
+        for operand, words in held.items():
+            if operand.prefix == "idesc":
                 yield from of_instruction(instruction, words)
-            elif instruction.mnemonic.endswith("GMMA") and "UR" in text and "URZ" not in text:
+            elif instruction.mnemonic.endswith("GMMA") and operand.first >= 0:
                 yield from of_shared(instruction, words)
 
 
@@ -66,7 +66,7 @@ def of_shared(instruction: Instruction, words: Sequence[Lanes]) -> Iterator[Find
             continue
         sizes = group_sizes(instruction.opcode)
         lines = LINES_A if operand == "a" else sizes[1]
-        transposed = any(f".tnsp{operand.upper()}" in each.text for each in instruction.operands)
+        transposed = any(f"tnsp{operand.upper()}" in each.part for each in instruction.operands)
         wrong = contradiction(low, high, lines, transposed, 2 if instruction.mnemonic == "HGMMA" else 1)
         if wrong is None:
             reason = f"the descriptor of {operand.upper()} of {instruction.opcode} is not a constant"

@@ -11,9 +11,9 @@ from tcprobe.check.rule import Finding, Severity
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.check.rules import wgmma_shared
 from tcprobe.graph import reached
+from tcprobe.sass.decode import decode
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
-from tcprobe.sass.registers import decode
 
 NAME = "serialised"
 SEVERITY: Severity = "warning"

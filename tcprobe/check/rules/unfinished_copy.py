@@ -27,9 +27,9 @@ from tcprobe.graph import reached
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Ints
 from tcprobe.sass.addresses import Reach, reaches
+from tcprobe.sass.decode import Form
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
-from tcprobe.sass.registers import Form
 
 NAME = "unfinished-copy"
 SEVERITY: Severity = "error"
@@ -76,7 +76,7 @@ def reads_shared(instruction: Instruction) -> bool:
         return False
     if instruction.mnemonic in ("LDS", "LDSM"):
         return True
-    return instruction.mnemonic.endswith("GMMA") and any(o.text.startswith("gdesc[UR") for o in instruction.operands)
+    return instruction.mnemonic.endswith("GMMA") and any(o.prefix == "gdesc" for o in instruction.operands)
 
 
 def left_by(instruction: Instruction) -> int | None:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
-from tcprobe.sass.registers import UNIFORM, group_shape
+from tcprobe.sass.registers import UNIFORM
+from tcprobe.sass.widths import group_shape
 
 NAME = "wgmma-operands"
 SEVERITY: Severity = "error"

@@ -25,9 +25,9 @@ from tcprobe.sass.iterations import ITERATIONS, Iterations, TooManyError, rounds
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import ALL, Lanes
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.registers import group_sizes
 from tcprobe.sass.requests import width
 from tcprobe.sass.state import State
+from tcprobe.sass.widths import group_sizes
 
 NAME = "wgmma-shared"
 SEVERITY: Severity = "error"
@@ -102,7 +102,7 @@ def _early(kernel: Kernel) -> list[Instruction]:
 
 def reads_tiles(instruction: Instruction) -> bool:
     """Whether it is a warpgroup's multiply with a factor in shared memory."""
-    return instruction.mnemonic.endswith("GMMA") and any(o.text.startswith("gdesc[UR") for o in instruction.operands)
+    return instruction.mnemonic.endswith("GMMA") and any(o.prefix == "gdesc" for o in instruction.operands)
 
 
 def writes_tiles(instruction: Instruction) -> bool:
@@ -256,14 +256,14 @@ def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
 
 def read(instruction: Instruction, reader: Reader, state: State) -> Units | None:
     """What a multiply reads of shared memory."""
-    operand = next(o for o in instruction.operands if o.text.startswith("gdesc[UR"))
+    operand = next(o for o in instruction.operands if o.prefix == "gdesc")
     held = list(reader.inputs(operand.mask, state.held))
     sizes, size = group_sizes(instruction.opcode), 2 if instruction.mnemonic == "HGMMA" else 1
     found = frozenset[int]()
     for name, (low, high), lines in (("A", held[:2], LINES_A), ("B", held[2:4], sizes[1])):
         if name == "A" and instruction.operands[1].kind == "R":
             continue
-        transposed = any(f".tnsp{name}" in each.text for each in instruction.operands)
+        transposed = any(f"tnsp{name}" in each.part for each in instruction.operands)
         # the system's bits of an address may reach up to LBO, which swizzled tiles with k contiguous don't have
         used = 0x3FFF if high.exact and not transposed and (high.known >> np.uint32(30)).all() else ALL
         if not high.exact or (low.xor_unknown | low.unknown | low.add_unknown) & used:
