@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.meaning import MEANINGS, Domain
 from tcprobe.sass.registers import BASE, Form, Operand
 
 
@@ -53,7 +54,8 @@ def _step(held: Held, instruction: Instruction) -> Held:
     if not form.writes:
         return held
     to = form.operands[0]
-    made = _made(form, held) if to.kind in ("R", "UR") and to.first >= 0 else None
+    meaning = MEANINGS.get(form.mnemonic) if to.kind in ("R", "UR") and to.first >= 0 else None
+    made = meaning(SUMS, form, held).get(0) if meaning else None
     kept = {bit: value for bit, value in held.items() if not form.writes >> bit & 1}
     if made is not None:
         bit = BASE[to.kind] + to.first
@@ -61,50 +63,46 @@ def _step(held: Held, instruction: Instruction) -> Held:
     return kept
 
 
-def _made(form: Form, held: Held) -> Sum | None:
-    """What an instruction writes into its first register."""
-    sources = [o for o in form.operands[form.outputs :] if o.kind not in ("P", "UP")]
-    if form.mnemonic in ("S2R", "S2UR"):
-        return Sum(0, {sources[0].text: 1})
-    if form.mnemonic in ("LDC", "ULDC", "MOV", "UMOV", "R2UR", "CS2R") and len(sources) == 1:
-        return _read(sources[0], held)
-    values = [value for source in sources if (value := _read(source, held)) is not None]
-    if len(values) < len(sources) or form.has("X") or form.has("HI"):
-        return None
-    if form.mnemonic in ("IADD3", "UIADD3", "IADD", "VIADD", "UIADD"):
-        return _total(values)
-    if form.mnemonic in ("LEA", "ULEA") and len(values) == 3 and not values[2].terms:
-        return values[1].plus(values[0], 1 << values[2].number)
-    return _product(values) if form.mnemonic in ("IMAD", "UIMAD") and len(values) == 3 else None
+class _Sums(Domain["Sum | None"]):
+    """Operations that keep a sum one."""
+
+    unknown = None
+
+    def read(self, operand: Operand, held: Held) -> Sum | None:
+        """What an operand is a sum of."""
+        text = operand.text.replace(".reuse", "")
+        if operand.kind == "number":
+            return Sum(operand.value)
+        if operand.kind == "constant":
+            return Sum(0, {text: 1}) if text.startswith("c[0x0][0x") and not operand.mask else None
+        if operand.kind not in ("R", "UR"):
+            return None
+        value = Sum() if operand.first < 0 else held.get(BASE[operand.kind] + operand.first)
+        if value is None or text[:1] in "~|":
+            return None
+        return Sum().less(value) if text[:1] == "-" else value
+
+    def constant(self, number: int) -> Sum | None:
+        """A number."""
+        return Sum(number)
+
+    def add(self, a: Sum | None, b: Sum | None) -> Sum | None:
+        """a + b."""
+        return None if a is None or b is None else a.plus(b)
+
+    def multiply(self, a: Sum | None, b: Sum | None) -> Sum | None:
+        """a * b, where one of them is a number."""
+        if a is None or b is None or (a.terms and b.terms):
+            return None
+        return Sum().plus(a, b.number) if a.terms else Sum().plus(b, a.number)
+
+    def special(self, name: str, form: Form) -> Sum | None:
+        """A special register that stays the same while a thread runs."""
+        return Sum(0, {name: 1}) if name.startswith(_STAY) else None
 
 
-def _total(values: Sequence[Sum]) -> Sum:
-    total = Sum()
-    for value in values:
-        total = total.plus(value)
-    return total
-
-
-def _product(values: Sequence[Sum]) -> Sum | None:
-    """a b + c, where a or b is a number."""
-    a, b, c = values
-    if b.terms:
-        a, b = b, a
-    return None if b.terms else c.plus(a, b.number)
-
-
-def _read(operand: Operand, held: Held) -> Sum | None:
-    text = operand.text.replace(".reuse", "")
-    if operand.kind == "number":
-        return Sum(operand.value)
-    if operand.kind == "constant":
-        return Sum(0, {text: 1}) if text.startswith("c[0x0][0x") and not operand.mask else None
-    if operand.kind not in ("R", "UR"):
-        return None
-    value = Sum() if operand.first < 0 else held.get(BASE[operand.kind] + operand.first)
-    if value is None or text[:1] in "~|":
-        return None
-    return Sum().less(value) if text[:1] == "-" else value
+SUMS = _Sums()
+_STAY = ("SR_TID", "SR_LANEID", "SR_CTAID", "SR_NCTAID", "SR_NTID", "SR_Cga")
 
 
 def _address(instruction: Instruction, held: Held) -> Sum | None:
