@@ -350,7 +350,8 @@ def _split(table: int, inputs: Sequence[Lanes], bits: Sequence[Lanes | None]) ->
     low = min(_low(inputs[j].add_unknown) for j in sums) - 1
     high = ~low & ALL
     parts = [_masked(value or inputs[j], low) for j, value in enumerate(bits)]
-    below = _masked(_by_bits(table, parts), low)
+    found = _by_bits(table, parts)
+    below = _masked(as_bits(found) or found, low)  # what is alike in all lanes is a step of it, and a bit here
     j = sums[0]
     if len(sums) == 1:
         others = [value or inputs[j] for value in bits]
