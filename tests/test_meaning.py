@@ -379,6 +379,16 @@ def test_only_a_launch_takes_an_estimate_for_a_reciprocal():
     assert made(LAUNCH, "MUFU.RCP R10, R2", subnormal) == {}  # the hardware may take it for 0
 
 
+@given(st.integers(-(2**31), 2**31 - 1), st.integers(1, 2**31))
+def test_sums_are_the_same_where_their_low_32_bits_are(number, times):
+    """However code spells a number, and whichever way it comes to it."""
+    held = {2: Sum(7, {"c[0x0][0x210]": times})}
+    for text in ("IADD3 R10, R2, {}, RZ", "IMAD R10, R2, {}, RZ"):
+        spelled = (f"{number:#x}", f"{number % 2**32:#x}")
+        one, other = (made(SUMS, text.format(each), held).get(10) for each in spelled)
+        assert one == other
+
+
 @pytest.mark.parametrize("name", ["SR_CLOCKLO", "SR_GLOBALTIMERLO", "SR_WARPID", "SR_VIRTID"])
 def test_what_changes_while_a_thread_runs_is_no_term_of_a_sum(name):
     assert made(SUMS, f"S2R R10, {name}", {}) == {}

@@ -18,7 +18,10 @@ from tcprobe.sass.registers import BASE, Form, Operand
 
 
 class Sum(NamedTuple):
-    """A number and multiples of what stays the same while a thread runs: constants and special registers by name."""
+    """A number and multiples of what stays the same while a thread runs: constants and special registers by name.
+
+    Of numbers that are the same modulo 2^32, `plus` has the one from -2^31 on.
+    """
 
     number: int = 0
     terms: Mapping[str, int] = {}
@@ -26,13 +29,19 @@ class Sum(NamedTuple):
     def plus(self, other: "Sum", times: int = 1) -> "Sum":
         """The sum of both, the other one a multiple."""
         terms = {
-            name: self.terms.get(name, 0) + times * other.terms.get(name, 0) for name in (*self.terms, *other.terms)
+            name: _low(self.terms.get(name, 0) + times * other.terms.get(name, 0))
+            for name in (*self.terms, *other.terms)
         }
-        return Sum(self.number + times * other.number, {name: count for name, count in terms.items() if count})
+        return Sum(_low(self.number + times * other.number), {name: count for name, count in terms.items() if count})
 
     def less(self, other: "Sum") -> "Sum":
         """The difference."""
         return self.plus(other, -1)
+
+
+def _low(number: int) -> int:
+    """The low 32 bits, signed."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 Held = Mapping[int, Sum]  # by bit of a register, see `registers`
