@@ -24,77 +24,25 @@ Holding = Mapping[int, Any]  # what a domain keeps of registers, by their bit in
 
 
 class Domain(Generic[Value]):
-    """How operands are read, and what operations make of values; of those that it lacks nothing is known."""
+    """How operands are read, and what operations make of values: each as `sass.lanes` has it, where it is there."""
 
-    unknown: Value
-
-    def read(self, operand: Operand, held: Any) -> Value:
-        """What an operand holds, with its sign: 32 bits, or a predicate."""
-        raise NotImplementedError
-
-    def word(self, operand: Operand, number: int, held: Any) -> Value:
-        """Of an operand of several words one, the low one first."""
-        return self.unknown if number else self.read(operand, held)
-
-    def constant(self, number: int) -> Value:
-        """A number, modulo 2^32."""
-        raise NotImplementedError
-
-    def add(self, a: Value, b: Value) -> Value:
-        """a + b."""
-        raise NotImplementedError
-
-    def multiply(self, a: Value, b: Value) -> Value:
-        """The low 32 bits of a * b."""
-        raise NotImplementedError
-
-    def shift_left(self, a: Value, count: int) -> Value:
-        """a << count."""
-        return self.multiply(a, self.constant(1 << count if count < 32 else 0))
-
-    def shift_right(self, a: Value, count: int, signed: bool = False) -> Value:
-        """a >> count."""
-        return self.unknown
-
-    def bitwise(self, table: int, a: Value, b: Value, c: Value) -> Value:
-        """Each bit is that of the table at the bits of a, b, c, as LOP3 has it."""
-        return self.unknown
-
-    def choose(self, condition: Value, a: Value, b: Value) -> Value:
-        """a where a predicate holds, else b."""
-        return self.unknown
-
-    def exactly(self, function: Callable[..., Array | None], *values: Value) -> Value | None:
-        """A function of numbers (uint32); None unless all values are numbers, or where the function says None."""
-        return None
-
-    def carry(self, *values: Value) -> Value:
-        """How often their sum exceeds 32 bits."""
-        return self.unknown
-
-    def nonzero(self, value: Value) -> Value | None:
-        """Whether a value is not 0."""
-        return None
-
-    def reciprocal(self, value: Value) -> Value | None:
-        """1 / value, as MUFU.RCP approximates it."""
-        return None
-
-    def special(self, name: str, form: Form) -> Value | None:
-        """A special register."""
-        return None
-
-    def uniform(self, value: Value) -> Value:
-        """What a uniform register takes of the lanes."""
-        return value
-
-    def of_lane(self, value: Value, number: int | None, source: Value | None) -> Value | None:
-        """The value that a lane has, its number if that is known; `source`: in the lane that another value names."""
-        return None
-
-    def of_the_warp(self, predicate: bool) -> Value | None:
-        """What is one thing for all lanes of a warp."""
-        return None
+    read: Callable[[Operand, Any], Value]  # with its sign: 32 bits, or a predicate
+    word: Callable[[Operand, int, Any], Value]  # of an operand of several words one, the low one first
+    special: Callable[[str, Form], Value | None]  # a special register
+    constant: Callable[[int], Value]
+    add: Callable[[Value, Value], Value]
+    carry: Callable[..., Value]
+    multiply: Callable[[Value, Value], Value]
+    shift_left: Callable[[Value, int], Value]
+    shift_right: Callable[..., Value]
+    bitwise: Callable[[int, Value, Value, Value], Value]
+    choose: Callable[[Value, Value, Value], Value]
+    exactly: Callable[..., Value | None]  # a function of numbers; None unless all are, or where the function says None
+    nonzero: Callable[[Value], Value | None]
+    reciprocal: Callable[[Value], Value | None]  # as MUFU.RCP approximates it
+    uniform: Callable[[Value], Value]  # what a uniform register takes of the lanes
+    of_lane: Callable[[Value, int | None, Value | None], Value | None]  # by number, or in the lane that a value names
+    of_the_warp: Callable[[bool], Value | None]  # one thing for all lanes, a predicate or a number
 
 
 Meaning = Callable[[Domain[Any], Form, Holding], dict[int, Any]]

@@ -100,6 +100,10 @@ class Reader(Domain[Lanes]):
             return lanes.made(np.zeros((1, 1), np.uint32), 0, MOST_CLUSTER - 1)
         return UNKNOWN if name.startswith(ALIKE) else lanes.unknown(f"{name} is not followed")
 
+    def reciprocal(self, value: Lanes) -> Lanes | None:
+        """Not known to the last bit."""
+        return None
+
     def uniform(self, value: Lanes) -> Lanes:
         """What a uniform register takes of the lanes."""
         return value if value.uniform else UNKNOWN

@@ -9,7 +9,7 @@ Sum(number=16, terms={'SR_TID.X': 4})
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
@@ -72,10 +72,15 @@ def _step(held: Held, instruction: Instruction) -> Held:
     return kept
 
 
+def _no_sum(*_: Any) -> None:
+    """Of what is no sum of its inputs, or not known to be one."""
+
+
 class _Sums(Domain["Sum | None"]):
     """Operations that keep a sum one."""
 
-    unknown = None
+    shift_right = bitwise = choose = exactly = carry = nonzero = reciprocal = staticmethod(_no_sum)
+    of_lane = of_the_warp = staticmethod(_no_sum)
 
     def read(self, operand: Operand, held: Held) -> Sum | None:
         """What an operand is a sum of."""
@@ -104,6 +109,18 @@ class _Sums(Domain["Sum | None"]):
         if a is None or b is None or (a.terms and b.terms):
             return None
         return Sum().plus(a, b.number) if a.terms else Sum().plus(b, a.number)
+
+    def shift_left(self, a: Sum | None, count: int) -> Sum | None:
+        """A multiple."""
+        return self.multiply(a, Sum(1 << count if count < 32 else 0))
+
+    def word(self, operand: Operand, number: int, held: Held) -> Sum | None:
+        """The low word alone is a sum."""
+        return None if number else self.read(operand, held)
+
+    def uniform(self, value: Sum | None) -> Sum | None:
+        """What all lanes have."""
+        return value
 
     def special(self, name: str, form: Form) -> Sum | None:
         """A special register that stays the same while a thread runs."""
