@@ -128,3 +128,15 @@ def test_a_description_holds_what_is_computed(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 7))):
         values.append(_apply(data.draw, values))
         assert holds(*values[-1])
+
+
+@given(st.data())
+@examples(1500)
+def test_bits_of_a_sum_beside_those_that_are_not_known(data: st.DataObject) -> None:
+    """As the halves of 64 bits are joined: low bits of a value that is not known, above them a sum with another."""
+    low, high = data.draw(leaves()), data.draw(leaves())
+    other, count = data.draw(leaves()), data.draw(st.integers(1, 31))
+    high = Both(lanes.add(high.described, other.described), high.real + other.real)
+    parts = lanes.shift_right(low.described, 32 - count), lanes.shift_left(high.described, count)
+    real = low.real >> np.uint32(32 - count) | high.real << np.uint32(count)
+    assert holds(lanes.bitwise(lanes.OR_AB, *parts, lanes.constant(0)), real)

@@ -12,6 +12,7 @@ import click
 from tcprobe.check import question
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
+from tcprobe.isa.opcodes import multiplies
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
@@ -137,11 +138,11 @@ def _print_table(functions: "Sequence[FunctionReading]", checked: "Sequence[Kern
 
 
 def _row(one: "FunctionReading", findings: str) -> tuple[str, ...]:
-    multiplies = sum(use.count for use in one.uses if "MMA" in use.opcode)
-    moves = sum(use.count for use in one.uses) - multiplies
+    products = sum(use.count for use in one.uses if multiplies(use.opcode))
+    moves = sum(use.count for use in one.uses) - products
     registers = str(one.function.registers) if one.function.registers else "unknown"
     name = one_line(unmangled(one.name))
-    return (name, one.arch, str(multiplies), str(moves), registers, str(sum(one.local.values())), findings)
+    return (name, one.arch, str(products), str(moves), registers, str(sum(one.local.values())), findings)
 
 
 def _beside(one: "FunctionReading", full: bool) -> Iterator[str]:

@@ -123,6 +123,12 @@ def of_kind(*kinds: str) -> frozenset[str]:
     return frozenset(row.opcode for row in rows() if row.kind in kinds and "." not in row.opcode)
 
 
+def multiplies(name: str) -> bool:
+    """Whether an opcode multiplies matrices: also one that no line says anything of, by its name."""
+    mnemonic = name.partition(".")[0]
+    return mnemonic in of_kind("multiply") or (mnemonic.isalpha() and mnemonic.endswith("MMA") and mnemonic != "MMA")
+
+
 @cache
 def stated(name: str) -> Opcode | None:
     """The line that states a price of an opcode: that of most of its modifiers; None where there is none."""

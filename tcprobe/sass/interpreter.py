@@ -13,9 +13,9 @@ from tcprobe.sass import frame, lanes
 from tcprobe.sass.decode import Form
 from tcprobe.sass.dependence import Dependence, numbered
 from tcprobe.sass.frame import LOCAL, SLOTS, slots
-from tcprobe.sass.integers import HIGH, MODELLED
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
+from tcprobe.sass.meaning import HIGH, MEANINGS
 from tcprobe.sass.reader import Reader
 from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE, guard_bit
 from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Held, Register, unset
@@ -115,18 +115,17 @@ class Interpreter(Reader):
     ) -> Iterator[tuple[Lanes, Lanes]]:
         """Of each register that is written, what it holds then, and what where the guard is true."""
         form = instruction.form
-        follow = MODELLED.get(form.mnemonic)
+        follow = MEANINGS.get(form.mnemonic)
         inputs = list(self.inputs(form.reads, seen))
         even = (follow is not None or opcode(form.mnemonic).lanes == "alike") and all(value.uniform for value in inputs)
         results = follow(self, form, seen) if follow and not linked else {}
         condition = self.condition(form.guard, held) if form.guard else None
         why = _reason(instruction, inputs)
         written = {}
-        for j, operand in enumerate(form.operands[: form.outputs]):
+        for output, value in results.items():
+            operand = form.operands[output % HIGH]
             if operand.kind in BASE and operand.first >= 0:
-                written[BASE[operand.kind] + operand.first] = results.get(j)
-                if j + HIGH in results:
-                    written[BASE[operand.kind] + operand.first + 1] = results[j + HIGH]
+                written[BASE[operand.kind] + operand.first + output // HIGH] = value
         for bit in writes:
             value = written.get(bit)
             if value is None:

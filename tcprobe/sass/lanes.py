@@ -183,6 +183,24 @@ def add(a: Lanes, b: Lanes) -> Lanes:
     return made(a.known + b.known, 0, _sum(a.add_unknown, b.add_unknown), gone, why)
 
 
+def carry(*values: Lanes) -> Lanes:
+    """How often the sum of all exceeds 32 bits."""
+    if all(value.exact for value in values):
+        total = sum((value.known.astype(np.uint64) for value in values), np.zeros((1, 1), np.uint64))
+        return made((total >> np.uint64(32)).astype(np.uint32))
+    if sum(map(_most, values)) <= ALL:
+        return constant(0)
+    bits = (1 << (len(values) - 1).bit_length()) - 1
+    if all(value.uniform for value in values):
+        return made(_ZERO, 0, bits)
+    return unknown(_reason(*values) or "a carry of a value that is not known", bits)
+
+
+def _most(value: Lanes) -> int:
+    """The largest number that a value may be."""
+    return int(value.known.max()) + value.xor_unknown + value.add_unknown + value.unknown
+
+
 def _shifted(a: Lanes, b: Lanes, gone: int, why: str) -> Lanes:
     """a + b of a value with xor_unknown and one that is alike in all lanes."""
     number = _union(b.known)
@@ -332,7 +350,8 @@ def _split(table: int, inputs: Sequence[Lanes], bits: Sequence[Lanes | None]) ->
     low = min(_low(inputs[j].add_unknown) for j in sums) - 1
     high = ~low & ALL
     parts = [_masked(value or inputs[j], low) for j, value in enumerate(bits)]
-    below = _masked(_by_bits(table, parts), low)
+    found = _by_bits(table, parts)
+    below = _masked(as_bits(found) or found, low)  # what is alike in all lanes is a step of it, and a bit here
     j = sums[0]
     if len(sums) == 1:
         others = [value or inputs[j] for value in bits]

@@ -7,14 +7,13 @@ code may have words that nvdisasm does not take; they are left out, and counted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.isa.opcodes import of_kind
+from tcprobe.isa.opcodes import multiplies, of_kind
 from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.sass.decode import opcode_of
 from tcprobe.sass.disassemble import printed
@@ -22,7 +21,6 @@ from tcprobe.sass.frame import LOCAL
 from tcprobe.sass.toolchain import Toolchain
 
 WideWords = NDArray[np.uint64]
-_MULTIPLY = re.compile(r"[A-Z]+MMA")  # also multiplies that no known code has
 CHUNK = 1 << 17  # instructions disassembled in one call
 AT_ONCE = 16 << 20  # bytes of code; they need about ten times as much memory
 MOST_CALLS = 200  # runs of nvdisasm for the code of an arch; most of them isolate what it does not take
@@ -77,7 +75,7 @@ def mnemonic(opcode: str) -> str:
 
 def is_matrix(opcode: str) -> bool:
     """Whether an opcode multiplies or moves matrices."""
-    return mnemonic(opcode) in of_kind("multiply", "matrix move") or bool(_MULTIPLY.fullmatch(mnemonic(opcode)))
+    return multiplies(opcode) or mnemonic(opcode) in of_kind("matrix move")
 
 
 def _may_be_matrix_code(reader: _Disassembler, code_words: WideWords) -> Bools:

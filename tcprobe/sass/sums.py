@@ -9,16 +9,20 @@ Sum(number=16, terms={'SR_TID.X': 4})
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tcprobe.sass.decode import Form, Operand, Term
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.meaning import MEANINGS, Domain
 from tcprobe.sass.registers import BASE
 
 
 class Sum(NamedTuple):
-    """A number and multiples of what stays the same while a thread runs: constants and special registers by name."""
+    """A number and multiples of what stays the same while a thread runs: constants and special registers by name.
+
+    Of numbers that are the same modulo 2^32, `plus` has the one from -2^31 on.
+    """
 
     number: int = 0
     terms: Mapping[str, int] = {}
@@ -26,13 +30,19 @@ class Sum(NamedTuple):
     def plus(self, other: "Sum", times: int = 1) -> "Sum":
         """The sum of both, the other one a multiple."""
         terms = {
-            name: self.terms.get(name, 0) + times * other.terms.get(name, 0) for name in (*self.terms, *other.terms)
+            name: _low(self.terms.get(name, 0) + times * other.terms.get(name, 0))
+            for name in (*self.terms, *other.terms)
         }
-        return Sum(self.number + times * other.number, {name: count for name, count in terms.items() if count})
+        return Sum(_low(self.number + times * other.number), {name: count for name, count in terms.items() if count})
 
     def less(self, other: "Sum") -> "Sum":
         """The difference."""
         return self.plus(other, -1)
+
+
+def _low(number: int) -> int:
+    """The low 32 bits, signed."""
+    return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
 Held = Mapping[int, Sum]  # by bit of a register, see `registers`
@@ -54,7 +64,8 @@ def _step(held: Held, instruction: Instruction) -> Held:
     if not form.writes:
         return held
     to = form.operands[0]
-    made = _made(form, held) if to.kind in ("R", "UR") and to.first >= 0 else None
+    meaning = MEANINGS.get(form.mnemonic) if to.kind in ("R", "UR") and to.first >= 0 else None
+    made = meaning(SUMS, form, held).get(0) if meaning else None
     kept = {bit: value for bit, value in held.items() if not form.writes >> bit & 1}
     if made is not None:
         bit = BASE[to.kind] + to.first
@@ -62,49 +73,62 @@ def _step(held: Held, instruction: Instruction) -> Held:
     return kept
 
 
-def _made(form: Form, held: Held) -> Sum | None:
-    """What an instruction writes into its first register."""
-    sources = [o for o in form.operands[form.outputs :] if o.kind not in ("P", "UP")]
-    if form.mnemonic in ("S2R", "S2UR"):
-        return Sum(0, {sources[0].text: 1})
-    if form.mnemonic in ("LDC", "ULDC", "MOV", "UMOV", "R2UR", "CS2R") and len(sources) == 1:
-        return _read(sources[0], held)
-    values = [value for source in sources if (value := _read(source, held)) is not None]
-    if len(values) < len(sources) or form.has("X") or form.has("HI"):
-        return None
-    if form.mnemonic in ("IADD3", "UIADD3", "IADD", "VIADD", "UIADD"):
-        return _total(values)
-    if form.mnemonic in ("LEA", "ULEA") and len(values) == 3 and not values[2].terms:
-        return values[1].plus(values[0], 1 << values[2].number)
-    return _product(values) if form.mnemonic in ("IMAD", "UIMAD") and len(values) == 3 else None
+def _no_sum(*_: Any) -> None:
+    """Of what is no sum of its inputs, or not known to be one."""
 
 
-def _total(values: Sequence[Sum]) -> Sum:
-    total = Sum()
-    for value in values:
-        total = total.plus(value)
-    return total
+class _Sums(Domain["Sum | None"]):
+    """Operations that keep a sum one."""
+
+    shift_right = bitwise = choose = exactly = carry = nonzero = reciprocal = staticmethod(_no_sum)
+    of_lane = of_the_warp = staticmethod(_no_sum)
+
+    def read(self, operand: Operand, held: Held) -> Sum | None:
+        """What an operand is a sum of."""
+        if operand.kind == "number":
+            return Sum(operand.value)
+        if operand.kind == "constant":
+            return Sum(0, {str(operand): 1}) if operand.parameter is not None and not operand.sign else None
+        if operand.kind not in ("R", "UR"):
+            return None
+        value = _held(operand, held)
+        if value is None or operand.sign == "~" or operand.absolute:
+            return None
+        return Sum().less(value) if operand.sign else value
+
+    def constant(self, number: int) -> Sum | None:
+        """A number."""
+        return Sum(number)
+
+    def add(self, a: Sum | None, b: Sum | None) -> Sum | None:
+        """a + b."""
+        return None if a is None or b is None else a.plus(b)
+
+    def multiply(self, a: Sum | None, b: Sum | None) -> Sum | None:
+        """a * b, where one of them is a number."""
+        if a is None or b is None or (a.terms and b.terms):
+            return None
+        return Sum().plus(a, b.number) if a.terms else Sum().plus(b, a.number)
+
+    def shift_left(self, a: Sum | None, count: int) -> Sum | None:
+        """A multiple."""
+        return self.multiply(a, Sum(1 << count if count < 32 else 0))
+
+    def word(self, operand: Operand, number: int, held: Held) -> Sum | None:
+        """The low word alone is a sum."""
+        return None if number else self.read(operand, held)
+
+    def uniform(self, value: Sum | None) -> Sum | None:
+        """What all lanes have."""
+        return value
+
+    def special(self, name: str, form: Form) -> Sum | None:
+        """A special register that stays the same while a thread runs."""
+        return Sum(0, {name: 1}) if name.startswith(_STAY) else None
 
 
-def _product(values: Sequence[Sum]) -> Sum | None:
-    """a b + c, where a or b is a number."""
-    a, b, c = values
-    if b.terms:
-        a, b = b, a
-    return None if b.terms else c.plus(a, b.number)
-
-
-def _read(operand: Operand, held: Held) -> Sum | None:
-    if operand.kind == "number":
-        return Sum(operand.value)
-    if operand.kind == "constant":
-        return Sum(0, {str(operand): 1}) if operand.parameter is not None and not operand.sign else None
-    if operand.kind not in ("R", "UR"):
-        return None
-    value = _held(operand, held)
-    if value is None or operand.sign == "~" or operand.absolute:
-        return None
-    return Sum().less(value) if operand.sign else value
+SUMS = _Sums()
+_STAY = ("SR_TID", "SR_LANEID", "SR_CTAID", "SR_NCTAID", "SR_NTID", "SR_Cga")
 
 
 def _held(register: Operand | Term, held: Held) -> Sum | None:
