@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tcprobe.loops.iterations import _Interpreter
 from tcprobe.sass import lanes
-from tcprobe.sass.decode import UnreadError, instruction
+from tcprobe.sass.decode import UnreadError, decode, exact
 from tcprobe.sass.emulation import EMULATION
 from tcprobe.sass.machine import Machine
 from tcprobe.sass.meaning import HIGH, MEANINGS
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.registers import BASE, decode
+from tcprobe.sass.registers import BASE
 from tcprobe.sass.state import Register
 from tcprobe.sass.sums import SUMS, Sum
 from tests.sampling import examples
@@ -238,7 +238,7 @@ def concretely(text, both):
         else:
             m.set(kind, bit - BASE[kind], np.ascontiguousarray(real).reshape(-1))
     try:
-        m._step(instruction(text, 0), EMULATION)
+        m._step(exact(text), EMULATION)
     except UnreadError:
         return {}
     places = [(kind, number) for kind in ("R", "UR") for number in (10, 11) if number in m._values[kind]]

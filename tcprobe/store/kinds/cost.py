@@ -48,7 +48,7 @@ AtOnce = Annotated[int, msgspec.Meta(ge=1, le=1024)]  # independent of one anoth
 CopiedBytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 PassCount = Annotated[int, msgspec.Meta(ge=1, le=1024)]  # of the banks
 CostPlace = Literal["shared", "registers"]
-Held = Literal["shared", "registers", "tensor"]  # where A of a multiply is
+Held = Literal["registers", "shared", "tensor"]  # where A of a multiply is
 Data = Literal["zeros", "random"]
 Modes = dict[str, Annotated[list[Cycles], msgspec.Meta(min_length=2, max_length=8)]]  # by a number's name
 _SIZED = re.compile(r"\.m[0-9]{1,3}n(?P<n>[0-9]{1,3})k[0-9]{1,3}\.")  # of a form of tcgen05
