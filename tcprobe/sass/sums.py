@@ -73,7 +73,7 @@ def _step(held: Held, instruction: Instruction) -> Held:
     return kept
 
 
-def _no_sum(*_: Any) -> None:
+def _no_sum(*_: Any, **__: Any) -> None:
     """Of what is no sum of its inputs, or not known to be one."""
 
 
