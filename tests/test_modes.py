@@ -23,7 +23,6 @@ from tcprobe.store.choose import alone
 from tcprobe.store.kinds import cost
 from tcprobe.store.results import Results
 
-__all__ = ("codes",)
 BULK = "cp.async.bulk.shared.global"
 
 
@@ -58,7 +57,7 @@ def test_loops_that_make_one_number_are_all_of_a_mode():
     assert slower_modes({"short": one, "long": 3 * one}, [("short", "long")])["long"][0, RUNS] == 48
 
 
-def test_a_finding_says_both_modes_of_its_runs(codes):
+def test_a_finding_says_both_modes_of_its_runs():
     """A multiply half as slow again in two runs of five: all cycles, so products a cycle, and no ratio of cycles."""
     experiment, tensor_core = dialogues("cost")[MMA], core({"a": 24, "b": 24, "c": 24}, 1.5, 6.0)
     reading = experiment.measure(Clock(tensor_core, codes(experiment.kernels())))

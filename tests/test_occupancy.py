@@ -90,7 +90,7 @@ ret;
 )
 def test_a_register_less_frees_no_block_where_barriers_are_the_limit(tmp_path, text, used, found):
     """Of 176 registers two blocks of four warps fit, of 168 three; of ten barriers two, as ptxas states them."""
-    kernel = assembled(tmp_path, KERNEL.replace("BARRIERS", text))
+    kernel = assembled(KERNEL.replace("BARRIERS", text))
     assert kernel.code.barriers == used
     wide = replace(kernel, code=replace(kernel.code, registers=176))
     numbers = [finding.numbers for finding in registers.check(wide)]
@@ -101,7 +101,7 @@ def test_a_register_less_frees_no_block_where_barriers_are_the_limit(tmp_path, t
 @pytest.mark.parametrize(("count", "found"), [(144, None), (176, (1, 2))])
 def test_registers_of_a_sub_partition_are_its_own(tmp_path, count, found):
     """Five warps: the SM's registers would do for three blocks with 136, two with 176; its quarters hold two, one."""
-    kernel = assembled(tmp_path, KERNEL.replace("BARRIERS", "").replace("128", "160"))
+    kernel = assembled(KERNEL.replace("BARRIERS", "").replace("128", "160"))
     wide = replace(kernel, code=replace(kernel.code, registers=count))
     numbers = [finding.numbers for finding in registers.check(wide)]
     assert [(each["blocks"], each["then"]) for each in numbers] == ([found] if found else [])
