@@ -8,6 +8,7 @@ import sys
 from importlib.util import find_spec
 
 import kept_tools
+import one_thread
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -15,6 +16,7 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.sass import toolchain
 from tcprobe.system.children import Scratch
 
+assert one_thread  # imported before NumPy
 pytest_plugins = ("sampling", "failures", "printouts", "site_chromium")
 os.environ.pop("COLUMNS", None)  # answers keep to its width
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts its background jobs

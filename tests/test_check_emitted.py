@@ -19,6 +19,7 @@ import emitted_reductions
 import nvrtc
 import path_cases
 import pytest
+from machine_code import needs_tools
 
 from tcprobe import emit
 from tcprobe.check.code_check import Checker
@@ -29,9 +30,8 @@ from tcprobe.sass import elf, toolchain
 from tcprobe.sass.disassemble import programs
 from tcprobe.store.cell import emittable, selected
 from tcprobe.store.results import published
-from tests.test_ptx import needs_ptxas
 
-pytestmark = [needs_ptxas, pytest.mark.skipif(not nvrtc.library(), reason="no NVRTC here")]
+pytestmark = [needs_tools, pytest.mark.skipif(not nvrtc.library(), reason="no NVRTC here")]
 AROUND = """
 #define running threadIdx.x
 #define MINE(at, own) ((unsigned char*)(at) + threadIdx.x * sizeof own)

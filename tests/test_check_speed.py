@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
+from machine_code import needs_tools
 
 from tcprobe.check import published
 from tcprobe.check.code_check import Checker, KernelCheck
@@ -28,9 +29,8 @@ from tcprobe.sass.code_files import CodeFiles
 from tcprobe.sass.disassemble import programs
 from tcprobe.sass.kernel import Kernel
 from tcprobe.store.choose import default
-from tests.test_ptx import needs_ptxas
 
-pytestmark = needs_ptxas
+pytestmark = needs_tools
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 DYNAMIC = ".extern .shared .align 128 .b8 tile[];\n"
 SPEED = ("bank-conflicts", "sectors", "spills", "serialised", "emulated", "slow-path", "registers")

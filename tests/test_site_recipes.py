@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from functools import cache
 from html import unescape
 
 import pytest
@@ -23,8 +24,13 @@ from tcprobe.store.results import published
 
 NODE = shutil.which("node") or shutil.which("nodejs")
 ASKED = [(recipe, one) for recipe in recipes() for one in recipe.commands]
-MADE = kernel_pages.kernels(alone(published()))
+KERNELS = [(arch, kind) for arch, kinds in kernel_pages.KERNELS.items() for kind in kinds]
 PRE = re.compile(r"<pre(?: class=\"code\")?>(.*?)</pre>", re.DOTALL)
+
+
+@cache
+def made_kernels():
+    return kernel_pages.kernels(alone(published()))
 
 
 def printed(command):
@@ -73,14 +79,16 @@ def test_words_of_a_recipe_are_what_its_command_says():
 
 
 @pytest.mark.sampled(5)
-@pytest.mark.parametrize("made", MADE, ids=lambda made: made.head)
-def test_a_kernel_s_page_has_what_its_command_prints(made):
+@pytest.mark.parametrize(("arch", "kind"), KERNELS)
+def test_a_kernel_s_page_has_what_its_command_prints(arch, kind):
+    made = made_kernels()[KERNELS.index((arch, kind))]
+    assert (made.arch, made.type) == (arch, kind)
     assert blocks(made.code) == [made.command, printed(made.command)]
 
 
 def test_every_kernel_has_both_pages():
-    assert len(MADE) == sum(map(len, kernel_pages.KERNELS.values()))
-    for made in MADE:
+    assert [(made.arch, made.type) for made in made_kernels()] == KERNELS
+    for made in made_kernels():
         assert {made.code, made.way} <= set(pages())
         said = printed(f"{made.command} --explain {' '.join(map(str, kernel_pages.SHOWN))}")
         listed = [
@@ -101,7 +109,7 @@ console.log(JSON.stringify(asked.map(([which, operand, at]) => tcprobe.way.said(
 def test_the_script_says_the_way_of_any_element(tmp_path, sample):
     """As `kernel gemm --explain` does, of elements in any tile."""
     pick, asked, expected = random.Random(7), [], []
-    for number, made in enumerate(MADE):
+    for number, made in enumerate(made_kernels()):
         for _ in range(len(sample(range(300), 10))):
             at = [pick.randrange(1 << pick.randrange(1, 14)) for _ in range(3)]
             for operand, way in zip("abd", explain(made.kernel, tuple(at)), strict=True):
@@ -109,7 +117,7 @@ def test_the_script_says_the_way_of_any_element(tmp_path, sample):
                 expected.append(way["steps"])
     script = tmp_path / "way.js"
     script.write_text(pages()["way.js"])
-    given = json.dumps({"kernels": [data_of(pages()[made.way]) for made in MADE], "asked": asked})
+    given = json.dumps({"kernels": [data_of(pages()[made.way]) for made in made_kernels()], "asked": asked})
     done = subprocess.run([NODE, "-e", RUN, str(script)], input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     for one, found, wanted in zip(asked, json.loads(done.stdout), expected, strict=True):
@@ -118,7 +126,7 @@ def test_the_script_says_the_way_of_any_element(tmp_path, sample):
 
 def test_ways_that_are_neither_sums_nor_xors_are_refused(monkeypatch):
     """No page says what it did not prove."""
-    kernel = MADE[0].kernel
+    kernel = made_kernels()[0].kernel
 
     def crooked(_, at):
         return [{"element": "", "steps": [f"byte {at[0] * at[1] + at[0] // 3}"]} for _ in "abd"]

@@ -8,14 +8,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from machine_code import needs_tools
 
 from tcprobe.sass import toolchain
 from tcprobe.sass.decode import LINE
 from tcprobe.sass.elf import sections
 from tcprobe.sass.source_lines import source_lines
-from tests.test_ptx import needs_ptxas
 
-pytestmark = needs_ptxas
+pytestmark = needs_tools
 SOURCE = re.compile(r'\s*//## File "([^"]*)", line (\d+)$')
 FUNCTION = re.compile(r"\.text\.(.+):")
 TEXT = """.version 7.8

@@ -8,6 +8,7 @@ into account, where that differs. Multiplies take zeros and ones only, which is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -93,16 +94,25 @@ class Emulator:
                 for lanes in lanes_of_rows
             ]
             return np.array(cells)
-        statements = tensor_memory.statements(
+        return _documented_places(
             instruction, operand, Extent(described.m, described.n, described.selector, described.vector)
         )
-        assert not isinstance(statements, str), statements
-        places = statements[0].holding
-        cells = [
+
+
+@lru_cache(32)
+def _documented_places(instruction: Instruction, operand: str, extent: Extent) -> Ints:
+    """(CTA, lane, bit) of each copy of each element of an operand in tensor memory."""
+    statements = tensor_memory.statements(instruction, operand, extent)
+    assert not isinstance(statements, str), statements
+    places = statements[0].holding
+    cells = np.array(
+        [
             [
                 [(cell.cta, cell.lane, CELL * cell.column + cell.bit) for cell in places(row, col)]
                 for col in range(statements[0].cols)
             ]
             for row in range(statements[0].rows)
         ]
-        return np.array(cells)
+    )
+    cells.flags.writeable = False
+    return cells
