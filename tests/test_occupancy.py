@@ -9,8 +9,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from machine_code import needs_tools
-from test_check_rules import assembled
+from machine_code import TOOLS, needs_tools
+from test_check_rules import graphs
 
 from tcprobe.check.rules import registers
 from tcprobe.isa.arch import ARCHS, WARP
@@ -83,14 +83,20 @@ ret;
 """
 
 
+def graph(text):
+    """The one kernel of a PTX text."""
+    (kernel,) = graphs([(text, TOOLS.ptxas)]).values()
+    return kernel
+
+
 @needs_tools
 @pytest.mark.parametrize(
     ("text", "used", "found"),
     [("", 0, (2, 3)), ("bar.sync 0;", 1, (2, 3)), ("bar.sync 9, 64;", 10, None), ("bar.sync r, 64;", 16, None)],
 )
-def test_a_register_less_frees_no_block_where_barriers_are_the_limit(tmp_path, text, used, found):
+def test_a_register_less_frees_no_block_where_barriers_are_the_limit(text, used, found):
     """Of 176 registers two blocks of four warps fit, of 168 three; of ten barriers two, as ptxas states them."""
-    kernel = assembled(KERNEL.replace("BARRIERS", text))
+    kernel = graph(KERNEL.replace("BARRIERS", text))
     assert kernel.code.barriers == used
     wide = replace(kernel, code=replace(kernel.code, registers=176))
     numbers = [finding.numbers for finding in registers.check(wide)]
@@ -99,9 +105,9 @@ def test_a_register_less_frees_no_block_where_barriers_are_the_limit(tmp_path, t
 
 @needs_tools
 @pytest.mark.parametrize(("count", "found"), [(144, None), (176, (1, 2))])
-def test_registers_of_a_sub_partition_are_its_own(tmp_path, count, found):
+def test_registers_of_a_sub_partition_are_its_own(count, found):
     """Five warps: the SM's registers would do for three blocks with 136, two with 176; its quarters hold two, one."""
-    kernel = assembled(KERNEL.replace("BARRIERS", "").replace("128", "160"))
+    kernel = graph(KERNEL.replace("BARRIERS", "").replace("128", "160"))
     wide = replace(kernel, code=replace(kernel.code, registers=count))
     numbers = [finding.numbers for finding in registers.check(wide)]
     assert [(each["blocks"], each["then"]) for each in numbers] == ([found] if found else [])
