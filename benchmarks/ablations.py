@@ -25,20 +25,21 @@ from typing import NamedTuple
 
 import json_lines
 
-from tcprobe.check.program import Kernel, programs
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
 from tcprobe.loops.patch import patched, patches
 from tcprobe.loops.predict import predict
 from tcprobe.sass import toolchain
-from tcprobe.sass.image import cubin
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.elf import cubin
+from tcprobe.sass.kernel import Kernel
 from tcprobe.store.choose import layers
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 sys.path.insert(0, str(EXAMPLES))
 PREDICTED = Path(__file__).parent / "ablations_predicted.jsonl"  # committed before the kernels ran
-ROUNDS = 64
+ITERATIONS = 64
 NVCC = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
 GEMMS = (
     GemmOptions("sm_80", "f16", (64, 64, 32), (2, 2), 3),
@@ -169,7 +170,7 @@ def of_triton(kernels, build) -> tuple[bytes, str]:
     sizes, kind = build.sizes, build.types.split()[0].strip("*")
     plain = {"fp16": "f16", "fp8e5": "e5m2"}[kind]
     if "block_k" in sizes:
-        m, n, k = sizes["block_m"], sizes["block_n"], ROUNDS * sizes["block_k"]
+        m, n, k = sizes["block_m"], sizes["block_n"], ITERATIONS * sizes["block_k"]
         given = [f"{plain}:{m}x{k}", f"{plain}:{k}x{n}", f"f16:{m}x{n}", *map(str, (m, n, k, k, n, n))]
     else:
         given = [f"f16:{KEYS}x{sizes['d']}"] * 4 + ["0.125f", str(KEYS)]

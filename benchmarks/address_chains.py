@@ -26,7 +26,6 @@ from tcprobe.run import driver
 from tcprobe.sass.cubin import assemble, listing
 from tcprobe.sass.elf import code_by_kernel
 from tcprobe.sass.toolchain import disassembler
-from tcprobe.system.children import Scratch
 
 if TYPE_CHECKING:
     from tcprobe.run.gpu import Gpu
@@ -102,8 +101,7 @@ def stalled(raw: bytes, lines: Sequence[str], stall: int) -> bytes:
 
 def printed_lines(raw: bytes) -> list[str]:
     """The text of machine code."""
-    with Scratch() as scratch:
-        return [text for _, text in listing(disassembler(), arch("sm_90"), scratch, raw)]
+    return [text for _, text in listing(disassembler(), arch("sm_90"), raw)]
 
 
 def by_stall(gpu: Gpu, move: TimedMove) -> list[float]:

@@ -16,11 +16,12 @@ from typing import Any
 
 import wgmma_loops
 
-from tcprobe.check.program import Kernel, programs
 from tcprobe.check.rules import wgmma_operands
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.sass import toolchain
-from tcprobe.sass.image import cubin
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.elf import cubin
+from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.toolchain import attempt, version
 from tcprobe.system.children import Scratch
 

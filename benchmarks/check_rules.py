@@ -31,7 +31,6 @@ import nvrtc
 from check_mutants import KINDS, Mutant, harmless
 
 from tcprobe.check.code_check import Checker
-from tcprobe.check.program import Kernel, programs
 from tcprobe.check.rule import Finding, rules
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
@@ -40,7 +39,9 @@ from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.probes import ptx
 from tcprobe.sass import lowering, toolchain
 from tcprobe.sass.cubin import assemble
-from tcprobe.sass.image import cubin
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.elf import cubin
+from tcprobe.sass.kernel import Kernel
 
 ROOT = Path(__file__).parent.parent
 PAGE, SAVED = ROOT / "benchmarks" / "notes" / "check.md", ROOT / "results" / "check_mutants.json"

@@ -15,9 +15,9 @@ import tempfile
 from itertools import groupby
 from pathlib import Path
 
-from tcprobe.check.program import batches
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import CodeFiles, code_files
+from tcprobe.sass.disassemble import batches
 
 FIXED, PER = 10.0, 1000  # seconds for so many kernels, beside twice nvdisasm's
 

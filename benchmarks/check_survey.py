@@ -21,12 +21,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tcprobe.check.addresses import SHARED
 from tcprobe.check.code_check import Checker
-from tcprobe.check.program import Kernel
 from tcprobe.check.rule import Finding, rules
 from tcprobe.sass import toolchain
+from tcprobe.sass.addresses import SHARED
 from tcprobe.sass.code_files import SUFFIXES
+from tcprobe.sass.kernel import Kernel
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class CountingChecker(Checker):
         self.seconds: Counter[str] = Counter()
 
     def _findings(self, kernel: Kernel) -> Iterator[Finding]:
-        reached = (i for i in kernel.instructions if i.stem in SHARED and i.guard != "never")
+        reached = (i for i in kernel.instructions if i.mnemonic in SHARED and i.guard != "never")
         self.accesses[kernel.arch] += sum(i.number in kernel.block_of for i in reached)
         self.instructions[kernel.arch] += len(kernel.instructions)
         begun = time.process_time()

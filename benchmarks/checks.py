@@ -221,9 +221,9 @@ def compiled(ptxas: str, text: str) -> bytes:
 
 def found_by_rules(cubin: bytes, rule: str) -> int:
     """How many errors `tcprobe check` finds by a rule in a cubin."""
-    from tcprobe.check.program import programs
     from tcprobe.check.rule import rules
-    from tcprobe.sass.image import cubin as read
+    from tcprobe.sass.disassemble import programs
+    from tcprobe.sass.elf import cubin as read
 
     code = read(cubin)
     (kernel,) = programs(toolchain.disassembler(), code.arch, code.functions)

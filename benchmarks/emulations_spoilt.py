@@ -163,8 +163,8 @@ def run(case: Case, text: str, launch: Launch, schedule: str = "late") -> tuple[
     except TcprobeError as error:
         return f"refused: {error}"[:100], b""
     result = np.ascontiguousarray(done.buffers[case.result]).tobytes()
-    if done.report.findings:
-        return done.report.findings[0].rule, result
+    if done.report.errors:
+        return done.report.errors[0].rule, result
     return "" if done.report.finished else "does not end", result
 
 

@@ -24,12 +24,12 @@ import ablations
 import json_lines
 import numpy as np
 
-from tcprobe.check.program import Kernel
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.bench import Gpu
 from tcprobe.loops.launch import launch_of
 from tcprobe.loops.loop import main_loop
 from tcprobe.loops.patch import patches
+from tcprobe.sass.kernel import Kernel
 
 HERE = Path(__file__).parent
 WARPS, STAGES = 4, 3  # of Triton's

@@ -27,7 +27,6 @@ from tcprobe.run import driver
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import assemble, listing
 from tcprobe.sass.elf import code_by_kernel
-from tcprobe.system.children import Scratch
 
 if TYPE_CHECKING:
     from tcprobe.run.gpu import Gpu
@@ -73,8 +72,7 @@ def respelled(raw: bytes, lines: Sequence[str], split: tuple[int, int], hint: in
 
 def printed_lines(raw: bytes) -> list[str]:
     """The text of machine code."""
-    with Scratch() as scratch:
-        return [text for _, text in listing(toolchain.disassembler(), arch("sm_90"), scratch, raw)]
+    return [text for _, text in listing(toolchain.disassembler(), arch("sm_90"), raw)]
 
 
 def kernel_of(row: Instruction, chains: int) -> Kernel:

@@ -31,11 +31,11 @@ from typing import Any, NamedTuple
 import json_lines
 import loop_texts
 
-from tcprobe.check.program import programs
 from tcprobe.errors import DataError
 from tcprobe.loops.loop import main_loop
 from tcprobe.sass import toolchain
-from tcprobe.sass.image import cubin
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.elf import cubin
 
 ROOT = Path(__file__).parents[1]
 SETS = {  # seeds of synthetic loops, and of wgmma loops

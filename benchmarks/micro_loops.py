@@ -22,14 +22,15 @@ from pathlib import Path
 
 import json_lines
 
-from tcprobe.check.program import Kernel, programs
 from tcprobe.loops import patch, runs
 from tcprobe.loops.ablate import ablate
 from tcprobe.loops.loop import Loop, main_loop
 from tcprobe.sass import toolchain
 from tcprobe.sass.code_files import CodeFiles
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.kernel import Kernel
 
-WARPS, ROUNDS, TOLERANCE = 16, 200, 1.1
+WARPS, ITERATIONS, TOLERANCE = 16, 200, 1.1
 SLACK = 30  # cycles of a round for the branch, the counter and the phases of warps
 REGISTERS = 8  # chains
 
@@ -159,7 +160,7 @@ def loop_of(name: str, arch: str, folder: Path) -> tuple[bytes, Loop]:
 def measured(name: str, arch: str, folder: Path) -> dict:
     """A class's loop, whole and without the class."""
     launch = folder / "launch.py"
-    launch.write_text(LAUNCH.format(threads=32 * WARPS, rounds=ROUNDS))
+    launch.write_text(LAUNCH.format(threads=32 * WARPS, rounds=ITERATIONS))
     raw, loop = loop_of(name, arch, folder)
     found = ablate(raw, loop, launch).to_json()
     without, least = found["without"].get(name), bound(loop)

@@ -194,7 +194,7 @@ def found_of(
     """(what is known of a product, proofs of each different row, ranges with the number of theirs)."""
     from tcprobe.arithmetic import order_text
     from tcprobe.order.bench import Shape
-    from tcprobe.order.calls import CallOptions, call
+    from tcprobe.order.calls import CallError, CallOptions, call
     from tcprobe.order.reveal import Revealing
 
     made = call(product.call, product.types, CallOptions(fast_accum=product.fast, b="col"))
@@ -207,11 +207,13 @@ def found_of(
     futures, columns = [], 16 if len(ranges) < MANY else 4
     for number, first in enumerate(firsts):
         found = Revealing(made, Shape(first, product.n, product.k)).find()
+        if found.lacking:
+            raise CallError(f"D lacks k {found.lacking.lost}, and has {found.lacking.double} twice or more")
         at = [each["again"] for each in ranges if each["row"] == number]
         again = list(rows.samples(found.candidates[0].order, at, columns).items())
         texts = [order_text.text(each.order) for each in found.candidates]
         blank = [each._replace(order=None) for each in found.candidates]
-        futures.append(pool.submit(proven, found._replace(candidates=blank), texts, again))
+        futures.append(pool.submit(proven, found._replace(candidates=blank, proof=None), texts, again))
     about = {**made.about, "types": [*made.types, made.d], "a": made.a, "b": made.b}
     return about, futures, ranges
 

@@ -113,7 +113,7 @@ def work(folder: Path, asked: list[Case], seconds: float) -> None:
     print("begin -", flush=True)
     from tcprobe.arithmetic import order_text
     from tcprobe.order.bench import Shape
-    from tcprobe.order.calls import CallOptions, call
+    from tcprobe.order.calls import CallError, CallOptions, call
     from tcprobe.order.reveal import Revealing
 
     made: dict[object, Any] = {}
@@ -138,12 +138,14 @@ def work(folder: Path, asked: list[Case], seconds: float) -> None:
                 made[key] = call(case.call, case.types, CallOptions(**dict(case.options)))
             compiled = time.perf_counter() - started
             found = Revealing(made[key], Shape(*case.shape)).find()
+            if found.lacking:
+                raise CallError(f"D lacks k {found.lacking.lost}, and has {found.lacking.double} twice or more")
             found.stages["call"] = round(compiled, 3)
             texts = [order_text.text(each.order) for each in found.candidates]
             blank = [each._replace(order=None) for each in found.candidates]
             while len([future for future in waiting if not future.done()]) > WAITING:
                 time.sleep(0.02)
-            future = pool.submit(proven, found._replace(candidates=blank), texts)
+            future = pool.submit(proven, found._replace(candidates=blank, proof=None), texts)
             future.add_done_callback(lambda future, case=case.id: done(case, future))
             waiting.append(future)
         except Exception as error:

@@ -104,8 +104,8 @@ def noticed(made: GemmKernel) -> str:
             raise  # the edit is no CUDA
         except TcprobeError as error:
             return f"{schedule}: {str(error)[:100]}"
-        if found.report.findings:
-            first = found.report.findings[0]
+        if found.report.errors:
+            first = found.report.errors[0]
             return f"{schedule}: {first.rule}: {first.text[:80]}"
         if not found.right:
             return f"{schedule}: {found.wrong} wrong, {found.outside} outside, finished {found.report.finished}"

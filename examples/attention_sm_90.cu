@@ -3,7 +3,7 @@ namespace $name {
 $text
 using Scores = $scores;
 using Values = $values;
-struct alignas(64) TensorMap { unsigned long long words[16]; };
+struct alignas(128) TensorMap { unsigned long long words[16]; };
 constexpr bool CAUSAL = $causal;
 constexpr int HEAD = $head, GROUPS = $groups, KEYS = $keys, STAGES = 2, THREADS = 128 * (GROUPS + 1);
 constexpr unsigned Q_BYTES = $q_bytes, BYTES = $bytes;  // of Q; of K, and of V

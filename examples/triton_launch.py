@@ -16,7 +16,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tcprobe.sass.image import cubin
+from tcprobe.sass.elf import cubin
 
 TYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i8": "int8", "i32": "int32", "i64": "int64"}
 TYPES |= {"bf16": "uint16", "e4m3": "uint8", "e5m2": "uint8"}  # NumPy has none: bits

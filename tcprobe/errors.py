@@ -70,11 +70,19 @@ class AmbiguousError(UsageError):
 
 
 class UnknownNameError(UsageError):
-    """A name that means nothing: its nearest `choices`, by id, none where nothing is near."""
+    """A name that means nothing: its nearest `choices`, by id, none where nothing is near; `numbers` beside it."""
 
-    def __init__(self, message: str = "", topic: str = "", name: str = "", choices: Sequence[str] = ()) -> None:
-        super().__init__(message, topic)
-        self.name, self.choices = name, tuple(choices)
+    def __init__(
+        self,
+        message: str = "",
+        topic: str = "",
+        name: str = "",
+        choices: Sequence[str] = (),
+        numbers: Sequence[int] = (),
+        **about: str,
+    ) -> None:
+        super().__init__(message, topic, **about)
+        self.name, self.choices, self.numbers = name, tuple(choices), tuple(numbers)
         self.commands: list[str] = []  # to paste, where the command line knows them
 
 

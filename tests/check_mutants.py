@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import reaches
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import decode
-from tcprobe.check.requests import loop_of
 from tcprobe.check.rules import async_proxy, unfinished_copy, wgmma_operands, wgmma_shared
+from tcprobe.sass.addresses import reaches
+from tcprobe.sass.decode import decode
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.requests import loop_of
 
 NOP = "NOP"
 
@@ -36,7 +36,7 @@ def changed(kernel: Kernel, number: int, text: str) -> Mutant:
     """The kernel with other text in the place of an instruction."""
     was = kernel.instructions[number]
     instructions = list(kernel.instructions)
-    instructions[number] = Instruction(number, (form := decode(text)), form.stem)
+    instructions[number] = Instruction(number, (form := decode(text)), form.mnemonic)
     made = Kernel(kernel.file, kernel.arch, kernel.code, instructions, kernel.unread, kernel.ptx)
     return Mutant(made, number, str(was), text)
 
@@ -64,14 +64,14 @@ def wait_weakened(kernel: Kernel) -> Iterator[Mutant]:
 def running(kernel: Kernel) -> Iterator[tuple[Instruction, wgmma_operands.Multiply]]:
     """(an instruction that writes a register, a multiply that runs there), of straight code behind the multiply."""
     for i in reached(kernel):
-        if not i.stem.endswith("GMMA"):
+        if not i.mnemonic.endswith("GMMA"):
             continue
         for number in range(i.number + 1, min(i.number + 40, len(kernel.instructions))):
             other = kernel.instructions[number]
-            if other.opcode.startswith("WARPGROUP") or other.stem in ("BRA", "EXIT", "BSYNC"):
+            if other.opcode.startswith("WARPGROUP") or other.mnemonic in ("BRA", "EXIT", "BSYNC"):
                 break
             writes = other.operands and other.operands[0].kind == "R" and other.form.outputs and not other.guard
-            if writes and other.stem in ("IMAD", "MOV", "LOP3", "VIADD", "IADD3", "SHF", "LEA", "SEL", "LDS"):
+            if writes and other.mnemonic in ("IMAD", "MOV", "LOP3", "VIADD", "IADD3", "SHF", "LEA", "SEL", "LDS"):
                 yield other, wgmma_operands.multiply(i)
 
 
@@ -104,14 +104,14 @@ def fence_dropped(kernel: Kernel) -> Iterator[Mutant]:
 def copy_wait_dropped(kernel: Kernel) -> Iterator[Mutant]:
     """cp.async.wait_group taken out."""
     for i in reached(kernel):
-        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.stems:
+        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.mnemonics:
             yield changed(kernel, i.number, NOP)
 
 
 def copy_wait_weakened(kernel: Kernel) -> Iterator[Mutant]:
     """cp.async.wait_group of one group more."""
     for i in reached(kernel):
-        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.stems:
+        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.mnemonics:
             left = next(operand.value for operand in i.operands if operand.kind == "number")
             yield changed(kernel, i.number, f"DEPBAR.LE SB0, {left + 1:#x}")
 
@@ -119,7 +119,7 @@ def copy_wait_weakened(kernel: Kernel) -> Iterator[Mutant]:
 def copy_barrier_dropped(kernel: Kernel) -> Iterator[Mutant]:
     """The barrier behind cp.async.wait_group taken out."""
     for i in reached(kernel):
-        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.stems:
+        if i.opcode == "DEPBAR.LE" and "LDGSTS" in kernel.mnemonics:
             behind = kernel.instructions[i.number + 1 : i.number + 12]
             barrier = next((each for each in behind if each.opcode.startswith("BAR.SYNC")), None)
             if barrier:
@@ -129,12 +129,12 @@ def copy_barrier_dropped(kernel: Kernel) -> Iterator[Mutant]:
 def words_of_descriptors(kernel: Kernel) -> Iterator[tuple[Instruction, int]]:
     """Moves of a constant that is the upper word of a descriptor with a swizzle."""
     for i in reached(kernel):
-        if i.stem == "UMOV" and len(i.operands) == 2 and i.operands[1].kind == "number":
+        if i.mnemonic == "UMOV" and len(i.operands) == 2 and i.operands[1].kind == "number":
             value = i.operands[1].value
             if (
                 value >> 30 in (1, 2, 3)
                 and 0 < value & 0x3FFF <= 0x400
-                and any(s.endswith("GMMA") for s in kernel.stems)
+                and any(s.endswith("GMMA") for s in kernel.mnemonics)
             ):
                 yield i, value
 
@@ -161,9 +161,9 @@ def swizzle_lost(kernel: Kernel) -> Iterator[Mutant]:
 def lanes_parted(kernel: Kernel) -> Iterator[Mutant]:
     """A condition on a whole number of warps made one on parts of a warp."""
     for i in reached(kernel):
-        if i.stem == "ISETP" and i.operands[-2].kind == "number" and i.operands[-2].value in (32, 64, 128, 256):
+        if i.mnemonic == "ISETP" and i.operands[-2].kind == "number" and i.operands[-2].value in (32, 64, 128, 256):
             tid = any(
-                each.stem == "S2R" and each.operands[1].text == "SR_TID.X" and each.writes & i.reads
+                each.mnemonic == "S2R" and each.operands[1].text == "SR_TID.X" and each.writes & i.reads
                 for each in kernel.instructions[: i.number]
             )
             if tid and i.guard == "":
@@ -178,7 +178,7 @@ def in_loops(kernel: Kernel) -> Iterator[Instruction]:
 def narrowed(kernel: Kernel) -> Iterator[Mutant]:
     """Of a load or store of global memory of 8 or 16 bytes a lane, its first word."""
     for i in reached(kernel):
-        if i.stem in ("LDG", "STG") and {"64", "128"} & set(i.form.modifiers):
+        if i.mnemonic in ("LDG", "STG") and {"64", "128"} & set(i.form.modifiers):
             opcode = ".".join(part for part in i.opcode.split(".") if part not in ("64", "128"))
             yield changed(kernel, i.number, str(i).replace(i.opcode, opcode))
 
@@ -193,9 +193,9 @@ def wait_strengthened(kernel: Kernel) -> Iterator[Mutant]:
 def waited_for_alone(kernel: Kernel) -> Iterator[Mutant]:
     """A multiply in a loop, not the last of its group, made a group that is waited for at once."""
     for i in in_loops(kernel):
-        if i.stem.endswith("GMMA") and not wgmma_operands.commits(i):
+        if i.mnemonic.endswith("GMMA") and not wgmma_operands.commits(i):
             behind = kernel.instructions[i.number + 1]
-            if not behind.stem.endswith("GMMA") and behind.stem not in ("BRA", "EXIT", "WARPGROUP"):
+            if not behind.mnemonic.endswith("GMMA") and behind.mnemonic not in ("BRA", "EXIT", "WARPGROUP"):
                 own = changed(kernel, i.number, f"{i}, gsb0").kernel
                 yield changed(own, behind.number, "WARPGROUP.DEPBAR.LE gsb0, 0x0")
 
@@ -203,7 +203,7 @@ def waited_for_alone(kernel: Kernel) -> Iterator[Mutant]:
 def kept_on_the_stack(kernel: Kernel) -> Iterator[Mutant]:
     """A move between registers in a loop made a store to the stack, or a load from it."""
     for i in in_loops(kernel):
-        if i.stem == "MOV" and [o.kind for o in i.operands] == ["R", "R"] and not kernel.stems & {"LDL", "STL"}:
+        if i.mnemonic == "MOV" and [o.kind for o in i.operands] == ["R", "R"] and not kernel.mnemonics & {"LDL", "STL"}:
             yield changed(kernel, i.number, f"STL [R1+0x8], {i.operands[1].text}")
             yield changed(kernel, i.number, f"LDL {i.operands[0].text}, [R1+0x8]")
 
@@ -274,7 +274,7 @@ def _clash(kernel: Kernel, i: Instruction, running: Groups) -> bool:
         ):
             return True
         of = wgmma_operands.multiply(kernel.instructions[number])
-        if not i.stem.endswith("GMMA"):
+        if not i.mnemonic.endswith("GMMA"):
             if i.writes & (of.a | of.d) or i.reads & of.d:
                 return True
             continue
@@ -302,7 +302,7 @@ def _nothing_touched(kernel: Kernel, was: Instruction) -> bool:
             return False
         left = None if at == was.number else wgmma_operands.groups_left(i)
         after = running
-        if i.stem.endswith("GMMA"):
+        if i.mnemonic.endswith("GMMA"):
             after = (*running[:-1], running[-1] | {at})
             if wgmma_operands.commits(i):
                 after = (*after, frozenset())
@@ -323,7 +323,9 @@ def _fenced_again(kernel: Kernel, was: Instruction) -> bool:
 
 def _for_barriers(kernel: Kernel, was: Instruction) -> bool:
     before = reversed(kernel.instructions[max(0, was.number - 60) : was.number])
-    first = next((i.stem for i in before if i.stem in ("STS", "STSM", "LDGSTS", "SYNCS") and i.guard != "never"), "")
+    first = next(
+        (i.mnemonic for i in before if i.mnemonic in ("STS", "STSM", "LDGSTS", "SYNCS") and i.guard != "never"), ""
+    )
     return first == "SYNCS"
 
 
@@ -339,7 +341,9 @@ def _another_tile(kernel: Kernel, was: Instruction) -> bool:
 
 def _stored_anew(kernel: Kernel, was: Instruction) -> bool:
     behind = kernel.instructions[was.number + 1 :]
-    first = next((i.stem for i in behind if i.stem in ("LDS", "LDSM", "STS", "STSM") and i.guard != "never"), "")
+    first = next(
+        (i.mnemonic for i in behind if i.mnemonic in ("LDS", "LDSM", "STS", "STSM") and i.guard != "never"), ""
+    )
     return first in ("STS", "STSM")
 
 
@@ -365,7 +369,7 @@ def _waited_before(kernel: Kernel, was: Instruction) -> bool:
         if at in seen or (few(kernel.instructions[at]) and at != was.number):
             continue
         seen.add(at)
-        if kernel.instructions[at].stem == more or at == 0:
+        if kernel.instructions[at].mnemonic == more or at == 0:
             return False
         pending += before.get(at, ())
     return True

@@ -14,7 +14,7 @@ from mutations import Run
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import arch
-from tcprobe.sass import cubin, elf
+from tcprobe.sass import cubin, disassemble, elf
 from tcprobe.sass.toolchain import Assembler
 from tcprobe.system.children import Scratch
 
@@ -127,11 +127,11 @@ class Reader:
             made, found = elf.contents(path)
             if made != self.row.name or not set(self.names) <= set(found):
                 raise EnvironmentUnfitError("for another arch, or without a kernel")
-            cubin.attempt, before = tool, cubin.attempt
+            disassemble.attempt, before = tool, disassemble.attempt
             try:
                 return cubin.disassemble(TOOLS, self.row, {name: found[name] for name in self.names})
             finally:
-                cubin.attempt = before
+                disassemble.attempt = before
 
     def judged(self, raw, tool):
         """The outcome of a run that reads this, and what is wrong in it."""
@@ -154,7 +154,7 @@ class Reader:
         return self.judged(self.raw, lambda *_: CompletedProcess([], 0, text, ""))
 
 
-TOOL = cubin.attempt
+TOOL = disassemble.attempt
 KINDS = {"cubins": Reader.damaged_cubin, "disassemblies": Reader.damaged_disassembly}
 
 

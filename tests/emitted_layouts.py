@@ -199,7 +199,8 @@ def loads(cells_, majors=("row", "col"), gaps=(0, 2)):
 
 DRIVER = "\n".join(
     [
-        "typedef unsigned long long cuuint64_t; typedef unsigned cuuint32_t; struct CUtensorMap {};",
+        "typedef unsigned long long cuuint64_t; typedef unsigned cuuint32_t;",
+        "struct alignas(128) CUtensorMap { cuuint64_t opaque[16]; };  // as cuda.h of CUDA 13 has it",
         "static unsigned __cvta_generic_to_shared(unsigned address) { return address; }",
         *(
             f"enum {{ {', '.join(f'CU_TENSOR_MAP_{kind}_{name} = {number}' for name, number in names.items())} }};"
@@ -245,7 +246,7 @@ def calls(options):
             made.promotion,
             made.fill,
         ]
-        body = f"void* address = (void*)(1 << 20); {tensormap.cuda(planned)}"
+        body = f"void* address = (void*)(1 << 20); {tensormap.cuda(planned)}\n"
         yield Case(str(asked), "", body, 1, b"", np.array(numbers, np.uint64).tobytes())
 
 

@@ -14,14 +14,15 @@ import os
 import sys
 from pathlib import Path
 
-from tcprobe.check.program import BYTES, programs
 from tcprobe.loops import bench, runs
 from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import main_loop
 from tcprobe.sass import toolchain
-from tcprobe.sass.image import cubin
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.elf import cubin
+from tcprobe.sass.kernel import BYTES
 
-BEFORE, ROUNDS, OTHER = 10_000, 40, 1
+BEFORE, ITERATIONS, OTHER = 10_000, 40, 1
 SMS, AT_ONCE, SLOWER, MHZ = 4, 2, 1.5, (2000, 1600)
 BLOCKS = 20
 COST = {
@@ -76,7 +77,7 @@ import numpy as np
 
 def launch(kernel):
     a = np.zeros(1 << 16, np.uint8)
-    return {BLOCKS}, 64, 0, [a, a, np.int32({ROUNDS})]
+    return {BLOCKS}, 64, 0, [a, a, np.int32({ITERATIONS})]
 """
 
 
@@ -102,8 +103,8 @@ class Emulated:
             whole = main_loop(kernel)
             self._loop = slice(whole.first // BYTES, whole.last // BYTES + 1)
         loop = kernel.instructions[self._loop]
-        rounds = 1 if loop[-1].guard == "never" else ROUNDS
-        live = [i.stem for i in loop if i.guard != "never"]
+        rounds = 1 if loop[-1].guard == "never" else ITERATIONS
+        live = [i.mnemonic for i in loop if i.guard != "never"]
         end = next((what for stem, what in self._ends.items() if stem != "grid" and stem not in live), "")
         if end == "refused":
             raise LaunchError("is refused")

@@ -170,6 +170,10 @@ CALLS = {
     "order CALL": [
         ("order", "examples/orders/by_hand.py:two_parts", "--shape", shape, "--type", "f32", "--on", "cpu")
         for shape in ("2x32x4", "1..2x32x4")
+    ]
+    + [
+        ("order", "examples/orders/by_hand.py:whole_blocks", "--shape", shape, "--type", "f32", "--on", "cpu")
+        for shape in ("2x32x20", "2x32x16,20")
     ],
     "diff ORDER": [("diff", "{order}", "{other}"), ("diff", "{order}", "{order}")],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],

@@ -1,9 +1,9 @@
-"""Which registers each instruction reads and writes by nvdisasm's life ranges; `check.registers` must agree."""
+"""Which registers each instruction reads and writes by nvdisasm's life ranges; `sass.decode` must agree."""
 
 import re
 import subprocess
 
-from tcprobe.check.registers import PREDICATE, UNIFORM, UNIFORM_PREDICATE
+from tcprobe.sass.registers import PREDICATE, UNIFORM, UNIFORM_PREDICATE
 
 SECTIONS = {"GPR": 0, "PRED": PREDICATE, "UGPR": UNIFORM, "UPRED": UNIFORM_PREDICATE}
 LISTED = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;\s*(?:\(\*.*?\*\))?\s*// \|(.*)$")

@@ -19,7 +19,7 @@ from tcprobe.probes.wmma import memory_table
 from tcprobe.run.machine_code import run
 from tcprobe.sass import derive, evidence, tensor, tensor_product
 from tcprobe.sass.cubin import assemble
-from tcprobe.sass.decode import UnreadError, instruction
+from tcprobe.sass.decode import UnreadError, exact
 from tcprobe.sass.opcodes import OPCODES
 
 # how a change is taken: the reader refuses the code; a probe or a multiply is found incomplete; the multiplies
@@ -324,7 +324,7 @@ def states(conclusion):
 
 def _renamed(code, opcode, other):
     """The code with another name for an opcode."""
-    changed = {at: instruction(_text(step, opcode, other), at) for at, step in code.instructions.items()}
+    changed = {at: exact(_text(step, opcode, other)) for at, step in code.instructions.items()}
     return dataclasses.replace(code, instructions=changed, opcodes=tuple(changed[at].opcode for at in sorted(changed)))
 
 
@@ -334,5 +334,5 @@ def _text(step, opcode, other):
 
 def _changed(code, at, text):
     """The code with another text at an address; UnreadError where it cannot be decoded."""
-    changed = dict(code.instructions) | {at: instruction(text, at)}
+    changed = dict(code.instructions) | {at: exact(text)}
     return dataclasses.replace(code, instructions=changed, opcodes=tuple(changed[a].opcode for a in sorted(changed)))

@@ -16,18 +16,20 @@ from json_samples import SCHEMA
 from machine_code import TOOLS, needs_tools
 
 import tcprobe
-from tcprobe.check.addresses import reaches
-from tcprobe.check.program import BYTES, programs
 from tcprobe.cli import main
 from tcprobe.errors import EnvironmentUnfitError, UsageError
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.loops import bench, runs
+from tcprobe.loops.iterations import Iterations, rounds
 from tcprobe.loops.launch import Launch, LaunchError, launch_of
 from tcprobe.loops.loop import LoopError, main_loop
-from tcprobe.loops.patch import CLASSES, class_of, one_round, patched, patches
-from tcprobe.loops.rounds import Rounds, rounds
+from tcprobe.loops.patch import _roots, class_of, one_round, patched, patches
+from tcprobe.sass.addresses import reaches
 from tcprobe.sass.code_files import CodeFiles
-from tcprobe.sass.image import cubin
+from tcprobe.sass.decode import decode
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.elf import cubin
+from tcprobe.sass.kernel import BYTES
 
 ROOT = Path(__file__).parent.parent
 sys.path += [str(ROOT / "benchmarks"), str(ROOT / "examples")]  # behind tests, which have files of the same names
@@ -137,9 +139,14 @@ def test_what_is_patched_reads_as_never_and_all_else_is_as_it_was(made, name):
             old = reached[reach.instruction.number]
             if reach.instruction.guard != "never" and patch.name != "one round":
                 assert (reach.address.known == old.address.known).all()
-                same = [(at.flips, at.steps, at.lost) for at in (reach.address, old.address)]
+                same = [(at.xor_unknown, at.add_unknown, at.unknown) for at in (reach.address, old.address)]
                 assert same[0] == same[1], (patch.name, reach.instruction)
                 assert (reach.active == old.active).all()
+
+
+def test_a_register_that_two_addresses_name_counts_once():
+    form = decode("LDGSTS.E [R4], desc[UR6][R4.64]")
+    assert _roots(form) == form.reads
 
 
 @needs_tools
@@ -147,7 +154,7 @@ def test_data_that_choose_a_way_may_go_and_data_that_decide_addresses_stay(made)
     _, kernel = made(body(CHOOSING))
     loop = main_loop(kernel)
     off = {p.name: (len(p.off), p.all) for p in patches(loop)}
-    assert sum(i.stem == "BRA" for i in loop.instructions) > 1
+    assert sum(i.mnemonic == "BRA" for i in loop.instructions) > 1
     assert off["multiplies"] == off["special-functions"] == (1, 1)
     _, kernel = made(body(GATHERING))
     kept = {p.name: [kernel.instructions[n].opcode for n in p.off] for p in patches(main_loop(kernel))}
@@ -174,18 +181,13 @@ def test_copies_of_another_warp_go_with_the_bytes_that_are_waited_for(made):
     raw, kernel = made(text)
     loop = main_loop(kernel)
     (copies,) = [p for p in patches(loop) if p.name == "copies"]
-    assert [kernel.instructions[n].stem for n in copies.off] == ["UBLKCP"]
+    assert [kernel.instructions[n].mnemonic for n in copies.off] == ["UBLKCP"]
     assert copies.off[0] not in {i.number for i in loop.instructions}
     after = kernel_of(patched(raw, kernel, copies))
     assert [str(after.instructions[n]).rpartition(", ")[2] for n in copies.expects] == ["RZ"]
     assert len(copies.expects) == 1
     single = one_round(loop)
     assert len(single.never) + len(single.always) == 2  # the loop of those that load ends too
-
-
-def test_every_opcode_is_in_one_class():
-    stems = [stem for words in CLASSES.values() for stem in words.split()]
-    assert len(stems) == len(set(stems))
 
 
 @needs_tools
@@ -203,7 +205,7 @@ def test_rounds_are_those_that_the_launch_says(made):
     assert counted(signed, 4000, 33, 0).begun == 4000 // 33
     outer = body(f"mov.u32 %r7, 0; OUTER: mov.u32 %i, 0; {PRAGMA} {MMA} {NEXT} add.u32 %r7, %r7, 1; "
                  "setp.lt.u32 %p, %r7, %m; bar.sync 0; @%p bra OUTER;")  # fmt: skip
-    assert counted(outer, 5, 3, 0) == Rounds(15, 3)
+    assert counted(outer, 5, 3, 0) == Iterations(15, 3)
     with pytest.raises(LoopError, match="depends on"):
         counted(body(f"ld.global.u32 %n, [%a]; {PRAGMA} {MMA} {NEXT}"), 1, 1, 0)
     with pytest.raises(LoopError, match="no warp"):
@@ -297,7 +299,7 @@ def test_cycles_are_those_that_the_emulated_gpu_takes(tmp_path, monkeypatch):
     wanted |= {"special-functions": cost["MUFU"], "barriers": cost["BAR"]}
     saved = {name: found["cycles"] - cycles for name, cycles in found["without"].items() if cycles is not None}
     assert saved == wanted
-    assert (found["rounds"], found["device"], found["note"]) == (emulated_bench.ROUNDS, "an emulated GPU", "")
+    assert (found["rounds"], found["device"], found["note"]) == (emulated_bench.ITERATIONS, "an emulated GPU", "")
     assert {name for name, cycles in found["without"].items() if cycles is None} == set(found["failed"])
 
 

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from machine_code import TOOLS, needs_tools
 
 import tcprobe
 from tcprobe.isa.arch import arch
@@ -224,6 +225,71 @@ def test_a_format_and_a_reference_are_a_file_each(grown):
     assert "known: corners, csv" in formats[2]
     assert f"{fragment} (0, 0) (15, 7)" in emitted[1]
     assert "handbook" in compared[1]
+
+
+# opcodes of machine code: one that computes, one that stores, one that multiplies
+
+OPCODES = """\
+INEW,compute,,,,,,,integer,,alu,2,,,an invented source
+STNEW,store,,shared,,none,memory,,shared-stores,request,lsu,4,,,an invented source
+QNEW,multiply,,,,,"multiply|16816:4,2,4",warp,multiplies,,tensor,17,,,an invented source
+"""
+DOUBLES = """
+
+@means("INEW")
+def _invented(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
+    return {0: on.shift_left(on.read(form.operands[1], held), 1)}
+"""
+RENAMED = r"s/\bIABS\b/INEW/; s/\bSTS\b/STNEW/; s/\bHMMA\b/QNEW/"
+LOOP = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 count) .reqntid 32 {
+.reg .b64 %out; .reg .b32 %r<9>; .reg .b32 %n; .reg .f32 %f<4>; .reg .pred %p; .shared .align 16 .b8 s[16384];
+ld.param.u64 %out, [out]; ld.param.u32 %n, [count];
+mov.u32 %r1, %tid.x; sub.s32 %r2, %r1, 64; abs.s32 %r2, %r2;
+shl.b32 %r2, %r2, 6; mov.u32 %r3, s; add.u32 %r2, %r2, %r3;
+mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; mov.f32 %f2, %f0; mov.f32 %f3, %f0; mov.u32 %r4, %r1;
+LOOP:
+.pragma "nounroll";
+st.shared.u32 [%r2], %n;
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0,%f1,%f2,%f3}, {%r4,%r1,%r1,%r1}, {%r4,%n}, {%f0,%f1,%f2,%f3};
+sub.u32 %n, %n, 1; xor.b32 %r8, %r4, %n; abs.s32 %r4, %r8;
+setp.ne.u32 %p, %n, 0;
+@%p bra LOOP;
+st.global.v4.f32 [%out], {%f0,%f1,%f2,%f3};
+ret;
+}
+"""
+
+
+@needs_tools
+@pytest.mark.skipif(sys.platform == "win32", reason="what renames opcodes is a shell's script")
+def test_an_opcode_is_a_line_and_at_most_one_function(grown, tmp_path, monkeypatch):
+    """A disassembler that prints three opcodes that nobody has: lanes store 64 bytes apart, and by INEW twice that."""
+    (tmp_path / "k.ptx").write_text(LOOP)
+    (tmp_path / "nvdisasm").write_text(f'#!/bin/sh\n"{TOOLS.nvdisasm}" "$@" | sed "{RENAMED}"\n')
+    (tmp_path / "nvdisasm").chmod(0o755)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    questions = [f"{command} {tmp_path / 'k.ptx'}" for command in ("check", "predict", "read")]
+    checked, predicted, read = (out for _, out, _ in ask(grown, *questions))
+    assert "STNEW" not in checked
+    assert "no price of STNEW" in predicted
+    assert "no matrix instruction" in read
+    package = tmp_path / "more" / "tcprobe"
+    shutil.copytree(grown / "tcprobe", package)
+    (package.parent / "results").symlink_to(grown / "results")
+    for name, text in (("isa/opcodes.csv", OPCODES), ("sass/meaning.py", DOUBLES)):
+        with (package / name).open("a") as file:
+            file.write(text)
+    checked, predicted, read = (out for _, out, _ in ask(package.parent, *questions))
+    assert "STNEW takes 32 wavefronts where 1 would do" in checked
+    assert "undecided" not in checked
+    assert re.search(r"1 QNEW.16816.F32: +tensor 17\n", predicted)
+    assert re.search(r"1 STNEW: +lsu 4\n", predicted)
+    assert re.search(r"1 INEW: +alu 2\n", predicted)
+    assert re.search(r"^k +sm_90 +1 +0 ", read, re.M)
+    assert "sm_90 QNEW.16816.F32 x 1" in read
 
 
 # a contribution

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcprobe.ask.agree import SCALES, agree, compared, read_side
+from tcprobe.ask.banks.accesses import bits_of
 from tcprobe.cli import main
-from tcprobe.errors import DataError, UsageError
+from tcprobe.errors import DataError, UsageError, answer_or_none
 from tcprobe.store.choose import layers
 
 DATA = Path(__file__).parent / "data"
@@ -212,4 +214,114 @@ def test_a_file_that_is_no_map_is_not_trusted(text, tmp_path):
 
 def test_a_side_compared_with_itself_agrees():
     side = read_side("desc:bf16,128x64,mn,128B", None, layers(None))
-    assert compared(side, side).agree
+    assert compared(side, side, lambda text: read_side(text, None, layers(None))).agree
+
+
+# laws of what is accepted and of what is suggested
+PLACES = ("plain", "pad:16", "pad:8", "64B", "128B", "sw:3,3,3")
+NUMPY = (".T", ".reshape(-1)", ".T.ravel().reshape(8,-1)", ".reshape(8,8,-1).transpose(1,0,2)", ".flatten().T")
+
+
+def spelled(size, fragment):
+    """Sides of one matrix of 16-bit elements, in every way of writing them; a fragment of `fragment` or none."""
+    sides = [f"tma:bf16,{size},{mode}" for mode in ("none", "plain", "64", "SWIZZLE_128B")]
+    sides += [f"cp.async:bf16,{size},{place}{turned}" for place in PLACES for turned in ("", ",col")]
+    sides += [
+        f"{kind}:{fragment},{size},{place}{turned}"
+        for kind in ("ldmatrix", "st.shared")
+        for place in PLACES
+        for turned in ("", ",col")
+    ]
+    sides += [f"desc:bf16,{size},{major},{mode}" for major in ("k", "mn") for mode in ("none", "128B")]
+    return [*sides, *(f"numpy:bf16,{size},{steps}" for steps in NUMPY)]
+
+
+SIZES = {"64x64": "mma m16n8k16 bf16 a", "128x8": "mma m16n8k16 f16 f16 d", "8x512": "mma m16n8k16 bf16 b"}
+
+
+def accepted(size):
+    """The sides that are answered."""
+    return [side for text in spelled(size, SIZES[size]) if (side := made(text))]
+
+
+def made(text):
+    """The side, None where it is refused."""
+    return answer_or_none(lambda: read_side(text, None, layers(None)))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_side_is_read_back_from_its_own_text(size):
+    for side in accepted(size):
+        again = read_side(side.text, None, layers(None))
+        assert (again.text, again.words) == (side.text, side.words)
+        assert (again.at == side.at).all(), side.text
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_every_change_is_accepted_and_makes_the_sides_agree(size, sample):
+    """A change is a spelling that `agree` itself takes, of every pair that differs."""
+    sides = [side.text for side in accepted(size)]
+    for writer, reader in sample(list(product(sides, sides)), 67):
+        if change := agree(writer, reader).change:
+            pair = {"writer": writer, "reader": reader, change.whose: change.text}
+            assert agree(pair["writer"], pair["reader"]).agree, (writer, reader, change)
+
+
+@pytest.mark.parametrize("type_", ["u8", "bf16", "f32", "f64", "e2m1"])
+def test_a_box_beyond_the_limits_of_tensor_maps_is_refused(type_, sample):
+    """cuTensorMapEncodeTiled: sides of 1 to 256 elements, rows of a multiple of 16 bytes, 228 KiB of shared memory."""
+    bits = bits_of(type_)
+    for rows, cols, span in sample(list(product((1, 8, 255, 256, 257), (4, 8, 12, 16, 64, 512), (0, 32, 64, 128))), 7):
+        row_bytes = cols * bits / 8
+        sides = (rows, min(row_bytes, span or row_bytes) * 8 / (bits if bits > 4 else 8))
+        fits = max(sides) <= 256 and row_bytes % 16 == 0 and (not span or row_bytes <= span or row_bytes % span == 0)
+        starts = not span or row_bytes <= span or rows * span % 128 == 0
+        side = made(f"tma:{type_},{rows}x{cols},{span or 'none'}")
+        assert (side is not None) == (fits and starts and rows * row_bytes <= 228 << 10), (rows, cols, span)
+
+
+@pytest.mark.parametrize("kind", ["ldmatrix", "stmatrix"])
+def test_a_line_that_a_matrix_cannot_begin_at_is_refused(kind):
+    """PTX ISA, ldmatrix: rows of 16 bytes begin at multiples of 16."""
+    for padding in range(1, 40):
+        assert (made(f"{kind}:mma m16n8k16 bf16 a,64x64,pad:{padding}") is None) == bool(padding % 16)
+
+
+STEPS = {
+    "reshape": lambda array, *n: array.reshape(n),
+    "view": lambda array, *n: array.reshape(n),
+    "transpose": lambda array, *n: array.transpose(n or None),
+    "swapaxes": lambda array, *n: array.swapaxes(*n),
+    "T": lambda array: array.T,
+    "ravel": np.ravel,
+    "flatten": lambda array: array.flatten(),
+    "contiguous": np.ascontiguousarray,
+}
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.randoms(use_true_random=False)), max_size=6))
+def test_steps_are_numpys(steps):
+    """Each call does what NumPy's does, also where it changes the number of axes."""
+    array, text = np.arange(64).reshape(8, 8), ""
+    for name, random in steps:
+        numbers = ()
+        if name in ("reshape", "view"):
+            numbers = random.choice([(64,), (8, 8), (4, 2, 8), (2, 2, 16), (-1, 4)])
+        elif name == "transpose":
+            numbers = tuple(random.sample(range(array.ndim), array.ndim))
+            numbers = () if numbers == (0, 1) else numbers  # which PyTorch does not leave as it is
+        elif name == "swapaxes":
+            numbers = (random.randrange(array.ndim), random.randrange(array.ndim))
+        array = STEPS[name](array, *numbers)
+        text += f".{name}" + ("" if name == "T" else f"({','.join(map(str, numbers))})")
+    if text:
+        order = read_side(f"numpy:u8,8x8,{text}", None, layers(None)).at.ravel() // 8
+        assert (np.argsort(order) == array.ravel()).all(), text
+
+
+@pytest.mark.parametrize(
+    "text", [".ravel(1)", ".contiguous(0)", ".flatten(1,0)", ".transpose(0,1)", ".ravel().transpose(1,0)"]
+)
+def test_a_step_that_does_not_fit_is_refused(text):
+    with pytest.raises(UsageError):
+        read_side(f"numpy:u8,8x8,{text}", None, layers(None))

@@ -1,6 +1,7 @@
 """`tcprobe check`: what programs rely on, files of any kind, what cannot be read or followed."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tcprobe.check import question, report
 from tcprobe.check.rule import Finding, rules
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
+from tcprobe.sass.code_files import MOST_BYTES
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
 HAZARD = rules()["wgmma-operands"].FAILS
@@ -70,7 +72,7 @@ def test_lines_then_counts_and_the_exit_code(made):
     done = check(made / "hazard.cubin", made / "clean.cubin", "--rule", "wgmma-operands", code=1)
     first, last = done.stdout.splitlines()
     assert first.startswith("error: wgmma-operands: hazard (sm_90, ")
-    assert last == "2 kernels: 1 error, 0 warnings, 0 notes"
+    assert last == "2 kernels: 1 error, 0 warnings, 0 notes; by wgmma-operands alone"
     assert check(made / "clean.cubin", "--rule", "wgmma-operands").stdout.startswith("1 kernel: 0 errors")
 
 
@@ -227,3 +229,56 @@ def test_what_is_not_followed_is_a_note(tmp_path):
 
 def test_a_finding_without_a_rule_of_its_own_has_words():
     assert Finding("x", "note", 0, "y").numbers == {}
+
+
+# nothing is called clean that was not looked at
+UNREAD = {
+    "no code": lambda raw: b"no",
+    "cut short": lambda raw: raw[: len(raw) // 2],
+    "another header": lambda raw: b"\x7fELF" + bytes(len(raw)),
+}
+
+
+@pytest.mark.parametrize("damage", UNREAD)
+def test_what_was_not_looked_at_is_not_called_clean(damage, made, tmp_path):
+    """By check, read and SARIF: alone, and beside a kernel that was read."""
+    spoilt, log = tmp_path / "spoilt.cubin", tmp_path / "check.sarif"
+    spoilt.write_bytes(UNREAD[damage]((made / "clean.cubin").read_bytes()))
+    for words in (["check", str(spoilt), "--sarif", str(log)], ["read", str(spoilt)]):
+        done = CliRunner().invoke(main, words)
+        assert done.exit_code == DataError.exit_code
+        assert not re.search(r"\b0 (errors|warnings|notes)", done.stdout), done.stdout
+    run = json.loads(log.read_text())["runs"][0]
+    assert [one["executionSuccessful"] for one in run["invocations"]] == [False]
+    assert run["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"].startswith(str(spoilt))
+    for name in ("check", "read"):
+        done = CliRunner().invoke(main, [name, str(made / "clean.cubin"), str(spoilt)])
+        assert "1 part of the files not looked at" in done.stdout
+
+
+def test_a_file_beyond_the_limit_is_not_called_clean(tmp_path):
+    with (tmp_path / "large.so").open("wb") as file:
+        file.truncate(MOST_BYTES + 1)
+    for name in ("check", "read", "predict"):
+        done = CliRunner().invoke(main, [name, str(tmp_path / "large.so")])
+        assert (done.exit_code, "errors" in done.stdout) == (DataError.exit_code, False), done.stdout
+
+
+def test_what_is_left_out_is_not_counted(made, tmp_path):
+    """Severities below --min are not said to be none; rules and a baseline that leave something out are named."""
+    hazard = made / "hazard.cubin"
+    assert check(hazard, "--min", "error", code=1).stdout.splitlines()[-1] == "1 kernel: 1 error"
+    (tmp_path / "known.json").write_text(check(hazard, "--json", code=1).stdout)
+    last = check(hazard, "--baseline", tmp_path / "known.json").stdout
+    assert "0 errors, 0 warnings, 0 notes; beside those of" in last
+    assert "by descriptor alone" in check(hazard, "--rule", "descriptor").stdout
+
+
+def test_a_clean_kernel_is_told_what_no_rule_looks_at(made):
+    assert "`tcprobe emulate`" in check(made / "clean.cubin").stdout
+    assert "`tcprobe emulate`" not in check(made / "hazard.cubin", code=1).stdout
+
+
+@pytest.mark.parametrize("words", ["race", "data race", "missing barrier", "missing __syncthreads", "deadlock"])
+def test_who_looks_for_races_is_found_first(words):
+    assert CliRunner().invoke(main, ["find", *words.split()]).stdout.startswith("emulate: ")

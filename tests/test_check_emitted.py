@@ -23,11 +23,11 @@ from machine_code import needs_tools
 
 from tcprobe import emit
 from tcprobe.check.code_check import Checker
-from tcprobe.check.program import programs
 from tcprobe.check.rule import rules
 from tcprobe.isa import inventory
 from tcprobe.kernel.gemm import GemmOptions, gemm
-from tcprobe.sass import image, toolchain
+from tcprobe.sass import elf, toolchain
+from tcprobe.sass.disassemble import programs
 from tcprobe.store.cell import emittable, selected
 from tcprobe.store.results import published
 
@@ -87,13 +87,13 @@ def checked(ptx: str, number: int, folder: Path) -> Counter[tuple[str, str]]:
 
 def main_loops(path: Path) -> set[int]:
     """The addresses in loops that multiply; from sm_80 on shared memory has no conflict there, nor one undecided."""
-    code = image.cubin(path.read_bytes())
+    code = elf.cubin(path.read_bytes())
     inside = {
         kernel.instructions[at].address
         for kernel in programs(toolchain.find(None), code.arch, code.functions)
         for loop in kernel.loops
         for blocks in [[kernel.blocks[number] for number in loop]]
-        if any(kernel.instructions[at].stem.endswith("MMA") for b in blocks for at in range(b.first, b.end))
+        if any(kernel.instructions[at].mnemonic.endswith("MMA") for b in blocks for at in range(b.first, b.end))
         for b in blocks
         for at in range(b.first, b.end)
     }

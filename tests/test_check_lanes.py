@@ -10,9 +10,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcprobe.check import lanes
-from tcprobe.check.lanes import ALL, Lanes
 from tcprobe.layout.arrays import Words
+from tcprobe.sass import lanes
+from tcprobe.sass.lanes import ALL, Lanes
 from tests.sampling import examples
 
 WARPS = 2
@@ -35,16 +35,16 @@ def holds(value: Lanes, real: Words) -> bool:
 
 def _row_holds(value: Lanes, known: Words, real: Words) -> bool:
     """Of a warp: without steps one exclusive or explains all lanes; with steps one sum, for some choice of flips."""
-    if not value.steps:
-        apart = (known ^ real) & np.uint32(~value.lost & ALL)
-        return bool((apart == apart[0]).all()) and not int(apart[0]) & ~value.flips
-    sure = (value.lost & -value.lost) - 1 if value.lost else ALL
-    flips = [1 << bit for bit in range(32) if value.flips >> bit & 1]
+    if not value.add_unknown:
+        apart = (known ^ real) & np.uint32(~value.unknown & ALL)
+        return bool((apart == apart[0]).all()) and not int(apart[0]) & ~value.xor_unknown
+    sure = (value.unknown & -value.unknown) - 1 if value.unknown else ALL
+    flips = [1 << bit for bit in range(32) if value.xor_unknown >> bit & 1]
     sums = [0]
     for bit in flips[:9]:
         sums += [total | bit for total in sums]
     apart = (real - (known ^ np.array(sums, np.uint32)[:, None])) & np.uint32(sure)
-    fits = (apart == apart[:, :1]).all(axis=1) & (apart[:, 0] & np.uint32(~value.steps & sure) == 0)
+    fits = (apart == apart[:, :1]).all(axis=1) & (apart[:, 0] & np.uint32(~value.add_unknown & sure) == 0)
     return bool(fits.any()) or len(flips) > 9
 
 
@@ -65,7 +65,7 @@ def leaves(draw: st.DrawFn) -> Both:
     numbers = draw(st.lists(st.integers(0, ALL), min_size=2, max_size=2))
     if kind == "loaded":
         real = np.random.default_rng(numbers[0]).integers(0, ALL, SHAPE, np.uint32) & np.uint32(mask)
-        return Both(lanes.lost("loaded", mask), real)
+        return Both(lanes.unknown("loaded", mask), real)
     real = np.broadcast_to(np.array(numbers, np.uint32)[:, None] & np.uint32(mask), SHAPE)
     return Both(lanes.made(np.zeros((1, 1), np.uint32), 0, mask), real)
 
@@ -128,3 +128,15 @@ def test_a_description_holds_what_is_computed(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 7))):
         values.append(_apply(data.draw, values))
         assert holds(*values[-1])
+
+
+@given(st.data())
+@examples(1500)
+def test_bits_of_a_sum_beside_those_that_are_not_known(data: st.DataObject) -> None:
+    """As the halves of 64 bits are joined: low bits of a value that is not known, above them a sum with another."""
+    low, high = data.draw(leaves()), data.draw(leaves())
+    other, count = data.draw(leaves()), data.draw(st.integers(1, 31))
+    high = Both(lanes.add(high.described, other.described), high.real + other.real)
+    parts = lanes.shift_right(low.described, 32 - count), lanes.shift_left(high.described, count)
+    real = low.real >> np.uint32(32 - count) | high.real << np.uint32(count)
+    assert holds(lanes.bitwise(lanes.OR_AB, *parts, lanes.constant(0)), real)

@@ -18,15 +18,16 @@ import numpy as np
 import pytest
 from machine_code import needs_tools
 
-from tcprobe.check import published, requests
-from tcprobe.check.addresses import SHARED, reaches
+from tcprobe.check import published
 from tcprobe.check.code_check import Checker, KernelCheck
-from tcprobe.check.program import Kernel, programs
 from tcprobe.check.rule import Finding, rules
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import judge
-from tcprobe.sass import toolchain
+from tcprobe.sass import requests, toolchain
+from tcprobe.sass.addresses import SHARED, reaches
 from tcprobe.sass.code_files import CodeFiles
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.kernel import Kernel
 from tcprobe.store.choose import default
 
 pytestmark = needs_tools
@@ -179,7 +180,7 @@ def test_right_kernels_and_mutants_cost_what_their_formula_says(
         requested = [
             requests.conflicts(reach)
             for reach in reaches(kernel)
-            if reach.instruction.stem in SHARED
+            if reach.instruction.mnemonic in SHARED
             and requests.shared_access(reach.instruction.form).name == pattern.access
         ]
         assert requested, (pattern, "no such access in the code")

@@ -124,10 +124,10 @@ def test_an_opcode_of_two_forms_with_the_same_tables_answers():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("cp.async.cg.shared.global", "`tcprobe banks --with cp.async.16`"),
+        ("cp.async.cg.shared.global", "`tcprobe banks --tile 64x64 --type f16 --with cp.async.16`"),
         ("cp.async.bulk.tensor.2d", "--fill tma"),
         ("ld.shared.b32", "`tcprobe banks"),
-        ("redux.sync.add.s32", "`tcprobe reduce`"),
+        ("redux.sync.add.s32", "`tcprobe reduce m16n8k16"),
         ("mbarrier.init", "no matrix"),
         ("wgmma.commit_group", "no matrix"),
         ("tcgen05.alloc", "no matrix"),
@@ -143,7 +143,7 @@ def test_what_ptx_has_beside_matrices_is_named_as_such(name, words):
 def test_operands_in_shared_memory_are_known_everywhere():
     """A command that has no answer about one says which has."""
     name = "wgmma.mma_async.m64n24k16.f32.bf16.bf16.b_smem"
-    assert "`tcprobe show`" in refusal("reduce", name, "--over", "row")[1]
+    assert f"`tcprobe show {name}`" in refusal("reduce", name, "--over", "row")[1]
     assert "target sm_90a" in answer("why-not", name, "--arch", "sm_80")["words"]
     assert answer("why-not", name, "--arch", "h100")["measured"]
 

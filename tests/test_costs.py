@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -12,11 +13,12 @@ import pytest
 from click.testing import CliRunner
 from cost_model import FP8, HOPPER, LOAD, MMA, WGMMA, Clock, codes, concluded, core
 
-from tcprobe.ask.cost import InstructionCost, stated_numbers, stated_on, table
+from tcprobe.ask.cost import InstructionCost, archs, stated_numbers, stated_on, table
 from tcprobe.ask.cost import costs as costs_of
 from tcprobe.ask.cost_words import rates
 from tcprobe.ask.cost_words import words as said
 from tcprobe.ask.plan_cost import MeasuredCosts, accesses_cost, sum_cycles
+from tcprobe.check import published as published_rates
 from tcprobe.cli import main
 from tcprobe.errors import DataError, ProbeError
 from tcprobe.isa import inventory
@@ -92,22 +94,51 @@ def test_what_is_stated_of_an_arch_is_said_of_it_and_an_error_only_where_nothing
         assert CliRunner().invoke(main, ["cost", silent, "--arch", row.name]).exit_code == 2
 
 
-def test_a_form_above_the_stated_peak_is_not_the_best(tmp_path):
-    """Published intervals may beat the peak by what a measurement may be off; shares are of what a chip can have."""
-    costs_there = costs_of([], "sm_90", layers(None))
-    listed = table(costs_there)
-    above = [one for one in costs_there if any("above the stated peak" in line for line in said(one))]
-    rated = [one for one in costs_there if one.row and one.body.macs_per_cycle]
-    peaks = {one.id: arch("sm_90").peak(one.row.type("a")) for one in rated}
-    assert {o.id for o in above} == {o.id for o in rated if peaks[o.id] and o.body.macs_per_cycle > peaks[o.id]}
-    assert max(line.share for line in listed) == 1
-    best = {}
-    for line in listed:
-        kind = line.cost.row.type("a")
-        best.setdefault(kind, set()).add(line.cost.body.macs_per_cycle / line.share if line.share < 1 else None)
-    for kind, wholes in best.items():
-        most = arch("sm_90").peak(kind)
-        assert all(whole <= most + 0.1 for whole in wholes - {None} if most), (kind, wholes)
+@pytest.mark.parametrize("name", ["sm_75", "sm_80", "sm_86", "sm_89", "sm_120"])
+def test_what_is_stated_of_an_arch_comes_first_and_of_others_by_full(name, sample):
+    """Of a form that nobody measured there: its own arch, then its generation; a peak says what it means for one."""
+    generations = {row.name: row.generation.partition(" ")[0] for row in ARCHS}
+    for id_ in sample(stated_on(name, layers(None)), 40):
+        (one,) = costs_of([id_], name, layers(None))
+        devices = {row.device: row.arch for row in one.stated}
+        for full in (False, True):
+            lines = [line for line in said(one, full=full) if re.match(r"  stated( for \w+)?: ", line)]
+            near = [devices[line.partition(": ")[2].partition(":")[0]] for line in lines]
+            apart = [0 if there == name else 1 if generations[there] == generations[name] else 2 for there in near]
+            assert apart == sorted(apart), (id_, lines)
+            assert full or 2 not in apart
+            assert not full or len(lines) == len(one.stated)
+            for line in lines:
+                if most := re.search("at most ([0-9]+) multiply-adds per cycle per SM", line):
+                    assert line.endswith(f": at least {one.row.triples / int(most[1]):g} cycles each")
+
+
+@pytest.mark.parametrize("name", archs(layers(None)))
+def test_no_rate_that_is_answered_exceeds_the_peak(name):
+    """Measured ones may, by what the ends of a loop are off: the peak bounds the answer, which says so."""
+    device, costs_there = arch(name), costs_of([], name, layers(None))
+    for one in costs_there:
+        row = inventory.instructions().get(one.id.removeprefix(f"{FULL_LOAD}."))
+        most = device.peak(row.type("a")) if row and row.multiplies else None
+        if not most:
+            assert one.above is None
+            continue
+        plain, measured = one.to_json(), one.sourced.finding.body.macs_per_cycle
+        intervals = plain["interval"] if isinstance(plain["interval"], list) else [plain["interval"]]
+        points = [*filter(None, intervals), *plain["curve"], *plain.get("forms", []), *plain.get("clocks", [])]
+        assert points
+        assert all(row.triples / point["cycles"] <= most for point in points), one.id
+        assert (plain["macs_per_cycle"] or 0) <= most
+        assert ("bound_by_peak" in plain) == bool(measured and measured > most)
+        for full in (False, True):
+            assert any("bounded by the stated peak" in line for line in said(one, full=full)) == bool(one.above)
+        if one.above:
+            assert plain["bound_by_peak"] == {"peak": most, "measured": measured}
+    assert all(0 < line.share <= 1 for line in table(costs_there))
+    opcodes = {opcode for one in costs_there for opcode in one.body.opcodes if "MMA" in opcode}
+    shares = [share for opcode in sorted(opcodes) if (share := published_rates.share(name, opcode))]
+    assert shares
+    assert all(share.macs <= share.most for share in shares)
 
 
 def test_plans_say_what_is_stated_of_their_accesses():
@@ -338,7 +369,7 @@ def test_references_stand_beside_what_is_measured(body):
 
 
 def test_an_answer_is_short_and_every_number_is_in_the_full_one():
-    """In 80 columns: 14 lines a form, 60 for all; each number of the body stands in what --full prints."""
+    """In 80 columns: 14 lines a form, 15 of modes, 60 for all; each number of the body stands in what --full prints."""
 
     def lines_of(texts):
         return [line for text in texts for line in ([text] if isinstance(text, Whole) else fold(text, 80))]
@@ -346,7 +377,7 @@ def test_an_answer_is_short_and_every_number_is_in_the_full_one():
     everything = costs_of([], "sm_90", layers(None))
     for one in everything:
         lines = lines_of(said(one))
-        assert len(lines) <= 14, one.id
+        assert len(lines) <= 14 + bool(one.body.modes), one.id
         assert max(map(len, lines)) <= 80, one.id
     assert len(lines_of(rates(table(everything)))) <= 60
     for one in everything[::60]:

@@ -85,5 +85,5 @@ def test_a_cubin_of_an_unknown_kind_is_refused(cubin):
     raw = bytearray(cubin.read_bytes())
     raw[8] = 9
     cubin.write_bytes(raw)
-    with pytest.raises(EnvironmentUnfitError, match="ABI version 9: no known cubin"):
+    with pytest.raises(EnvironmentUnfitError, match="ABI version 9, which"):
         contents(cubin)

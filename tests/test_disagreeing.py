@@ -168,7 +168,7 @@ def test_cost_says_who_disagrees(tmp_path):
     words = tcprobe("cost", MMA, "--results", both, code=1).stdout
     assert "latency a 24" in words
     assert "latency a 240" in words
-    assert "stated: A100" in words
+    assert "stated for sm_90: H800" in words
     done = tcprobe("cost", MMA, "--with", "ldmatrix.x4", "--results", both, code=1)
     assert "NVIDIA H100" in done.stderr
     table = tcprobe("cost", "--table", "--results", both, code=1).stdout

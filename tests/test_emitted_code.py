@@ -25,6 +25,8 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import Role
 from tcprobe.store.cell import emittable, selected
+from tcprobe.store.choose import layers
+from tcprobe.store.names import find_cell
 from tcprobe.store.results import published
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="no g++ here")
@@ -145,6 +147,13 @@ def test_headers(tmp_path, sample):
     check(tmp_path, "emit --to cuda", emitted_layouts.headers(cells), 15)
 
 
+def test_headers_of_texts(tmp_path):
+    texts = ["((4,8),(2,2,2)):((32,1),(16,8,128)) over 16x16", "(128,8):(8,1) over 32x32 of f16"]
+    warps = "mma.m16n8k16.row.col.f32.f16.f16.f32.d warps 2x2 over 64x32x16"
+    cells = [find_cell(text, "sm_90", layers(None)).cell for text in (*texts, warps)]
+    check(tmp_path, "emit --to cuda of texts", emitted_layouts.headers(cells), 3)
+
+
 @pytest.mark.full
 def test_types_of_cute(tmp_path, sample):
     cases = emitted_layouts.cute_types(sample(emitted.cells(), 9, emitted.spread))
@@ -179,6 +188,7 @@ def test_calls_of_the_driver(tmp_path, sample):
         MapOptions(kind, tile=tile, swizzle=swizzle, promotion=promotion, address=address)
         for kind, tile, swizzle, promotion, address in ways
     ]
+    options += [MapOptions(kind, tile=(32, 64), of=(4096, 2048)) for kind in ("bf16", "u8")] * 5
     check(tmp_path, "tensormap", emitted_layouts.calls(sample(options, 5)), 15, emitted_layouts.DRIVER)
 
 

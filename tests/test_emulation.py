@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tcprobe.isa.dtypes import dtype
-from tcprobe.sass.decode import UnreadError, instruction, operand
+from tcprobe.sass.decode import UnreadError, exact, operand
 from tcprobe.sass.emulation import DEPTH, EMULATION, MANTISSA, fp8
 from tcprobe.sass.machine import Machine
 
@@ -22,7 +22,7 @@ def machine(**registers):
 
 def step(m, text):
     m.next = 0
-    m._step(instruction(text, 0), EMULATION)
+    m._step(exact(text), EMULATION)
 
 
 def f32(*values):
@@ -108,7 +108,7 @@ def test_routines_come_back_to_where_they_were_called():
         "RET.REL.NODEC R4 0x0",
     ]
     m = machine(R0=0, R5=0)
-    m.run({16 * j: instruction(text, 16 * j) for j, text in enumerate(code)}, 0, EMULATION)
+    m.run({16 * j: exact(text) for j, text in enumerate(code)}, 0, EMULATION)
     assert (m.word("R", 0) == 0x11).all()
     code[0] = "MOV R4, 0x30"
     with pytest.raises(UnreadError, match="a return to elsewhere than after its call"):
@@ -120,7 +120,7 @@ def test_routines_come_back_to_where_they_were_called():
 
 
 def machine_run(code):
-    lines = {16 * j: instruction(text, 16 * j) for j, text in enumerate(code)}
+    lines = {16 * j: exact(text) for j, text in enumerate(code)}
     machine(R0=0, R5=0).run(lines, 0, EMULATION)
 
 

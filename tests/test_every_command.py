@@ -59,7 +59,8 @@ def answered(words):
     assert "internal error" not in done.output, (words, done.output)
     assert "Traceback" not in done.output, (words, done.output)
     if done.exit_code > 1:
-        assert done.output.strip().splitlines()[-1].startswith("Error: "), (words, done.output)
+        said = [line for line in done.output.splitlines() if line[:2].strip()]  # without lines to paste
+        assert said[-1].startswith("Error: "), (words, done.output)
     elif "--json" in words:
         for line in [done.stdout] if words[0] == "list" else done.stdout.splitlines():
             json.loads(line)

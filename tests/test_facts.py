@@ -6,6 +6,7 @@ import pytest
 
 import tcprobe
 from tcprobe import facts
+from tcprobe.emulate import forms
 from tcprobe.errors import RowError
 from tcprobe.isa.rows import mma, moves, tcgen05, wgmma, wmma
 from tcprobe.references import cost, cute, numerics, ptx_isa
@@ -21,6 +22,7 @@ LOADERS = {
     "numerics.csv": numerics.published.__wrapped__,
     "cute_multiplies.csv": cute.atoms.__wrapped__,
     "cute_copies.csv": cute.copy_atoms.__wrapped__,
+    "forms.csv": forms.rows.__wrapped__,
     "ptx_isa.csv": ptx_isa.formula_rows.__wrapped__,
 }
 

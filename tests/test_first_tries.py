@@ -184,7 +184,7 @@ MISTAKES = [
     ("descriptor --instruction tcgen05 mma kind::f16", "needs quotes !holds every field"),
     ("descriptor --instruction tcgen05.mma.cta_group::1.kind::f16 --tile 64x64", "give --tcgen05 !`tcgen05`"),
     ("scales tcgen05 nvfp4", "kind::mxf4nvf4 scale_vec::4X scale_a"),
-    ("show m16n8k16 f16 f32 a 3 9", "`tcprobe where NAME --row 3 --col 9` !Give numbers with"),
+    ("show m16n8k16 f16 f32 a 3 9", "f16.f16.f32.a --row 3 --col 9` takes numbers !Give numbers with"),
 ]
 
 
@@ -222,7 +222,7 @@ def test_every_hint_names_options_that_the_command_has(path, command):
         advice = re.sub("`[^`]*`", "", hints.instead_of(option, ctx))
         assert set(re.findall("--[a-z0-9-]+", advice)) <= own, (option, advice)
     for topic in hints.HINTS:
-        error = UsageError("", topic, id="ID", arch="sm_90", folder="F")
+        error = UsageError("", topic, id="ID", arch="sm_90", folder="F", type="bf16", form="ID")
         advice = re.sub("`[^`]*`", "", hints.hint(error, ctx))
         assert set(re.findall("--[a-z0-9-]+", advice)) <= own, (topic, advice)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tcprobe.isa.names import resolve
 from tcprobe.sass.cubin import _code
-from tcprobe.sass.decode import UnreadError, instruction, opcode_of
+from tcprobe.sass.decode import UnreadError, exact, opcode_of
 from tcprobe.sass.elf import Content
 from tcprobe.sass.emulation import EMULATION
 from tcprobe.sass.lowering import count
@@ -27,8 +27,8 @@ def run(*texts, **registers):
     for name, value in registers.items():
         kind, index = re.fullmatch(r"(R|UR)(\d+)", name).groups()
         m.set(kind, int(index), np.broadcast_to(np.asarray(value, np.uint32), 32))
-    for at, text in enumerate(text for text in texts if text is not EMULATION):
-        m._step(instruction(text, at * 16), opcodes)
+    for text in (text for text in texts if text is not EMULATION):
+        m._step(exact(text), opcodes)
     return m
 
 

@@ -15,7 +15,7 @@ from tcprobe.layout.table import slot_table
 from tcprobe.references import ptx_isa
 from tcprobe.sass import moves
 from tcprobe.sass.cubin import assemble
-from tcprobe.sass.decode import UnreadError, instruction
+from tcprobe.sass.decode import UnreadError, exact
 from tcprobe.store.results import published
 
 pytestmark = needs_tools
@@ -146,7 +146,7 @@ def outcome(witnesses, load, at, text):
     """How one changed instruction of a load is taken."""
     code = witnesses.codes[load]
     try:
-        changed = dict(code.instructions) | {at: instruction(text, at)}
+        changed = dict(code.instructions) | {at: exact(text)}
     except UnreadError:
         return "refused"
     opcodes = tuple(step.opcode for step in changed.values())

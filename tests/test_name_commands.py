@@ -19,7 +19,7 @@ from tcprobe.store import kinds
     [
         (
             "shfl.sync.bfly.b32",
-            "exchanges between lanes) is a PTX instruction, but holds no matrix. See `tcprobe convert`",
+            "exchanges between lanes) is a PTX instruction, but holds no matrix. See `tcprobe convert m16n8k16",
         ),
         ("cp.async.bulk", "--fill tma"),
         ("tcgen05.alloc", "synchronisation and resources"),
@@ -199,7 +199,11 @@ def test_no_name_is_suggested_for_itself(sample):
 @pytest.mark.parametrize(
     ("name", "arch", "words"),
     [
-        ("i8.d", "sm_103", "needs target sm_100a (PTX ISA 8.6) or sm_110a (PTX ISA 9.0), which sm_103"),
+        (
+            "i8.d",
+            "sm_103",
+            "needs target sm_100a (PTX ISA 8.6, CUDA 12.8) or sm_110a (PTX ISA 9.0, CUDA 13.0), which sm_103",
+        ),
         ("i8.d", "sm_100", "nothing prevents it: tcgen05.mma.cta_group::1.kind::i8.d is in tensor memory"),
         ("mxf4.scale_a", "sm_90", "which sm_90 (Hopper) does not run"),
         ("f16.a", "sm_110", "`tcprobe show` says where its elements are"),

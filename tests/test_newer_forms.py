@@ -7,8 +7,9 @@ import pytest
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
+from tcprobe.isa.arch import arch
 from tcprobe.probes import tensor_memory
-from tcprobe.references.newer_forms import BY, FORMS, LACKING, REFUSED, SCALES
+from tcprobe.references.newer_forms import BY, FORMS, LACKING, REFUSED, SCALES, SHAPES
 from tcprobe.sass import toolchain
 from tcprobe.system.children import Scratch
 
@@ -80,3 +81,19 @@ def test_forms_of_tcgen05_on_sm_107(ptxas, target):
         head = f".version 9.5\n.target {target}\n.address_size 64\n"
         refused += [row.id] * (said(ptxas, target, head + tensor_memory.kernel(row).text) is not None)
     assert refused == [row.id for row in rows if any(fnmatch.fnmatchcase(row.id, p) for p in LACKING[target])]
+
+
+def test_shapes_of_sm_107_keep_to_the_forms_that_it_has():
+    """Twice or one and a half times the K of the same kind on earlier archs, no other M, and N among those there."""
+    rows = {row.id: row for row in inventory.instructions().values()}
+    for shape in SHAPES:
+        form = rows[f"tcgen05.mma.cta_group::{shape.group}.kind::{shape.kind}"]
+        assert form.target.on(arch("sm_107"))
+        assert shape.k / form.shape.k in {1.5, 2}
+        assert shape.sparse_k in {None, 2 * shape.k}
+        assert shape.m in form.stated["m_values"]
+        assert set(shape.n) <= set(form.stated["n_values"])
+        types = {str(scale).split()[0] for scale in form.stated.get("scales", ())}
+        assert {scale.split()[0] for scale in shape.scales} - {"ue5m3"} <= types
+        for scale in shape.scales:
+            assert shape.k // int(scale.split()[1]) in {16, 32}

@@ -22,6 +22,7 @@ from tcprobe.probes.ptx import WORD_BYTES, Recoding, module
 from tcprobe.probes.timing import Seen
 from tcprobe.sass import toolchain
 from tcprobe.sass.cubin import register_reads, timed_codes
+from tcprobe.sass.decode import decode
 from tcprobe.sass.elf import code_by_kernel
 from tcprobe.sass.toolchain import Ptxas
 from tcprobe.store import findings, kinds
@@ -245,11 +246,15 @@ def test_only_marked_instructions_are_recoded(words, mark, data):
     assert found == expected
 
 
+def reads(texts):
+    return register_reads([decode(text) for text in texts])
+
+
 def test_reads_of_registers_are_counted_by_bank_and_reuse():
-    assert register_reads(["FFMA R0, R1, R2, R3"]) == (1, 2)
-    assert register_reads(["FFMA R0, R1, R2.reuse, R4", "FFMA R6, R7, R2, R5"]) == (2, 3)
-    assert register_reads(["FFMA R0, R1, R2.reuse, R4", "NOP", "FFMA R6, R7, R2, R5"]) == (3, 3)
-    assert register_reads(["FADD R0, -R1, |R3|", "MUFU.EX2 R0, R2", "IADD3 R2, R4, 0x1, RZ"]) == (1, 2)
+    assert reads(["FFMA R0, R1, R2, R3"]) == (1, 2)
+    assert reads(["FFMA R0, R1, R2.reuse, R4", "FFMA R6, R7, R2, R5"]) == (2, 3)
+    assert reads(["FFMA R0, R1, R2.reuse, R4", "NOP", "FFMA R6, R7, R2, R5"]) == (3, 3)
+    assert reads(["FADD R0, -R1, |R3|", "MUFU.EX2 R0, R2", "IADD3 R2, R4, 0x1, RZ"]) == (1, 2)
 
 
 @pytest.fixture(scope="module")

@@ -55,7 +55,7 @@ def test_what_is_found_is_what_nvdisasm_prints(on, sample):
         whole = {16 * j: o for j, o in enumerate(code.opcodes) if is_matrix(o)}
         assert {at: o for at, o in places.opcodes.items() if is_matrix(o)} == whole
         assert not places.unread
-    assert {matrix_code.stem(o) for places in found for o in places.opcodes.values()} >= {"HMMA"}
+    assert {matrix_code.mnemonic(o) for places in found for o in places.opcodes.values()} >= {"HMMA"}
 
 
 def test_a_cubin(made):

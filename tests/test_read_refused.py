@@ -21,7 +21,8 @@ from tcprobe.errors import DataError
 from tcprobe.sass import image as fatbin_reader
 from tcprobe.sass import matrix_code
 from tcprobe.sass.code_files import code_files
-from tcprobe.sass.image import SECTION, cubin, images, lz4
+from tcprobe.sass.elf import SECTION, cubin
+from tcprobe.sass.image import images, lz4
 
 
 @pytest.fixture(scope="module")

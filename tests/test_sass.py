@@ -21,7 +21,7 @@ from tcprobe.references import ptx_isa
 from tcprobe.run.machine_code import Sass
 from tcprobe.sass import tensor, toolchain
 from tcprobe.sass.cubin import assemble
-from tcprobe.sass.decode import UnreadError, instruction
+from tcprobe.sass.decode import UnreadError, exact
 from tcprobe.sass.derive import derive
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES
@@ -57,7 +57,7 @@ def machine(**registers):
 
 def step(m, text):
     m.next = 0
-    m._step(instruction(text, 0), OPCODES)
+    m._step(exact(text), OPCODES)
 
 
 LANE = np.arange(32, dtype=np.uint32)

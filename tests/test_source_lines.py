@@ -12,7 +12,7 @@ from machine_code import needs_tools
 
 from tcprobe.sass import toolchain
 from tcprobe.sass.decode import LINE
-from tcprobe.sass.image import sections
+from tcprobe.sass.elf import sections
 from tcprobe.sass.source_lines import source_lines
 
 pytestmark = needs_tools

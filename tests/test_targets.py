@@ -1,20 +1,24 @@
 """Targets: what the inventory says of every form at every target is what ptxas says; refused is refused everywhere."""
 
+import json
 import re
 from dataclasses import replace
 from itertools import product
 
 import pytest
+from click.testing import CliRunner
 from machine_code import TOOLS, needs_tools
 
 from tcprobe.ask.absent import instead, why_not
 from tcprobe.ask.lower import lower_multiplies
+from tcprobe.cli import main
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import ARCHS, Target, covers, runs
+from tcprobe.isa.arch import ARCHS, CUDA, Target, covers, least_cuda, least_ptx, runs, version
 from tcprobe.isa.names import resolve
 from tcprobe.isa.rows.tcgen05 import VECTOR_SIZES, vector_sizes
 from tcprobe.probes.tensor_memory import BLOCK
+from tcprobe.sass import lowering
 from tcprobe.sass.lowering import UNREADABLE, probe
 from tcprobe.sass.toolchain import Assembler
 from tcprobe.store.choose import default
@@ -141,13 +145,15 @@ def test_a_suffix_is_as_young_as_its_ptx_version():
 def test_why_not_names_the_targets():
     answer = why_not(resolve("tcgen05.ld.red.32x32b.d").fragment, arch.arch("sm_103"), default())
     assert answer.allowed
-    assert "is allowed on sm_103 (target sm_103f or sm_103a)" in answer.words
+    assert "is allowed on sm_103 (target sm_103f or sm_103a) from CUDA 12.9 on" in answer.words
     plain = why_not(resolve("mma.m16n8k16.row.col.f32.f16.f16.f32.a").fragment, arch.arch("sm_103"), default())
-    assert "is allowed on sm_103;" in plain.words
+    assert "is allowed on sm_103 from CUDA 12.9 on;" in plain.words
 
 
 def test_why_not_names_what_does_the_same_there(sample):
-    """Of every multiply and arch that lacks it: a form that is there and takes the same types, if there is one."""
+    """Of every multiply and arch that lacks it: a form that is there, takes the same types, and becomes no more
+    opcodes for a multiply-add than any other of its family; none where all are emulated (by the published lowerings).
+    """
 
     def taken(row):
         operands = {o.name.removesuffix("_smem"): {o.type} for o in row.operands}
@@ -158,20 +164,33 @@ def test_why_not_names_what_does_the_same_there(sample):
 
     does = {row: taken(row) for row in inventory.instructions().values() if row.multiplies}
     alike = {(frozenset(types), row.target): row for row, types in does.items()}.values()
-    for device in map(arch.arch, sample(("sm_90", "sm_75", "sm_100", "sm_120"), 4)):
-        there = {each for row, types in does.items() if row.target.on(device) for each in types}
+    folders = default()
+    for device in map(arch.arch, sample(("sm_75", "sm_90", "sm_70", "sm_80", "sm_100", "sm_120"), 3)):
+        opcodes = {}
+        for row in does:
+            low = lowering.saved(row, device, folders) if row.threads == 32 and row.family != "tcgen05" else None
+            if low and (low.refused or not low.native(row)):
+                continue
+            if row.target.on(device):
+                opcodes[row] = sum(low.opcodes.values()) / row.triples if low else 0
         for row in alike:
             if row.target.on(device):
                 continue
-            other = instead(row, device)
-            assert (other is not None) == bool(does[row] & there), (row.id, device.name)
-            assert other is None or (other.target.on(device) and does[other] & does[row]), (row.id, other)
+            other = instead(row, device, folders)
+            others = [one for one in opcodes if does[one] & does[row]]
+            assert (other is not None) == bool(others), (row.id, device.name)
+            if other is not None:
+                assert other in others, (row.id, other.id)
+                family = [one for one in others if one.family == other.family and one.kind == other.kind]
+                same = [one for one in family if one.type("d") == other.type("d")]
+                assert opcodes[other] == min(opcodes[one] for one in same), (row.id, other.id)
 
 
 @pytest.mark.parametrize(
     ("id_", "name", "wanted"),
     [
         ("wgmma.mma_async.m64n64k16.f32.f16.f16.a", "sm_120", r"mma.m16n8k\d+.row.col.f32.f16.f16.f32"),
+        ("mma.m16n8k16.row.col.f32.f16.f16.f32.a", "sm_75", "mma.m16n8k8.row.col.f32.f16.f16.f32, 2 of them"),
         ("wgmma.mma_async.m64n64k16.f32.f16.f16.a", "sm_100", "tcgen05.mma.cta_group::1.kind::f16"),
         ("mma.m16n8k32.row.col.kind::f8f6f4.f32.e2m1.e2m1.f32.a", "sm_103", "tcgen05.mma.cta_group::1.kind::f8f6f4"),
     ],
@@ -249,3 +268,37 @@ def test_sizes_of_scaled_blocks_are_those_that_ptxas_takes(row, own):
     for named, (form, size, _) in asked.items():
         assert (named not in refused) == (size in vector_sizes(form.kind, own)), (form.id, size, refused.get(named))
     assert asked
+
+
+def test_every_form_has_a_least_cuda_on_every_target():
+    """A toolkit's PTX version is its own, or that of a later one, and no older toolkit's."""
+    numbers = [tuple(map(int, cuda.split("."))) for cuda in CUDA.values()]
+    assert numbers == sorted(numbers)
+    assert list(map(version, CUDA)) == sorted(map(version, CUDA))
+    for row in inventory.instructions().values():
+        for target, ptx in row.target.options:
+            cuda = least_cuda(ptx, target)
+            assert cuda == CUDA[max(ptx, least_ptx(target), key=version)]
+    assert [least_cuda(device.ptx, device.name) for device in ARCHS if device.number in (90, 103, 107, 120)] == [
+        "11.8",
+        "12.9",
+        "13.4",
+        "12.8",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch_name", "cuda"),
+    [
+        ("mma.m16n8k16.row.col.f32.bf16.bf16.f32.d", "sm_120", "12.8"),
+        ("mma.m16n8k16.row.col.f32.bf16.bf16.f32.d", "sm_80", "11.0"),
+        ("wgmma.mma_async.m64n64k16.f32.f16.f16.d", "sm_80", "12.0"),
+        ("tcgen05.mma.cta_group::1.kind::f16.d", "sm_107", "13.4"),
+        ("tcgen05.mma.cta_group::1.kind::f16", "sm_90", "12.8"),
+    ],
+)
+def test_why_not_says_the_first_toolkit(name, arch_name, cuda):
+    asked = CliRunner().invoke(main, ["why-not", name, "--arch", arch_name, "--json"])
+    (found,) = [json.loads(line) for line in asked.stdout.splitlines()]
+    assert found["cuda"] == cuda
+    assert f"CUDA {cuda}" in found["words"]

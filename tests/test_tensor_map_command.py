@@ -1,11 +1,13 @@
 """`tcprobe tensormap`, `tcprobe run --family tma`, and the file between them."""
 
 import json
+import re
 import sys
 from itertools import product
 from pathlib import Path
 
 import click
+import numpy as np
 import pytest
 from bench import document, save
 from command import tcprobe
@@ -149,7 +151,8 @@ def test_a_tile_is_the_same_tile_in_every_command(tile):
     assert {tuple(issue["box"]) for issue in issues} == {tuple(one["boxDim"])}
     assert len(issues) == one["boxes"][0] * one["boxes"][1]
     box, dims = (",".join(map(str, sides)) for sides in (one["boxDim"], one["globalDim"]))
-    assert json.loads(tcprobe(*asked, "--box", box, "--dims", dims).stdout) == {**one, "boxes": [1, 1]}
+    boxed = json.loads(tcprobe(*asked, "--box", box, "--dims", dims).stdout)
+    assert {**boxed, "cuda": ""} == {**one, "boxes": [1, 1], "dims_of": "tensor", "cuda": ""}
     for given in (tile, (rows, cols), [rows, cols]):
         assert api.tensormap("f16", tile=given, swizzle=128).map.dims == (cols, rows)
 
@@ -169,6 +172,38 @@ def test_a_tile_in_the_drivers_order_is_refused():
     with pytest.raises(UsageError, match="`tile` 128x64; its one box is `box` 64,128"):
         api.tensormap("f16", tile="64,128")
     assert tcprobe("tensormap", "--type", "f16", "--tile", "64,x", code=2).stderr
+
+
+@pytest.mark.parametrize(("kind", "size"), [("u8", 1), ("bf16", 2), ("f32", 4), ("f64", 8)])
+@pytest.mark.parametrize("of", [(4096, 2048), (100, 48), (64, 64), (7, 5, 32)])
+def test_a_matrix_gives_its_own_dims_and_strides(kind, size, of):
+    """Element [..., row, col] of a row-major matrix is where the map's strides have it."""
+    tile = (2,) * (len(of) - 1) + (16,)
+    asked = ("tensormap", "--type", kind, "--tile", "x".join(map(str, tile)), "--json")
+    found = json.loads(tcprobe(*asked, "--of", "x".join(map(str, of))).stdout)
+    strides = (size, *found["globalStrides"])  # inner first, the inner side's own before them
+    array = np.empty(of, f"V{size}")
+    assert strides == array.strides[::-1]
+    assert (found["globalDim"], found["dims_of"]) == (list(array.shape[::-1]), "tensor")
+    assert found == json.loads(tcprobe(*asked, "--dims", ",".join(map(str, reversed(of)))).stdout)
+    own = json.loads(tcprobe(*asked).stdout)
+    assert (own["globalDim"], own["dims_of"]) == (list(reversed(tile)), "tile")
+    assert own["boxDim"] == found["boxDim"]
+
+
+def test_who_says_no_matrix_is_told_that_it_is_the_tile():
+    asked = ("tensormap", "--type", "bf16", "--tile", "64x64")
+    assert "the tile's own" in tcprobe(*asked).stdout
+    assert "the tile's own" not in tcprobe(*asked, "--of", "4096x2048").stdout
+    assert "--of and --dims" in tcprobe(*asked, "--of", "4096x2048", "--dims", "2048,4096", code=2).stderr
+    assert "--of 2048x4096" in tcprobe(*asked, "--of", "4096,2048", code=2).stderr
+    assert "3 dimensions" in tcprobe(*asked, "--of", "2x64x64", code=2).stderr
+
+
+def test_every_line_of_the_call_says_what_it_is():
+    for tile in ((64,), (64, 64), (2, 64, 64)):
+        for line in ask.cuda(ask.plan(MapOptions("bf16", tile=tile, of=tile))).splitlines():
+            assert re.fullmatch(r"\S.* +// \S.*|    \S.*  // \S.*", line)
 
 
 @pytest.mark.parametrize("command", ["banks", "descriptor", "path", "reduce", "tensormap"])

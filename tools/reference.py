@@ -119,7 +119,7 @@ def rules() -> str:
             "",
             f"{rule.SEVERITY.capitalize()}: {rule.SAYS}.",
             "",
-            f"What to do: {rule.MEND}.",
+            f"What to do: {rule.FIX}.",
             "",
         ]
         lines += [*(f"- {evidence}" for evidence in rule.EVIDENCE), ""]

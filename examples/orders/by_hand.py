@@ -1,6 +1,7 @@
 """A GEMM and a sum of our own, to be called by `tcprobe order`: arrays in and out by DLPack.
 
 tcprobe order examples/orders/by_hand.py:two_parts --shape 4x32x48 --type f32
+tcprobe order examples/orders/by_hand.py:whole_blocks --shape 4x32x40 --type f32
 tcprobe order examples/orders/by_hand.py:by_halves --sum --shape 64x32 --type f32
 """
 
@@ -17,6 +18,12 @@ def two_parts(a, b):
             total = total + a[:, k : k + 1] * b[k]
         sums.append(total)
     return sums[0] + sums[1]
+
+
+def whole_blocks(a, b):
+    """A fault: only whole blocks of 16 products are summed, and a tail of k is left out."""
+    k = a.shape[1] // 16 * 16
+    return two_parts(a[:, :k], b[:k])
 
 
 def by_halves(x):

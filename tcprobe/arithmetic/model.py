@@ -82,16 +82,27 @@ def _apart(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats]:
     return top, rounded_to_odd(*two_sum(top_rest, first_rest))
 
 
+def fma_parts(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats, NDArray[np.int32]]:
+    """x * y + z of finite numbers: rounded to nearest as a number near one; what was lost, rounded; its exponent."""
+    terms, scale = _near_one(x, y, z)
+    nearest, rest = two_sum(*_apart(*terms))
+    return nearest, rest, scale
+
+
 def _scaled(x: Floats, y: Floats, z: Floats) -> tuple[tuple[Floats, Floats], NDArray[np.int32]]:
-    """(x * y + z as a number near one, rounded to nearest and to odd; its exponent). A far smaller term decides the
-    rounding.
-    """
+    """(x * y + z as a number near one, rounded to nearest and to odd; its exponent)."""
+    terms, scale = _near_one(x, y, z)
+    return _fma(*terms), scale
+
+
+def _near_one(x: Floats, y: Floats, z: Floats) -> tuple[tuple[Floats, Floats, Floats], NDArray[np.int32]]:
+    """Terms of x * y + z of which the larger one is near one, and its exponent. A far smaller one decides roundings."""
     (first, one), (second, two), (own, three) = (np.frexp(term) for term in (x, y, z))
     product = np.where((x == 0) | (y == 0), NO_TERM, one + two)
     scale = np.maximum(product, np.where(z == 0, NO_TERM, three))
     scale = np.where(scale == NO_TERM, 0, scale).astype(np.int32)
     below = np.where(product == NO_TERM, 0, np.maximum(one + two - scale, -FAR))
-    return _fma(first, np.ldexp(second, below), np.ldexp(own, np.maximum(three - scale, -FAR))), scale
+    return (first, np.ldexp(second, below), np.ldexp(own, np.maximum(three - scale, -FAR))), scale
 
 
 def _fma(x: Floats, y: Floats, z: Floats) -> tuple[Floats, Floats]:

@@ -13,11 +13,12 @@ from tcprobe.ask import cost, cost_words
 from tcprobe.ask.tensor_memory import MemoryOperand
 from tcprobe.errors import answer_or_none
 from tcprobe.isa import arch, inventory
-from tcprobe.isa.arch import Arch, Target
+from tcprobe.isa.arch import Arch, Target, least_cuda, version
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
+from tcprobe.sass import lowering
 from tcprobe.store.cell import measured_cell, stated
 from tcprobe.store.choose import Found, Layers
 from tcprobe.store.finding import source_words
@@ -65,7 +66,8 @@ def _remedy(fragment: Fragment, arch: Arch) -> str:
 class WhyNot:
     """Whether an arch is allowed to have a fragment, whether it is measured there, and all that in words.
 
-    `source` is where its measurement is, or where none was found.
+    `source` is where its measurement is, or where none was found; `cuda` the first toolkit that compiles it for the
+    arch, or, where it is not allowed there, for any that has it.
     """
 
     id: str
@@ -74,6 +76,7 @@ class WhyNot:
     measured: bool
     words: str
     source: str
+    cuda: str
 
     def to_json(self) -> Json:
         """Plain data."""
@@ -87,7 +90,8 @@ def why_forbidden(subject: Fragment | Instruction, device: Arch) -> str | None:
     needs = []
     for target, ptx in subject.target.options:
         stated = subject.target.stated_for(target, ptx)  # by PTX ISA, where ptxas takes another version
-        needs.append(f"{target} (PTX ISA {ptx}{f' by ptxas, {stated} by its text' if stated else ''})")
+        since = f"PTX ISA {ptx}{f' by ptxas, {stated} by its text' if stated else ''}"
+        needs.append(f"{target} ({since}, CUDA {least_cuda(ptx, target)})")
     name = subject.name if isinstance(subject, Instruction) else subject.instruction
     return f"{name} needs target {' or '.join(needs)}, which {device.name} ({device.generation}) does not run."
 
@@ -115,23 +119,40 @@ class Task(NamedTuple):
         return same and not any(map(frozenset.isdisjoint, self.types, task.types))
 
 
-def instead(row: Instruction, device: Arch) -> Instruction | None:
-    """What multiplies the same types where there is no `row`: dense, sparse or scaled as it is, of the latest family,
-    the largest.
+def instead(row: Instruction, device: Arch, layers: Layers) -> Instruction | None:
+    """What multiplies the same types where there is no `row`: dense, sparse or scaled as it is; None where the arch
+    has nothing that its tensor cores do in these types.
+
+    Of the latest family, with the most multiply-adds for each opcode that it becomes, the largest: forms that an arch
+    has for the sake of an older one become several (`tcprobe lower`).
     """
-    return _latest(Task.of(row), device)
+    task = Task.of(row)
+    pace = {one: each for one in _alike(task, device) if (each := _pace(one, device, layers))}
+
+    def order(one: Instruction) -> tuple[int, bool, bool, float, int]:
+        latest = LATEST.index(one.family.partition(".")[0])
+        narrower = one.type("d") == "f16" and "f32" in task.types[2]
+        return latest, one.kind != task.kind, narrower, -pace[one] if latest else 0, -one.triples if latest else 0
+
+    return min(pace, key=order, default=None)
 
 
 @cache
-def _latest(task: Task, device: Arch) -> Instruction | None:
-    same = [one for one, does in _tasks() if one.target.on(device) and does.shares(task)]
+def _alike(task: Task, device: Arch) -> tuple[Instruction, ...]:
+    """The forms of an arch that do some of a task."""
+    return tuple(one for one, does in _tasks() if one.target.on(device) and does.shares(task))
 
-    def order(one: Instruction) -> tuple[int, bool, bool, int]:
-        latest = LATEST.index(one.family.partition(".")[0])
-        narrower = one.type("d") == "f16" and "f32" in task.types[2]
-        return latest, one.kind != task.kind, narrower, -one.triples if latest else 0
 
-    return min(same, key=order, default=None)
+def _pace(multiply: Instruction, device: Arch, layers: Layers) -> float:
+    """Multiply-adds for each tensor-core opcode that a form becomes; 0 where it is emulated.
+
+    Those that take whole warpgroups or tensor memory are never emulated; what they become is not saved for each size.
+    """
+    if multiply.described or multiply.family.startswith("tcgen05"):
+        return multiply.triples
+    low = lowering.saved(multiply, device, layers)
+    native = low is not None and not low.refused and low.native(multiply)
+    return multiply.triples / sum(low.opcodes.values()) if low and native else 0
 
 
 @cache
@@ -146,9 +167,13 @@ def _types(row: Instruction, name: str) -> frozenset[str]:
     return frozenset(str(word).partition(" ")[0] for word in stated) or frozenset(held or [""])
 
 
-def _instead_words(row: Instruction | None, device: Arch) -> str:
-    other = instead(row, device) if row and row.multiplies else None
-    return f" {device.name} multiplies these types by {other.id}." if other else ""
+def _instead_words(row: Instruction | None, device: Arch, layers: Layers) -> str:
+    other = instead(row, device, layers) if row and row.multiplies else None
+    if row is None or other is None:
+        return ""
+    count, rest = divmod(row.triples, other.triples)
+    several = count > 1 and not rest and row.shape[:2] == other.shape[:2]  # that add up along k
+    return f" {device.name} multiplies these types by {other.id}{f', {count} of them' if several else ''}."
 
 
 def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
@@ -157,7 +182,7 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
     saved = measured_table or next(layers.saved(fragment.experiment, [arch.name]), None)
     if lacking:
         words = f"{lacking} {_outcome(saved) if saved else f'No outcome of it is saved in {layers.words}.'}"
-        words += _instead_words(inventory.instructions().get(fragment.experiment), arch)
+        words += _instead_words(inventory.instructions().get(fragment.experiment), arch, layers)
     else:
         allowed = f"nothing prevents it: {fragment.instruction} {_allowed_words(fragment.target, arch)}"
         basis = (
@@ -170,14 +195,24 @@ def why_not(fragment: Fragment, arch: Arch, layers: Layers) -> WhyNot:
         measured = cost.find_cost(fragment.experiment, arch.name, layers)
         words += f"; it costs: {cost_words.in_brief(measured)}" if measured else ""
     source = saved.source if saved else layers.names
-    return WhyNot(fragment.id, arch.name, not lacking, measured_table is not None, words, source)
+    return WhyNot(
+        fragment.id, arch.name, not lacking, measured_table is not None, words, source, _cuda(fragment.target, arch)
+    )
 
 
 def _allowed_words(allowing: Target, arch: Arch) -> str:
     """That an arch has it, and by which targets where the plain one is not enough."""
     targets = allowing.every(arch)
     by = "" if arch.name in targets else f" (target {' or '.join(targets)})"
-    return f"is allowed on {arch.name}{by}"
+    return f"is allowed on {arch.name}{by} from CUDA {_cuda(allowing, arch)} on"
+
+
+def _cuda(needed: Target, arch: Arch) -> str:
+    """The first toolkit that compiles for an arch what needs a target; of what it does not run, for that target."""
+    if option := needed.on(arch):
+        return least_cuda(option[1], needed.own(arch))
+    name, ptx = min(needed.options, key=lambda option: version(option[1]))
+    return least_cuda(ptx, name)
 
 
 def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot:
@@ -187,12 +222,13 @@ def why_not_behind(operand: SharedOperand, arch: Arch, layers: Layers) -> WhyNot
     lacking = why_forbidden(operand.instruction, arch)
     has = f"{operand.id} {_allowed_words(operand.instruction.target, arch)}"
     words = (
-        f"{lacking}{_instead_words(operand.instruction, arch)}"
+        f"{lacking}{_instead_words(operand.instruction, arch, layers)}"
         if lacking
         else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     )
     measured = not lacking and shared_map(operand, layers).measured is not None
-    return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names)
+    cuda = _cuda(operand.instruction.target, arch)
+    return WhyNot(operand.id, arch.name, not lacking, measured, words, layers.names, cuda)
 
 
 def why_not_placed(in_memory: MemoryOperand, arch: Arch, layers: Layers) -> WhyNot:
@@ -208,10 +244,13 @@ def why_not_placed(in_memory: MemoryOperand, arch: Arch, layers: Layers) -> WhyN
     places = found.measured_places if found else None
     verb = "may be" if in_memory.name == "a" else "is"  # A may be in shared memory as well
     has = f"{in_memory.id} {verb} in tensor memory, {form.id} {_allowed_words(form.target, arch)}"
-    words = lacking or f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
-    return WhyNot(
-        in_memory.id, arch.name, not lacking, places is not None and places.arch == arch.name, words, layers.names
+    words = (
+        f"{lacking}{_instead_words(form, arch, layers)}"
+        if lacking
+        else f"nothing prevents it: {has}; `tcprobe show` says where its elements are."
     )
+    measured, cuda = places is not None and places.arch == arch.name, _cuda(form.target, arch)
+    return WhyNot(in_memory.id, arch.name, not lacking, measured, words, layers.names, cuda)
 
 
 def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot:
@@ -220,8 +259,8 @@ def why_not_form(instruction: Instruction, arch: Arch, layers: Layers) -> WhyNot
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
     allowed = f"nothing prevents it: {instruction.name} {_allowed_words(instruction.target, arch)}; but {places}"
     words = (
-        f"{lacking}{_instead_words(instruction, arch)}"
+        f"{lacking}{_instead_words(instruction, arch, layers)}"
         if lacking
         else f"{allowed}, so there is no table of registers, and {instruction.unprobed}."
     )
-    return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names)
+    return WhyNot(instruction.id, arch.name, not lacking, False, words, layers.names, _cuda(instruction.target, arch))

@@ -23,6 +23,8 @@ import numpy as np
 
 from tcprobe.ask.banks.accesses import Shared, Tile, bits_of, parse_shared, parse_tile
 from tcprobe.errors import DataError, UsageError, answer_or_none
+from tcprobe.isa.shared_memory import MATRIX_ROW
+from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import sizes_written, swizzle_named, type_named
 from tcprobe.question import terminal
@@ -31,6 +33,7 @@ from tcprobe.question.declare import PlainArgument, command
 from tcprobe.question.options import NonEmptyText
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, find_cell
 from tcprobe.question.terminal import BAD, GOOD, Styled
+from tcprobe.references.shared_memory.tensor_map import broken_rules, packed_map
 from tcprobe.store.choose import Layers, layers
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
@@ -39,7 +42,8 @@ MOST_ELEMENTS = 1 << 22  # of a matrix whose bytes are compared
 MOST_SIDE = 1 << 20
 MODES = ("plain", "32B", "64B", "128B")
 TRIED = (*MODES, *(f"sw:{b},4,3" for b in (1, 2, 3)), *(f"pad:{n}" for n in (16, 8, 4, 32, 64, 128)))
-FEW = 4  # changes that are tried of both sides at once
+# bytes that an address is a multiple of, where it is more than an element's
+WHOLE = {"tma": 16, "cp.async": 4, "ldmatrix": MATRIX_ROW, "stmatrix": MATRIX_ROW}
 SWIZZLES = [f"sw:{b},{m},{s}" for b in (1, 2, 3) for m in (3, 4, 5) for s in range(b, 6) if (m, s) != (4, 3)]
 SPELLINGS = (
     "tma:TYPE,RxC,SWIZZLE; cp.async:TYPE,RxC,PLACE; stmatrix, ldmatrix, st.shared or ld.shared:FRAGMENT,RxC,PLACE; "
@@ -193,8 +197,11 @@ def agree(
     where columns are the lines of memory.
     """
     folders = layers(results, only)
-    sides = [read_side(word(name, text), arch, folders) for name, text in (("writer", writer), ("reader", reader))]
-    return compared(*sides)
+
+    def read(text: str) -> Side:
+        return read_side(text, arch, folders)
+
+    return compared(read(word("writer", writer)), read(word("reader", reader)), read)
 
 
 @command(agree, short="Whether a writer and a reader touch the same bytes.")
@@ -207,13 +214,12 @@ def print_agree(found: Agreement, *, as_json: JsonOption = False) -> None:
     sys.exit(0 if found.agree else 1)
 
 
-def compared(writer: Side, reader: Side) -> Agreement:
-    """Both maps, element by element; UsageError where they are not of one matrix."""
+def compared(writer: Side, reader: Side, read: Callable[[str], Side]) -> Agreement:
+    """Both maps, element by element; `read` gives what a spelling means. UsageError where they are of two matrices."""
     if (writer.rows, writer.cols) != (reader.rows, reader.cols):
         raise UsageError(
             f"the writer has {writer.rows} x {writer.cols} elements, the reader {reader.rows} x {reader.cols}: "
-            "both are "
-            "written in rows and columns of the same matrix."
+            "both are written in rows and columns of the same matrix."
         )
     if writer.bits and reader.bits and writer.bits != reader.bits:
         raise UsageError(f"elements of {writer.bits} bits are written, and elements of {reader.bits} bits read.")
@@ -225,7 +231,7 @@ def compared(writer: Side, reader: Side) -> Agreement:
         return Agreement(writer, reader, 0, None, None)
     row, col = divmod(int(wrong[0]), writer.cols)
     first = Different(row, col, *(_byte(side, row, col) for side in (writer, reader)))
-    return Agreement(writer, reader, len(wrong), first, _change(writer, reader))
+    return Agreement(writer, reader, len(wrong), first, _change(writer, reader, read))
 
 
 def _byte(side: Side, row: int, col: int) -> int | None:
@@ -233,20 +239,21 @@ def _byte(side: Side, row: int, col: int) -> int | None:
     return None if bit < 0 else bit // 8
 
 
-def _change(writer: Side, reader: Side) -> Change | None:
-    """The first spelling of the reader, else of the writer, else of both, with which all bytes agree."""
+def _change(writer: Side, reader: Side, read: Callable[[str], Side]) -> Change | None:
+    """The first spelling of the reader, else of the writer, with which all bytes agree when it is read as a user's."""
     for whose, side, other in (("reader", reader, writer), ("writer", writer, reader)):
-        for words, changed in side.changes():
-            if _same(changed, other):
+        for words, changed in (*side.changes(), *_pitches(side, other)):
+            if _same(changed, other) and _same(_accepted(changed.text, read), other):
                 return Change(whose, changed.text, words)
-        for words, pitch in _pitches(side, other):
-            if _same(pitch, other):
-                return Change(whose, pitch.text, words)
     return None
 
 
-def _same(changed: Side, other: Side) -> bool:
-    at = answer_or_none(lambda: changed.at)
+def _accepted(text: str, read: Callable[[str], Side]) -> Side | None:
+    return answer_or_none(lambda: read(text))
+
+
+def _same(changed: Side | None, other: Side) -> bool:
+    at = answer_or_none(lambda: changed.at) if changed else None
     return at is not None and bool((at == other.at).all())
 
 
@@ -310,19 +317,33 @@ def _type(text: str) -> tuple[str, int]:
 def _tma(kind: str, rest: str, _arch: object, _folders: Layers) -> Side:
     spelling = "TYPE,RxC,SWIZZLE, such as bf16,64x64,128B"
     of, size, *more = _split(rest, 3, spelling)
-    swizzle = ",".join(more)
-    if not swizzle_named(swizzle).is_mode:
-        swizzle_named(swizzle).span  # noqa: B018  # which refuses what no mode does
     name, bits = _type(of)
     rows, cols = _sizes(size, rest)
-    side = Side(kind, name, rows, cols, bits, (_mode(swizzle),), _placed, _place_words, _other_modes)
+    side = Side(kind, name, rows, cols, bits, (_mode(",".join(more)),), _boxes, _place_words, _other_modes)
     side.at  # noqa: B018  # which refuses what cannot be
     return side
 
 
 def _mode(text: str) -> str:
-    span = swizzle_named(text).span
+    """A mode in its one spelling; UsageError where no mode does the same."""
+    span = 0 if text == "plain" else swizzle_named(text).span
     return f"{span}B" if span else "plain"
+
+
+def _boxes(side: Side) -> Ints:
+    """Boxes as wide as the swizzle and as high as the tile, side by side, if a tensor map can have them.
+
+    A type that no map has is copied as bytes, whole ones of a line.
+    """
+    mode, row_bytes = side.parts[0], side.cols * side.bits // 8
+    span = 0 if mode == "plain" else int(mode.removesuffix("B"))
+    kind, bits = (DATA_TYPE_OF[side.of], side.bits) if side.of in DATA_TYPE_OF else ("UINT8", 8)
+    box = (min(row_bytes, span or row_bytes) * 8 // bits, side.rows)
+    padding = -box[0] * bits // 8 % 16  # of the tensor's lines, which may be longer than the box's
+    if wrong := broken_rules(packed_map(kind, box, box, "NONE" if mode == "plain" else mode, padding)):
+        reasons = "; ".join(f"{rule.argument} {rule.words} ({rule.source})" for rule in wrong)
+        raise UsageError(f"{side.text}: the driver refuses a map of boxes of {box[0]} x {box[1]}: {reasons}.")
+    return _placed(side)
 
 
 def _cp_async(kind: str, rest: str, _arch: object, _folders: Layers) -> Side:
@@ -379,8 +400,12 @@ def _tile(side: Side) -> Tile:
 def _placed(side: Side) -> Ints:
     tile, shared = _tile(side), parse_shared(side.parts[0])
     shared.check(tile)
-    if side.kind in ("tma", "cp.async", "ldmatrix", "stmatrix") and shared.swizzle[0] and shared.swizzle[1] < 4:
+    if side.kind in WHOLE and shared.swizzle[0] and shared.swizzle[1] < 4:
         raise UsageError(f"{side.text}: {shared} moves parts of 16 bytes, which {side.kind} writes and reads whole.")
+    if shared.pitch(tile) % (whole := WHOLE.get(side.kind) or max(1, side.bits // 8)):
+        raise UsageError(
+            f"{side.text}: lines are {shared.pitch(tile)} bytes apart; {side.kind} needs multiples of {whole} bytes."
+        )
     row, col = np.mgrid[0 : side.rows, 0 : side.cols]
     line, inner = (row, col) if tile.contiguous == "row" else (col, row)
     bit = inner * side.bits
@@ -534,16 +559,9 @@ def _array_bytes(side: Side) -> Ints:
     array = np.arange(side.rows * side.cols).reshape(side.rows, side.cols)
     for name, numbers, fail in array_steps(side.parts[0]):
         try:
-            if name in ("reshape", "view"):
-                if any(n < -1 for n in numbers) or len(numbers) > 32:
-                    raise ValueError
-                array = array.reshape(numbers)
-            elif name in ("transpose", "permute"):
-                array = array.transpose(numbers or None)
-            elif name in ("swapaxes", "transpose_"):
-                array = array.swapaxes(*numbers)
-            elif name == "T":
-                array = array.T
+            array = _STEPS[name](array, *numbers)
+        except UsageError as error:
+            fail(f"{name}({', '.join(map(str, numbers))}): {error}")
         except (ValueError, TypeError):
             fail(f"{name}({', '.join(map(str, numbers))}) does not fit an array of {array.shape}")
     at = np.empty(side.rows * side.cols, np.int64)
@@ -551,7 +569,39 @@ def _array_bytes(side: Side) -> Ints:
     return at.reshape(side.rows, side.cols) * side.bits
 
 
-_STEPS = ("reshape", "view", "transpose", "permute", "swapaxes", "T", "contiguous", "ravel", "flatten")
+def _reshape(array: Ints, *sides: int) -> Ints:
+    if any(side < -1 for side in sides) or len(sides) > MOST_AXES:
+        raise ValueError
+    return array.reshape(sides)
+
+
+def _transpose(array: Ints, *axes: int) -> Ints:
+    """NumPy's; refused where PyTorch's is another one without an error."""
+    if array.ndim == len(axes) == 2 and axes[0] % 2 < axes[1] % 2:
+        raise UsageError("NumPy leaves the array as it is, and PyTorch turns it: write .T, or nothing")
+    return array.transpose(axes or None)
+
+
+def _flatten(array: Ints, first: int = 0, last: int = -1) -> Ints:
+    """PyTorch's, of axes `first` to `last`; NumPy's without numbers."""
+    first, last = (axis + array.ndim if axis < 0 else axis for axis in (first, last))
+    if not 0 <= first <= last < array.ndim:
+        raise ValueError
+    return array.reshape(*array.shape[:first], -1, *array.shape[last + 1 :])
+
+
+MOST_AXES = 32  # of NumPy's arrays
+_STEPS: dict[str, Callable[..., Ints]] = {
+    "reshape": _reshape,
+    "view": _reshape,
+    "transpose": _transpose,
+    "permute": lambda array, *axes: array.transpose(axes),
+    "swapaxes": lambda array, first, second: array.swapaxes(first, second),
+    "T": lambda array: array.T,
+    "contiguous": lambda array: array,
+    "ravel": lambda array: array.ravel(),
+    "flatten": _flatten,
+}
 
 
 def array_steps(text: str) -> Iterator[tuple[str, list[int], Callable[[str], None]]]:

@@ -41,7 +41,7 @@ from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
 from tcprobe.store.finding import how, source_words
-from tcprobe.store.kinds.cost import FULL_LOAD, Body, Overlap, Point
+from tcprobe.store.kinds.cost import FULL_LOAD, Body, Overlap, Point, bounded, peak
 from tcprobe.store.kinds.prices import CONSTANTS
 from tcprobe.text import Described, Whole, quoted
 from tcprobe.values import Json
@@ -110,10 +110,22 @@ class InstructionCost(Described):
             "status": self.status,
             "confidence": self.confidence.to_json(),
         }
-        more = {name: body[name] for name in ("forms", "passes", "random", "mhz", "clocks", "refused") if name in body}
+        optional = ("forms", "passes", "random", "mhz", "clocks", "modes", "refused")
+        more: dict[str, object] = {name: body[name] for name in optional if name in body}
+        if self.above:
+            more["bound_by_peak"] = {"peak": self.above[0], "measured": self.above[1]}
         together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
         runs = {"runs": self.sourced.runs(_values)} if self.sourced and self.sourced.otherwise else {}
         return {**facts, **more, **together, "stated": [row._asdict() for row in self.stated], **runs}
+
+    @property
+    def above(self) -> tuple[int, float] | None:
+        """The arch's peak and what was measured, in multiply-adds per cycle of an SM, where the peak bounds it."""
+        if self.sourced is None or not self.body.macs_per_cycle:
+            return None
+        finding = self.sourced.finding
+        most, measured = peak(finding), finding.body.macs_per_cycle
+        return (most, measured) if most and measured > most else None
 
     @property
     def stated(self) -> list[Row]:
@@ -187,7 +199,7 @@ def _cost(sourced: "Sourced") -> InstructionCost:
     if sourced.rivals:
         return InstructionCost(finding.subject, finding.arch, NOTHING, sourced.contradiction, "contradicted", sourced)
     evidence = f"{how(finding)} ({source_words(sourced.source)})"
-    return InstructionCost(finding.subject, finding.arch, finding.body, evidence, "measured", sourced)
+    return InstructionCost(finding.subject, finding.arch, bounded(finding), evidence, "measured", sourced)
 
 
 NOTHING = Body(opcodes={}, spread=0.0)  # where there are no numbers
@@ -285,17 +297,13 @@ class Line(NamedTuple):
 
 
 def table(instruction_costs: Sequence[InstructionCost]) -> list[Line]:
-    """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch.
-
-    A form above the stated peak, by what a measurement may be off, is not the best one: it has all of it.
-    """
+    """Multiplies by multiply-adds a cycle, with their share of the best form of that type on the arch."""
     rows = [(cost, cost.row, cost.body.macs_per_cycle) for cost in instruction_costs]
     best: dict[str, float] = {}
-    for cost, row, macs in rows:
+    for _, row, macs in rows:
         if row and macs:
-            most = arch.arch(cost.arch).peak(row.type("a")) or macs
-            best[row.type("a")] = max(best.get(row.type("a"), 0.0), min(macs, most))
-    lines = [Line(cost, min(1.0, macs / best[row.type("a")])) for cost, row, macs in rows if row and macs]
+            best[row.type("a")] = max(best.get(row.type("a"), 0.0), macs)
+    lines = [Line(cost, macs / best[row.type("a")]) for cost, row, macs in rows if row and macs]
     return sorted(lines, key=lambda line: (line.cost.row.type("a") if line.cost.row else "", -line.share, line.cost.id))
 
 

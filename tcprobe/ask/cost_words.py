@@ -5,12 +5,14 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tcprobe.isa import arch
-from tcprobe.store.kinds.cost import TOLERANCE, Body, ByLayout, Flight, Point, Trip
+from tcprobe.references.cost import PEAK
+from tcprobe.store.kinds.cost import TOLERANCE, Body, ByLayout, Flight, Point, Trip, in_modes
 from tcprobe.text import Whole, any_of
 
 if TYPE_CHECKING:
     from tcprobe.ask.cost import InstructionCost, Line
     from tcprobe.isa.instruction import Instruction
+    from tcprobe.references.cost import Row
 
 ALIKE = 0.02  # relative: cycles that a reader need not tell apart
 REACHED = 0.05  # relative, above the least: as good as the best
@@ -27,9 +29,14 @@ def words(cost: "InstructionCost", partner: str | None = None, full: bool = Fals
         if partner:
             cost.overlap(partner)  # which says why there is none
         yield f"{cost.id} on {cost.arch}: {'not measured' if cost.sourced is None else 'contradicted, so no numbers'}"
+        near = by_nearness(cost)
+        shown = near if full else [row for row in near if _apart(row, cost) < FAR]
         yield from (
-            f"  stated{f' for {cost.arch}' if row.arch == cost.arch else ''}: {row.words}" for row in cost.stated
+            f"  stated{f' for {cost.arch}' if row.arch == cost.arch else ''}: {row.words}{_at_least(row, cost)}"
+            for row in shown
         )
+        if len(near) > len(shown):
+            yield f"  stated of other archs: {len(near) - len(shown)} more by --full"
         yield f"  {cost.evidence}"
         return
     body = cost.body
@@ -46,14 +53,32 @@ def words(cost: "InstructionCost", partner: str | None = None, full: bool = Fals
             f"alone, in {overlap.warps} warps: {overlap.hidden:.0%} of the shorter is hidden"
         )
     if full:
-        yield from (f"  stated: {row.words}" for row in cost.stated)
+        yield from (f"  stated: {row.words}" for row in by_nearness(cost))
     elif cost.stated:
-        here = sorted(cost.stated, key=lambda row: (row.arch != cost.arch, len(row.brief)))
+        here = sorted(cost.stated, key=lambda row: (_apart(row, cost), len(row.brief)))
         yield f"  stated: {here[0].brief}; {f'{len(here) - 1} more' if len(here) > 1 else 'source'} by --full"
     if cost.sourced and cost.sourced.otherwise:
         yield f"  {cost.sourced.contradiction}"
     runs = f"; the median of the runs and the nearest run differ by at most {body.spread:.1%}" if full else ""
     yield f"  {cost.evidence}{runs}"
+
+
+FAR = 2  # neither the arch nor its generation
+
+
+def by_nearness(cost: "InstructionCost") -> "list[Row]":
+    """What is stated: of this arch, then of its generation, then of others."""
+    return sorted(cost.stated, key=lambda row: _apart(row, cost))
+
+
+def _at_least(row: "Row", cost: "InstructionCost") -> str:
+    """What a peak means for one instruction."""
+    return f": at least {cost.row.triples / row.value:g} cycles each" if row.term == PEAK and cost.row else ""
+
+
+def _apart(row: "Row", cost: "InstructionCost") -> int:
+    here, there = (arch.arch(name).generation.partition(" ")[0] for name in (cost.arch, row.arch))
+    return 0 if row.arch == cost.arch else 1 if here == there else FAR
 
 
 def in_brief(cost: "InstructionCost") -> str:
@@ -80,7 +105,7 @@ def _summary(cost: "InstructionCost") -> Iterator[str]:
     body = cost.body
     yield from _latency(cost)
     yield from _throughput(cost)
-    yield from _above_peak(cost)
+    yield from _bounded(cost)
     if body.curve:
         yield from _curve(body.curve)
     if isinstance(body.interval, list):
@@ -92,6 +117,7 @@ def _summary(cost: "InstructionCost") -> Iterator[str]:
     if len(body.passes) > 1:
         yield from _columns("cycles, by passes of the banks", {f"{p.passes}": p.cycles for p in body.passes[1:]})
     yield from _clocks(body)
+    yield from _modes(body)
     yield from _advice(body)
     if body.refused:
         yield f"no number of {any_of(list(body.refused))} (--full)"
@@ -119,7 +145,7 @@ def _throughput(cost: "InstructionCost") -> Iterator[str]:
         yield f"throughput: one every {least:g} cycles per SM{f'; {held}' if held else ''}"
     if rate:
         most = arch.arch(cost.arch).peak(cost.row.type("a")) if cost.row else None
-        yield f"{rate:g} multiply-adds per cycle per SM{f', {min(1, rate / most):.0%} of the peak' if most else ''}"
+        yield f"{rate:g} multiply-adds per cycle per SM{f', {rate / most:.0%} of the peak' if most else ''}"
 
 
 def _registers(row: "Instruction | None") -> str:
@@ -289,7 +315,7 @@ def _everything(cost: "InstructionCost") -> Iterator[str]:
     yield from _intervals(body)
     if held := _registers(cost.row):
         yield f"{held} of a thread"
-    yield from _above_peak(cost)
+    yield from _bounded(cost)
     for point in body.curve:
         yield f"one every {point.cycles:g} cycles per SM, with {point.warps} warps of {_chains(point.chains)}"
     for form in body.forms:
@@ -297,6 +323,7 @@ def _everything(cost: "InstructionCost") -> Iterator[str]:
     for timing in body.passes[1:]:
         yield f"one every {timing.cycles:g} cycles where banks take {timing.passes} passes"
     yield from _clocks(body)
+    yield from _modes(body, full=True)
     yield from _advice(body, full=True)
     for variant, why in body.refused.items():
         yield f"no number: {variant}: {why.partition(': ')[2]}"
@@ -321,15 +348,24 @@ def _chains(count: int) -> str:
     return "1 chain" if count == 1 else f"{count} chains"
 
 
-def _above_peak(cost: "InstructionCost") -> Iterator[str]:
-    most = arch.arch(cost.arch).peak(cost.row.type("a")) if cost.row and cost.body.macs_per_cycle else None
-    if most and (cost.body.macs_per_cycle or 0) > most:
-        yield f"above the stated peak of {most}: two loop counts may be off by {TOLERANCE:.0%}"
+def _bounded(cost: "InstructionCost") -> Iterator[str]:
+    if cost.above:
+        most, measured = cost.above
+        off = f"{measured:g} were measured, and a loop may be off by {TOLERANCE:.0%}"
+        yield f"bounded by the stated peak of {most}: {off}"
 
 
 def _flight(flight: Flight | Trip) -> str:
     groups = "1 warpgroup" if flight.warpgroups == 1 else f"{flight.warpgroups} warpgroups"
     return f"A in {_place(flight.a or '')}, {groups}, {flight.in_flight} in flight"
+
+
+def _modes(body: Body, full: bool = False) -> Iterator[str]:
+    """The numbers of several modes; without `full` the first, and how many more there are."""
+    shown = body.modes if full else dict(list(body.modes.items())[:1])
+    if body.modes:
+        more = len(body.modes) - len(shown)
+        yield in_modes(shown) + (f"; {more} more by --full" if more else "")
 
 
 def _clocks(body: Body) -> Iterator[str]:

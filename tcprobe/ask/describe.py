@@ -213,11 +213,11 @@ def notes(cell: Cell, brief: bool = False) -> list[str]:
             lines += [indices(fragment), *_emulated(cell), *(more.lines if more else [])]
         return lines + ([] if measured else [f"not measured; {hindrance(fragment)}"])
     lines = [f"layout {table.id}" + (f", same layout as {some(same, 2 if brief else 4)}" if same else "")]
+    lines += [fragment.container] if fragment.container else []
     if cell.in_cta(0):
         from tcprobe.ask import written
 
         return [*lines, *written.lines(cell)]  # type: ignore[arg-type]
-    lines += [fragment.container] if fragment.container else []
     counts = sorted({len(holders) for holders in table.inverse.values()})
     if counts != [1]:
         lines.append(f"each element has {' or '.join(map(str, counts))} holders")

@@ -9,6 +9,7 @@ import click
 
 from tcprobe.ask.describe import form_entry, fragment_entry
 from tcprobe.isa import arch as archs
+from tcprobe.isa.arch import least_cuda, version
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import filter_allowed, resolve
@@ -38,10 +39,11 @@ class Listed(NamedTuple):
         return self._families() if self.by_family else self._each()
 
     def to_json(self) -> list[Json]:
-        """An entry each."""
+        """An entry each, with `min_cuda`, the first CUDA toolkit that compiles it for its least target."""
         from tcprobe.ask.shared_operand import entry
 
-        return [*map(fragment_entry, self.fragments), *map(entry, self.shared), *map(form_entry, self.forms)]
+        each = [*map(fragment_entry, self.fragments), *map(entry, self.shared), *map(form_entry, self.forms)]
+        return [{**one, "min_cuda": least_cuda(one["min_ptx"], one["min_arch"])} for one in each]
 
     def _each(self) -> Iterator[str]:
         """Aligned columns, never cut; then operands in shared memory, and what holds nothing in registers."""
@@ -73,9 +75,11 @@ class Listed(NamedTuple):
                 f"{len(behind)} in shared memory" if behind else "",
                 f"{len(bare)} instructions without any" if bare else "",
             )
-            targets = [*(fragment.target.name for fragment in rows), *(row.target.name for row in bare)]
-            least = min(targets, key=lambda text: (int(re.sub(r"\D", "", text)), text))
-            yield Styled(f"{name}: {', '.join(filter(None, counted))}, {least} and later", name, bold=True)
+            needed = [*(fragment.target for fragment in rows), *(row.target for row in bare)]
+            targets = [(one.name, one.ptx) for one in needed]
+            least, ptx = min(targets, key=lambda one: (int(re.sub(r"\D", "", one[0])), one[0], version(one[1])))
+            since = f"{least} and later (CUDA {least_cuda(ptx, least)})"
+            yield Styled(f"{name}: {', '.join(filter(None, counted))}, {since}", name, bold=True)
             if shapes := list(dict.fromkeys(fragment.shape for fragment in rows if fragment.shape.k)):
                 yield f"    {', '.join(_shapes((shape.m, shape.n, shape.k) for shape in shapes))}"
         yield "`tcprobe list FAMILY` lists a family, `tcprobe list 'm16n8k16*bf16*'` what a pattern matches"

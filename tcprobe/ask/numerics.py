@@ -1,15 +1,17 @@
 """What a multiply computes: its parameters with their evidence, what others publish, and dot products step by step."""
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from tcprobe.arithmetic import f64_rounding
 from tcprobe.arithmetic.parameters import (
     AFTER,
     BEFORE,
@@ -62,10 +64,13 @@ class FormNumerics(Described):
     published: Published | None
     lowering: Lowering | None
     layers: Layers  # where it was looked for
+    rounding: str = "rn"  # of f64, the modifier .rz, .rm or .rp
 
     @cached_property
     def model(self) -> Arithmetic | Integers:
         """What computes it; UsageError where nobody measured that here."""
+        if self.rounding != "rn":
+            raise UsageError(f"{self.form.id} is computed with .rn only: fma.{self.rounding}.f64 gives each step.")
         return models.model(self.form, self.arch, self.layers)
 
     @property
@@ -111,6 +116,16 @@ class FormNumerics(Described):
     @property
     def evidence(self) -> str:
         """What the answer rests on."""
+        if self.rounding == "rn":
+            return self._evidence
+        row = f64_rounding.measured(self.form.id, self.rounding)
+        counted = f"{row.apart} of {row.results:,} results differ from that chain"
+        return (
+            f"measured with .{self.rounding}: live on {row.device}, {counted} ({row.source}); with .rn {self._evidence}"
+        )
+
+    @property
+    def _evidence(self) -> str:
         if self.sourced is None:
             row = self.published
             if row is None:
@@ -138,7 +153,11 @@ class FormNumerics(Described):
         if self.sourced or self.published is None:
             integers = self.sourced is None and not self.types.is_float
             stated = Integers("wraps", "clamps" if _clamps(self.types) else None) if integers else None
-            return {**head, **_plain(self.rule or stated), **tail}
+            plain = _plain(self.rule or stated)
+            if self.rounding != "rn" and plain["result"]:
+                rounded = {"result": {**plain["result"], "rounding": f64_rounding.ROUNDINGS[self.rounding]}}
+                plain |= {**rounded, "overflow": None}  # what fma gives: the largest number, or infinity by the sign
+            return {**head, **plain, **tail}
         return {
             **head,
             **NOTHING,
@@ -184,7 +203,11 @@ class FormNumerics(Described):
     @property
     def parameters(self) -> Iterator[str]:
         """What it computes, a line each."""
-        if isinstance(self.rule, Arithmetic):
+        if self.rounding != "rn":
+            yield f"a chain of fused multiply-adds from C on, k 0 to {self.form.shape.k - 1}"
+            way = f64_rounding.ROUNDINGS[self.rounding]
+            yield f"each is rounded {way}, and gives what fma.{self.rounding}.f64 gives, beyond the largest number too"
+        elif isinstance(self.rule, Arithmetic):
             yield from _words(self.rule, self.types)
         elif isinstance(self.rule, Integers):
             yield f"sums are exact; beyond 32 bits they {_verb(self.rule.overflow)}" + (
@@ -432,7 +455,29 @@ def numerics(
     'sm_90'
     """
     folders, on = layers(results, only), arch_name(arch)
-    return answer(_one_arithmetic(names.resolve(name, folders), on, folders), on, folders)
+    plain, rounding = _rounding(name)
+    try:
+        found = answer(_one_arithmetic(names.resolve(plain, folders), on, folders), on, folders)
+    except AmbiguousError as error:
+        raise _with_rounding(error, name, rounding) from None
+    if rounding and found.types.d != "f64":
+        raise UsageError(f"{found.form.id} has no .{rounding}: PTX has it for multiplies of f64 alone.")
+    return replace(found, rounding=rounding or "rn")
+
+
+def _rounding(name: str) -> tuple[str, str | None]:
+    """A name without the modifier that says how f64 is rounded, and that modifier."""
+    said = re.findall(_ROUNDING, name)
+    return re.sub(_ROUNDING, "", name), said[-1] if said else None
+
+
+def _with_rounding(error: AmbiguousError, name: str, rounding: str | None) -> AmbiguousError:
+    """The same, with choices that are to be asked with the modifier, too."""
+    choices = [f"{choice} {rounding}" for choice in error.choices] if rounding else error.choices
+    return AmbiguousError(str(error), name if rounding else error.name, choices)
+
+
+_ROUNDING = r"(?:^|[ .])(" + "|".join(f64_rounding.ROUNDINGS) + r")(?=$|[ .])"
 
 
 def _one_arithmetic(meaning: Meaning, name: str | None, layers: Layers) -> Instruction:

@@ -222,7 +222,7 @@ class Located(NamedTuple):
     @property
     def in_words(self) -> Iterator[str]:
         """A line an element, or a line a slot; what it rests on; cells of tensor memory."""
-        cell, name = self.cell, self.cell.fragment.operand.upper()
+        cell, name = self.cell, self.cell.fragment.label
         if cell.in_memory:
             yield from (Whole(f"[{holder.row}][{holder.col}]: element offset {holder.i}") for holder in self.holders)
         elif self.by_lane:

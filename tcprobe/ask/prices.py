@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced, how, source_words
-from tcprobe.store.kinds.cost import Point
+from tcprobe.store.kinds.cost import Point, in_modes
 from tcprobe.store.kinds.prices import CONSTANTS, REGISTERS, Body, covering
 from tcprobe.text import Described
 from tcprobe.values import Json
@@ -56,6 +56,7 @@ class Price(Described):
             "one_warp": self.one_warp,
             "pipe": self.pipe,
             "evidence": self.evidence,
+            **({"modes": self.body.modes} if self.body.modes else {}),
         }
 
 
@@ -71,6 +72,8 @@ def words(price: Price, full: bool = False) -> Iterator[str]:
         yield f"  one every {price.interval.cycles:g} cycles per SM, with {_shape(price.interval)}"
     if price.one_warp:
         yield f"  one every {price.one_warp:g} cycles in one warp"
+    if body.modes:
+        yield f"  {in_modes(body.modes)}"
     for axis, points in body.by.items():
         yield f"  cycles by {axis}: " + ", ".join(f"{point.at}: {point.cycles:g}" for point in points)
     if full:

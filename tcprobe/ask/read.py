@@ -12,6 +12,7 @@ import click
 from tcprobe.check import question
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
+from tcprobe.isa.opcodes import multiplies
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
@@ -102,23 +103,24 @@ def print_read(
     else:
         size = sum(len(function.function.code) for function in functions)
         checked = question.of_what_was_read(paths, size, kernel=kernel, arch=arch, cuda=cuda)
-        _print_table([one for one in functions if one.uses or one.holds], checked, full)
+        _print_table([one for one in functions if one.uses or one.holds], checked.kernels if checked else (), full)
         if idle := sum(not (function.uses or function.holds) for function in functions):
             click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
-        if checked is None:
+        if checked is not None:
+            verb = " finds" if checked.kernels else ":"
+            terminal.line(f"tcprobe check{verb} {question.found_in_words(checked)}.")
+        elif size:
             click.echo(f"tcprobe check looks for what is wrong in it ({size >> 20} MB of code).")
-        else:
-            click.echo(f"tcprobe check finds {question.counts_in_words(checked)}.")
     for complaint in complaints:
         click.echo(message(str(complaint)), err=True)
     differing = any(getattr(function.holds, "differ", 0) for function in functions)
     sys.exit(DataError.exit_code if complaints else 1 if differing else 0)
 
 
-def _print_table(functions: "Sequence[FunctionReading]", checked: "Sequence[KernelCheck] | None", full: bool) -> None:
+def _print_table(functions: "Sequence[FunctionReading]", checked: "Sequence[KernelCheck]", full: bool) -> None:
     """A line a function, what is wrong with it, then each opcode once with its forms and layouts."""
-    counts = {(one.kernel, one.arch): question.counts_of([one]) for one in checked or ()}
-    rows = [_row(one, counts.get((one.function.name, one.arch), "-")) for one in functions]
+    counts = {(one.kernel, one.arch): question.counts_of([one]) for one in checked}
+    rows = [_row(one, counts.get((one.function.name, one.arch), "not checked")) for one in functions]
     if rows:
         heads = ("kernel", "arch", "multiplies", "loads", "registers", "spills", "findings")
         terminal.lines(columns([heads, *rows], 2))
@@ -136,11 +138,11 @@ def _print_table(functions: "Sequence[FunctionReading]", checked: "Sequence[Kern
 
 
 def _row(one: "FunctionReading", findings: str) -> tuple[str, ...]:
-    multiplies = sum(use.count for use in one.uses if "MMA" in use.opcode)
-    moves = sum(use.count for use in one.uses) - multiplies
+    products = sum(use.count for use in one.uses if multiplies(use.opcode))
+    moves = sum(use.count for use in one.uses) - products
     registers = str(one.function.registers) if one.function.registers else "unknown"
     name = one_line(unmangled(one.name))
-    return (name, one.arch, str(multiplies), str(moves), registers, str(sum(one.local.values())), findings)
+    return (name, one.arch, str(products), str(moves), registers, str(sum(one.local.values())), findings)
 
 
 def _beside(one: "FunctionReading", full: bool) -> Iterator[str]:

@@ -35,10 +35,10 @@ from tcprobe.sass.code_files import CodeFiles, Compiled
 from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, Numbered, follow_copies, lanes_of
 from tcprobe.sass.cubin import disassemble
 from tcprobe.sass.decode import UnreadError
-from tcprobe.sass.elf import Content
-from tcprobe.sass.image import FunctionCode
+from tcprobe.sass.elf import Content, FunctionCode
+from tcprobe.sass.frame import LOCAL
 from tcprobe.sass.lowering import Lowering, lower
-from tcprobe.sass.matrix_code import LOCAL, is_matrix
+from tcprobe.sass.matrix_code import is_matrix
 from tcprobe.sass.source_lines import FunctionLines, SourceLine, source_lines
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.store.cell import Cell, find
@@ -462,7 +462,7 @@ class Reader:
                 lines[id(code)] = source_lines(code.raw)
             ptx = None if code.ptx is None else ptx_calls(code.ptx).get(function.name, {})
             uses = self._uses(name, matrix, lines.get(id(code), {}).get(function.name), ptx)
-            local = Counter(s for o in decoded.opcodes.values() if (s := matrix_code.stem(o)) in LOCAL)
+            local = Counter(s for o in decoded.opcodes.values() if (s := matrix_code.mnemonic(o)) in LOCAL)
             yield FunctionReading(path, name, function, uses, dict(local), decoded.unread, ptx, shows)
 
     def _uses(

@@ -35,6 +35,7 @@ from tcprobe.errors import UsageError
 from tcprobe.fit import fitted
 from tcprobe.fit.formula import manual_names
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.layout import grid
 from tcprobe.layout.grid import glance
@@ -349,6 +350,7 @@ def _others(cells: Sequence[Cell], most: int) -> Iterator[str]:
         chosen = "" if cell.selector is None else f", selector {cell.selector}"
         name = cell.fragment.id
         yield Styled(f"{name} on {cell.arch}{chosen}, {cell.known}", name, bold=True)
+        yield f"  {_registers(cell.fragment)}"
         yield from _formulas(cell)
         if cell.selector is not None:
             yield f"  {selected_words(cell)}"
@@ -369,13 +371,14 @@ def _head(cell: Cell, folds: bool = True) -> Iterator[str]:
         yield f"memory of {fragment.rows} x {fragment.cols} elements; i is the element offset, 0 to {most}"
         yield from _formulas(cell, folds)
         return
-    noun = "register" if fragment.registers == 1 else "registers"
-    yield Styled(
-        f"operand {fragment.operand.upper()}{layout}, {size} of {fragment.type}; "
-        f"{fragment.elements} elements per lane in {fragment.registers} {noun} of {fragment.register_bits} bits",
-        folds=folds,
-    )
+    whose = f"operand {fragment.label}{layout}, " if fragment.label else ""
+    yield Styled(f"{whose}{size} of {fragment.type}; {_registers(fragment)}", folds=folds)
     yield from _formulas(cell, folds)
+
+
+def _registers(fragment: Fragment) -> str:
+    noun = "register" if fragment.registers == 1 else "registers"
+    return f"{fragment.elements} elements per lane in {fragment.registers} {noun} of {fragment.register_bits} bits"
 
 
 def _formulas(cell: Cell, folds: bool = True) -> Iterator[str]:

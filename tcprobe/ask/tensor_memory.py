@@ -13,7 +13,7 @@ What was measured counts; without, sources state it, and where they contradict e
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
@@ -185,9 +185,20 @@ class Placement:
 ONE_CTA = "Taken for cta_group::1, one CTA; name cta_group::2 for the layout of a pair."
 
 
+# what PTX writes of scales between a form's name and its operand
+_SCALED = r"(?i)\.block_scaled?(?=[.\s]|$)|[.\s](?:scale_vec::(?P<count>[1-6])x|block(?P<block>16|32))(?=[.\s]|$)"
+_OPERAND = r"(?i)(?:^|[\s.])(scale_[ab]|[abde])(?=\s|$)"
+_NUMBER = r"(?<=[\s,])[0-9]{1,9}(?=[\s,]|$)"  # by itself, as of an element
+
+
 def operand(name: str) -> MemoryOperand | None:
-    """The operand in tensor memory that a name means; None where it means none, or something in registers."""
-    words = as_id(".".join(name.split()))
+    """The operand in tensor memory that a name means; None where it means none, or something in registers.
+
+    AmbiguousError where several forms have it. Scales are as many a row as the name says: scale_vec::4X or block16.
+    """
+    said = {key: value for match in re.finditer(_SCALED, name) for key, value in match.groupdict().items() if value}
+    bare = re.sub(_SCALED, "", name)
+    words = as_id(".".join(bare.split()))
     if words in ("tcgen05.accumulator", "accumulator.tcgen05"):
         return MemoryOperand(inventory.instructions()[ACCUMULATOR], "d")
     if words.startswith("tcgen05.mma.kind::"):
@@ -195,33 +206,49 @@ def operand(name: str) -> MemoryOperand | None:
         note(ONE_CTA)
     id_, _, last = words.rpartition(".")
     row = inventory.instructions().get(id_)
-    if row and row.family == "tcgen05" and row.multiplies and last == "b":
-        raise UsageError(f"{words} is in shared memory.", "tcgen05 operand in shared memory")
-    found = next((each for each in operands(row) if each.name == last), None) if row else None
-    return found or _scales_in_words(name)
+    found = _of_form(row, last) if row else None
+    if found is None:
+        found = _in_words(name, bare, said)
+    return found._replace(vector=_scales_said(found, said)) if found and said else found
 
 
-def _scales_in_words(name: str) -> MemoryOperand | None:
-    """The scales that words such as `tcgen05 nvfp4 scale_a` mean, and how many a row has; None where they mean none.
+def _of_form(form: Instruction, last: str) -> MemoryOperand | None:
+    if form.family == "tcgen05" and form.multiplies and last == "b":
+        raise search.behind_descriptor(form, f"{form.id}.b is in shared memory.")
+    return next((each for each in operands(form) if each.name == last), None)
 
-    AmbiguousError where several forms have them.
-    """
-    match = re.search(r"(?i)(?:^|[\s.])(scale_[ab])(?=\s|$)", name)
-    if match is None:
+
+def _scales_said(in_memory: MemoryOperand, said: Mapping[str, str]) -> int | None:
+    """Scales of a row: as many as stand there, or as blocks of 16 or 32 elements make; None for other operands."""
+    if not in_memory.name.startswith("scale_"):
         return None
-    rest = f"{name[: match.start()]} {name[match.end() :]}".strip()
-    size = next((m[1] for part in read(rest).plain if (m := re.fullmatch("scale_vec::([124])x", part))), "")
-    last, forms = match[1].lower(), resolve(rest).instructions if rest else []
-    found = [each for form in forms for each in operands(form) if each.name == last]
+    form = in_memory.form
+    stored = form.shape.k // (2 if any(held.name == "e" for held in form.operands) else 1)
+    return int(said["count"]) if "count" in said else stored // int(said["block"])
+
+
+def _in_words(name: str, bare: str, said: Mapping[str, str]) -> MemoryOperand | None:
+    """The operand that words such as `tcgen05 nvfp4 scale_a` or `tcgen05 cta_group::2 f16 d` mean."""
+    match = re.search(_OPERAND, bare)
+    rest = f"{bare[: match.start()]} {bare[match.end() :]}".strip() if match else ""
+    if match is None or not rest:
+        return None
+    last, numbers = match[1].lower(), re.findall(_NUMBER, rest)
+    named = re.sub(_NUMBER, "", rest).rstrip(", ")
+    found = [each for form in resolve(named).instructions if (each := _of_form(form, last))] if named else []
     if len(found) > 1 and "cta_group" not in name:
         alone = [each for each in found if "cta_group::1" in each.form.id]
         found = alone if len(alone) == 1 else found
         note(ONE_CTA if len(found) == 1 else None)
-    if len(found) > 1:
-        more = f" scale_vec::{size}X {last}" if size else f".{last}"
+    size = next((m[1] for part in read(named).plain if (m := re.fullmatch("scale_vec::([1-6])x", part))), "")
+    if len(found) > 1 or (found and numbers):
+        count = said.get("count", size)
+        more = f" scale_vec::{count}X {last}" if count and last.startswith("scale_") else f".{last}"
         ids = [f"{each.form.id}{more}" for each in found]
+        if numbers:
+            raise search.beside(name, numbers, ids[:6])
         raise AmbiguousError(f"{quoted(name)} matches {len(ids)} operands: {search.some(ids)}.", name, ids[:6])
-    return found[0]._replace(vector=int(size) if size else None) if found else None
+    return found[0]._replace(vector=int(size) if size and last.startswith("scale_") else None) if found else None
 
 
 def operands(instruction: Instruction) -> list[MemoryOperand]:
@@ -423,8 +450,17 @@ class InTensorMemory(NamedTuple):
                 f"{one.id} is in tensor memory: give `rows` and `cols`, or `lanes` and `columns`; "
                 f"{wrong[0]} does not apply to it."
             )
+        placed, refused = list[tuple[int | None, Placement]](), None
         for selector in selectors(one, options.vector, options.selector):
-            yield from located_cells(place_operand(one, options, selector), sought, selector)
+            try:
+                placed.append((selector, place_operand(one, options, selector)))
+            except UsageError as error:  # nobody states it for this selector
+                refused = error
+        if refused and not placed:
+            raise refused
+        note(str(refused) if refused else None)
+        for selector, placement_ in placed:
+            yield from located_cells(placement_, sought, selector)
 
     def why_not(self, device: Arch, layers: Layers) -> list[WhyNot]:
         """Why an arch does not have it."""
@@ -657,7 +693,10 @@ def vector_of(in_memory: MemoryOperand, vector: int | None) -> int:
         raise UsageError(f"the name says {said} scales per row, and `vector` {vector}: remove one of them.")
     if vector not in vectors:
         counts = " or ".join(map(str, vectors))
-        raise UsageError(f"{in_memory.id} has {counts} scales per row: give `vector` {vectors[-1]}.")
+        blocks = ""
+        if len(vectors) > 1:
+            blocks = f" for blocks of 16 (nvfp4's), {vectors[0]} for blocks of 32"
+        raise UsageError(f"{in_memory.id} has {counts} scales per row: give `vector` {vectors[-1]}{blocks}.")
     return vector
 
 

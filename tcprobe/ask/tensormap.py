@@ -62,13 +62,15 @@ class MapOptions(NamedTuple):
     """What is asked: a PTX type or the driver's; `tile`, which may take several boxes, or one `box`.
 
     A tile is rows x columns, outer sides before them, as everywhere; all others are as the driver has them, inner side
-    first. `dims` of the tensor are those of the tile without any, `strides` in bytes those without gaps, `steps` all 1.
-    `address` is a number that the tensor's address is a multiple of, if 16 is not enough or too much.
+    first. The tensor is a matrix `of` rows x columns, as a tile is written, or has `dims`; without either it is the
+    tile alone. `strides` in bytes are those without gaps, `steps` all 1. `address` is a number that the tensor's
+    address is a multiple of, if 16 is not enough or too much.
     """
 
     type: str
     tile: DimNumbers | None = None
     box: DimNumbers | None = None
+    of: DimNumbers | None = None
     dims: DimNumbers | None = None
     strides: DimNumbers | None = None
     steps: DimNumbers | None = None
@@ -81,12 +83,16 @@ class MapOptions(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class MapPlan(Described):
-    """A map that breaks no rule, its boxes by sides, inner first, and the type as the driver has it."""
+    """A map that breaks no rule, its boxes by sides, inner first, and the type as the driver has it.
+
+    `alone`: nobody said of what matrix the tile is, so that dims and strides are the tile's own.
+    """
 
     map: TensorMap
     boxes: DimNumbers
     type: str
     evidence: dict[str, str]
+    alone: bool
     arch: str = f"sm_{tma.LEAST_ARCH}"
     rests_on: str = ""  # measurements, in words
 
@@ -110,6 +116,8 @@ class MapPlan(Described):
                 f"in shared memory rows {self.pitch} bytes apart, {where}; a box begins at a multiple of 128"
                 + (f", or of {self.alignment} to start at the pattern's first row" if tensor.swizzle else "")
             )
+        if self.alone:
+            yield "dims and strides are the tile's own, as if it were the whole matrix; --of ROWSxCOLS gives a matrix's"
         yield from map(Whole, cuda(self).splitlines())
         if self.rests_on:
             yield escaped(self.rests_on)
@@ -138,6 +146,7 @@ class MapPlan(Described):
             "arch": self.arch,
             "tensorDataType": f"{PREFIX}DATA_TYPE_{self.type}",
             "tensorRank": tensor_map.rank,
+            "dims_of": "tile" if self.alone else "tensor",
             "globalDim": list(tensor_map.dims),
             "globalStrides": list(tensor_map.strides),
             "boxDim": list(tensor_map.box),
@@ -195,7 +204,9 @@ def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number:
     box = map_options.box or fitting_box(
         tile, near, 128 if number in PADDED else 0 if interleave else EVERY_SPAN.get(swizzle, 0)
     )
-    dims = map_options.dims or tile
+    if map_options.of and map_options.dims:
+        raise UsageError("`of` and `dims` both say the sides of the tensor: give one.")
+    dims = map_options.dims or (map_options.of or ())[::-1] or tile
     strides = dense_strides(dims, far) if map_options.strides is None else map_options.strides
     steps = map_options.steps or (1,) * len(dims)
     _same_rank(dims, **{"tile" if map_options.tile else "box": box}, strides=(0, *strides), steps=steps)
@@ -215,7 +226,8 @@ def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number:
     if wrong := broken_rules(tensor_map, arch_number):
         reasons = "; ".join(f"{rule.argument}: {rule.words} ({evidence[rule.name]})" for rule in wrong)
         raise UsageError(f"the driver refuses this map. {reasons}.")
-    return MapPlan(tensor_map, tuple(-(-side // part) for side, part in zip(tile, box, strict=True)), kind, evidence)
+    boxes = tuple(-(-side // part) for side, part in zip(tile, box, strict=True))
+    return MapPlan(tensor_map, boxes, kind, evidence, not (map_options.of or map_options.dims))
 
 
 def _bits(kind: str) -> tuple[int, int, int]:
@@ -265,41 +277,37 @@ def evidence_of(map_rule: MapRule, encodings: Finding | None) -> str:
 
 
 def cuda(planned: MapPlan) -> str:
-    """The call."""
+    """The call, each line with what it says."""
     tensor_map = planned.map
-    lists = {
-        "cuuint64_t": {"dims": tensor_map.dims, "strides": tensor_map.strides},
-        "cuuint32_t": {"box": tensor_map.box, "steps": tensor_map.steps},
-    }
+    whose = "the tile alone" if planned.alone else "the tensor"
+    boxes = " x ".join(map(str, planned.boxes))
+    lists = [
+        ("cuuint64_t dims", tensor_map.dims, f"elements of {whose}, inner side first"),
+        ("cuuint64_t strides", tensor_map.strides, "bytes from row to row of it, and so on outwards"),
+        ("cuuint32_t box", tensor_map.box, f"elements of one copy; {boxes} of them make the tile"),
+        ("cuuint32_t steps", tensor_map.steps, "1: every element of that side"),
+    ]
+    strides = "strides" if tensor_map.strides else "nullptr"
+    beyond = "a NaN" if tensor_map.fill else "zeros"
     lines = [
-        f"const {kind} " + ", ".join(f"{name}[] = {{{', '.join(map(str, n))}}}" for name, n in rows.items() if n)
-        for kind, rows in lists.items()
+        ("alignas(128) CUtensorMap map;", "as the type in CUDA 13's cuda.h; CUDA 12's and the driver want 64"),
+        *(
+            (f"const {name}[] = {{{', '.join(map(str, numbers))}}};", words)
+            for name, numbers, words in lists
+            if numbers
+        ),
+        ("CUresult result = cuTensorMapEncodeTiled(", "CUDA_SUCCESS, or what is wrong"),
+        (
+            f"    &map, {PREFIX}DATA_TYPE_{planned.type}, {tensor_map.rank}, address,",
+            f"where {whose} begins, a multiple of {tensor_map.address}",
+        ),
+        (f"    dims, {strides}, box, steps,", "strides are one fewer: the inner side has none"),
+        (f"    {PREFIX}INTERLEAVE_{_name(INTERLEAVES, tensor_map.interleave)},", "order of elements in global memory"),
+        (f"    {PREFIX}SWIZZLE_{_name(SWIZZLES, tensor_map.swizzle)},", "order of bytes in shared memory"),
+        (f"    {PREFIX}L2_PROMOTION_{_name(PROMOTIONS, tensor_map.promotion)},", "what L2 fetches at least"),
+        (f"    {PREFIX}FLOAT_OOB_FILL_{_name(FILLS, tensor_map.fill)});", f"what is read outside: {beyond}"),
     ]
-    modes = [
-        f"{PREFIX}INTERLEAVE_{_name(INTERLEAVES, tensor_map.interleave)}",
-        f"{PREFIX}SWIZZLE_{_name(SWIZZLES, tensor_map.swizzle)}",
-        f"{PREFIX}L2_PROMOTION_{_name(PROMOTIONS, tensor_map.promotion)}",
-        f"{PREFIX}FLOAT_OOB_FILL_{_name(FILLS, tensor_map.fill)}",
-    ]
-    arguments = [
-        "&map",
-        f"{PREFIX}DATA_TYPE_{planned.type}",
-        str(tensor_map.rank),
-        "address",
-        "dims",
-        "strides" if tensor_map.strides else "nullptr",
-        "box",
-        "steps",
-        *modes,
-    ]
-    return "\n".join(
-        [
-            "alignas(64) CUtensorMap map;",
-            *(f"{line};" for line in lines),
-            f"CUresult result = cuTensorMapEncodeTiled({', '.join(arguments[:8])},",
-            f"    {', '.join(arguments[8:])});",
-        ]
-    )
+    return "\n".join(f"{line}  // {words}" for line, words in lines)
 
 
 def _name(numbers_by_name: Mapping[str, int], number: int) -> str:
@@ -344,8 +352,14 @@ def tensormap(
         Sizes | None,
         Option("--box", "Elements of one box, instead of --tile; inner side first: 64,128.", reads=Sides()),
     ] = None,
+    of: Annotated[
+        Sizes | None,
+        Option(
+            "--of", "The matrix in global memory, row-major: 4096x2048. Default: the tile itself.", reads=MapTile("of")
+        ),
+    ] = None,
     dims: Annotated[
-        Sizes | None, Option("--dims", "Elements of the tensor, inner side first. Default: the tile.", reads=Sides())
+        Sizes | None, Option("--dims", "Elements of the tensor, inner side first, instead of --of.", reads=Sides())
     ] = None,
     strides: Annotated[
         Sizes | None, Option("--strides", "Bytes between rows, and so on outwards. Default: no gaps.", reads=Sides())
@@ -388,16 +402,19 @@ def tensormap(
 
     A map that the driver would refuse is refused here, with every rule that it breaks and the rule's evidence.
     \f
-    A `tile` is (rows, columns) or "128x64", outer sides before them; all else has the inner side first.
+    A `tile`, and the matrix that it is `of`, is (rows, columns) or "128x64", outer sides before them; all else has the
+    inner side first.
 
     >>> import tcprobe
-    >>> tcprobe.tensormap("bf16", tile=(128, 64), swizzle="128B").map.box
-    (64, 128)
+    >>> found = tcprobe.tensormap("bf16", tile=(128, 64), of="4096x2048", swizzle="128B").map
+    >>> found.box, found.dims, found.strides
+    ((64, 128), (2048, 4096), (4096,))
     """
     numbers = {"box": box, "dims": dims, "strides": strides, "steps": steps}
     options = MapOptions(
         element_type(kind),
-        tile=map_tile(tile) if isinstance(tile, str) else None if tile is None else sizes("tile", tile),
+        tile=_outer_first("tile", tile),
+        of=_outer_first("of", of),
         **{name: None if side is None else sizes(name, side) for name, side in numbers.items()},
         interleave=interleave,
         swizzle=map_mode(place(swizzle)),
@@ -409,6 +426,10 @@ def tensormap(
     findings = tensor_maps.newest(folders, on) or tensor_maps.newest(folders, tensor_maps.BORROWED)
     planned = plan(options, findings.get(ENCODINGS), arch_row(on).number)
     return replace(planned, arch=on, rests_on=tensor_maps.rests_on(folders, on))
+
+
+def _outer_first(name: str, given: Sizes | None) -> DimNumbers | None:
+    return map_tile(given, name) if isinstance(given, str) else None if given is None else sizes(name, given)
 
 
 @command(tensormap, short="The tensor map of a tile: arguments, and what the driver checks.")

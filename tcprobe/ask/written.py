@@ -21,6 +21,7 @@ import numpy as np
 from tcprobe.ask.diagnose import diagnose
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.fragment import Fragment
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.grid import grid_lines
 from tcprobe.layout.table import Table
@@ -54,16 +55,25 @@ def identity(cell: WrittenCell) -> Iterator[str]:
     fragment, alike = cell.fragment, cell.alike
     extent = f"{fragment.rows} x {fragment.cols}"
     if alike:
-        row = inventory.fragment(best_named(alike))
+        meant = [id_ for id_ in alike if _may_be(cell, inventory.fragment(id_))]
+        row = inventory.fragment(best_named(meant or alike))
         turned = (
             " as N x K" if (row.rows, row.cols) != (fragment.rows, fragment.cols) or _is_turned(cell, row.id) else ""
         )
         others = len(alike) - 1
         more = f", and {others} other fragment{'s' * (others > 1)}" if others else ""
-        yield f"this is {row.operand.upper()} of {row.id.rpartition('.')[0]} over {extent}{turned}{more}"
+        verb = "this is" if meant else "every element is where it is in"
+        yield f"{verb} {row.label} of {row.id.rpartition('.')[0]} over {extent}{turned}{more}"
     elif (near := nearest(cell)) is not None:
         id_, words = near
         yield f"no fragment has this layout; nearest is {id_}: {'; '.join(words)}"
+
+
+def _may_be(cell: WrittenCell, other: Fragment) -> bool:
+    """Whether a fragment with a text's table is of the operand and of the multiplies that the text says."""
+    own = cell.fragment.label.lower()
+    of_operand = not own or other.operand in (("c", "d") if own in ("c", "d") else (own,))
+    return of_operand and (not cell.family or other.family.startswith("wgmma") == (cell.family == "wgmma"))
 
 
 def _is_turned(cell: WrittenCell, id_: str) -> bool:

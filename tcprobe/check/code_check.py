@@ -13,11 +13,12 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from tcprobe.check.program import AT_ONCE, Kernel, not_followed, programs
 from tcprobe.check.rule import Finding, Rule
 from tcprobe.errors import DataError
 from tcprobe.sass.code_files import CodeFiles, Compiled, code_files
-from tcprobe.sass.image import FunctionCode
+from tcprobe.sass.disassemble import AT_ONCE, programs
+from tcprobe.sass.elf import FunctionCode
+from tcprobe.sass.kernel import Kernel, not_followed
 from tcprobe.sass.source_lines import FunctionLines, SourceLine, source_lines
 from tcprobe.sass.toolchain import Toolchain
 from tcprobe.text import escaped, one_line

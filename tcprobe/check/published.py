@@ -108,7 +108,7 @@ def waiting(arch: str, opcode: str, a: Literal["shared", "registers"]) -> float 
 def _costs(arch: str) -> Mapping[str, cost.Body]:
     """The measured costs of an arch's instructions of PTX."""
     found = _layers().findings("cost", arch) if row_of(arch) else {}
-    return {id_: sourced.finding.body for id_, sourced in found.items() if not sourced.rivals}
+    return {id_: cost.bounded(sourced.finding) for id_, sourced in found.items() if not sourced.rivals}
 
 
 @cache

@@ -27,12 +27,24 @@ if TYPE_CHECKING:
 MOST_CHECKED = 2 << 20  # bytes of code that `read` has checked, too: seconds
 
 
+# what no rule looks at, and who does
+BEYOND = (
+    "rules do not look at races of ordinary loads and stores, at missing barriers, at what nobody wrote: "
+    "`tcprobe emulate` does, on the kernel's PTX"
+)
+
+
 class Checked(NamedTuple):
-    """The kernels of files with findings, what could not be read, and the rules that were asked."""
+    """The kernels of files with findings, what could not be read, and the rules that were asked.
+
+    `shown` are the severities that are asked for; `left_out` says what else of the findings is not among them.
+    """
 
     kernels: "list[KernelCheck]"
     complaints: list[str]
     rules: "dict[str, Rule]"
+    shown: Sequence[str] = ()
+    left_out: str = ""
 
 
 def checks(
@@ -89,7 +101,9 @@ def checks(
         raise UsageError(f"no function is named {kernel}.")
     shown = SEVERITIES[: SEVERITIES.index(min) + 1]
     kernels = [_least(each, shown) for each in without(found, known)]
-    return Checked(kernels, checker.complaints, chosen)
+    only = f"by {', '.join(chosen)} alone" if rule else ""
+    beside = f"beside those of {baseline}" if baseline else ""
+    return Checked(kernels, checker.complaints, chosen, shown, ", ".join(filter(None, (only, beside))))
 
 
 def _chosen(names: Sequence[str]) -> "dict[str, Rule]":
@@ -126,7 +140,7 @@ def print_checks(
     if sarif:
         from tcprobe.check import report
 
-        report.save(sarif, report.sarif(checked.kernels, checked.rules))
+        report.save(sarif, report.sarif(checked.kernels, checked.rules, checked.complaints))
     if as_json:
         for kernel in checked.kernels:
             click.echo(json.dumps(kernel.to_json()))
@@ -134,7 +148,9 @@ def print_checks(
         for kernel in checked.kernels:
             for placed in kernel.findings:
                 click.echo(_line(kernel, placed))
-        click.echo(f"{_many(len(checked.kernels), 'kernel')}: {counts_in_words(checked.kernels)}")
+        terminal.line(one_line(f"{_many(len(checked.kernels), 'kernel')}: {found_in_words(checked)}"))
+        if checked.kernels and not severities(checked.kernels)["error"]:
+            terminal.line(BEYOND)
     for complaint in checked.complaints:
         click.echo(message(complaint), err=True)
     errors = severities(checked.kernels)["error"]
@@ -153,10 +169,14 @@ def severities(kernels: "Sequence[KernelCheck]") -> Counter[str]:
     return Counter(placed.finding.severity for kernel in kernels for placed in kernel.findings)
 
 
-def counts_in_words(kernels: "Sequence[KernelCheck]") -> str:
-    """As "2 errors, 3 warnings, 1 note"."""
-    counts = severities(kernels)
-    return ", ".join(_many(counts[severity], severity) for severity in ("error", "warning", "note"))
+def found_in_words(checked: Checked) -> str:
+    """As "2 errors, 3 warnings, 1 note", and what is not among them; where nothing was looked at, that."""
+    unread = f"{_many(len(checked.complaints), 'part')} of the files not looked at" if checked.complaints else ""
+    if not checked.kernels:
+        return f"nothing was looked at{f': {unread}' if unread else ''}"
+    counts = severities(checked.kernels)
+    counted = ", ".join(_many(counts[severity], severity) for severity in checked.shown)
+    return "; ".join(filter(None, (counted, checked.left_out, unread)))
 
 
 def counts_of(kernels: "Sequence[KernelCheck]") -> str:
@@ -164,9 +184,11 @@ def counts_of(kernels: "Sequence[KernelCheck]") -> str:
     return ", ".join(_many(n, severity) for severity, n in severities(kernels).items()) or "-"
 
 
-def of_what_was_read(paths: Sequence[Path], size: int, **given: Any) -> "list[KernelCheck] | None":
-    """What `check` finds in files with `size` bytes of code that `read` has read; None where that would take long."""
-    return None if size > MOST_CHECKED else checks(paths, **given).kernels
+def of_what_was_read(paths: Sequence[Path], size: int, **given: Any) -> Checked | None:
+    """What `check` finds in files with `size` bytes of code that `read` has read; None where that would take long, and
+    of files without code.
+    """
+    return checks(paths, **given) if 0 < size <= MOST_CHECKED else None
 
 
 def _many(number: int, noun: str) -> str:
@@ -176,11 +198,11 @@ def _many(number: int, noun: str) -> str:
 def _explain(checked: Checked, as_json: bool) -> None:
     for rule in checked.rules.values():
         if as_json:
-            names = ("NAME", "SEVERITY", "SAYS", "MEND", "EVIDENCE", "FAILS", "PASSES")
+            names = ("NAME", "SEVERITY", "SAYS", "FIX", "EVIDENCE", "FAILS", "PASSES")
             click.echo(json.dumps({name.lower(): getattr(rule, name) for name in names}))
             continue
         terminal.line(f"{rule.NAME} ({rule.SEVERITY}): {rule.SAYS}")
-        terminal.line(f"  do: {rule.MEND}")
+        terminal.line(f"  do: {rule.FIX}")
         for evidence in rule.EVIDENCE:
             terminal.line(f"  why: {evidence}")
         for heading, example in (("fails", rule.FAILS), ("passes", rule.PASSES)):

@@ -25,17 +25,20 @@ MOST_BYTES = 64 << 20  # of a baseline
 Known = frozenset[tuple[str, str, str]]  # rule, kernel, text
 
 
-def sarif(checks: Sequence[KernelCheck], rules: Mapping[str, Rule]) -> Json:
-    """A SARIF log with one run: the rules, and the findings of all kernels."""
+def sarif(checks: Sequence[KernelCheck], rules: Mapping[str, Rule], unread: Sequence[str] = ()) -> Json:
+    """A SARIF log with one run: the rules, the findings of all kernels, and what is `unread`, with the reason."""
     names = list(rules)
     results = [_result(check, placed, names) for check in checks for placed in check.findings]
-    return log_of([_rule(rule) for rule in rules.values()], results)
+    return log_of([_rule(rule) for rule in rules.values()], results, unread)
 
 
-def log_of(rules: Sequence[Json], results: Sequence[Json]) -> Json:
-    """A SARIF log with one run, of rules and results as SARIF has them."""
+def log_of(rules: Sequence[Json], results: Sequence[Json], unread: Sequence[str] = ()) -> Json:
+    """A SARIF log with one run, of rules and results as SARIF has them; with `unread` the run did not succeed."""
     driver = {"name": "tcprobe", "version": version("tcprobe"), "rules": list(rules)}
-    run = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": list(results)}
+    run: dict[str, Any] = {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": list(results)}
+    if unread:
+        told = [{"level": "error", "message": {"text": words}} for words in unread]
+        run["invocations"] = [{"executionSuccessful": False, "toolExecutionNotifications": told}]
     return {"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
 
 
@@ -49,7 +52,7 @@ def _rule(rule: Rule) -> Json:
         "id": rule.NAME,
         "shortDescription": {"text": rule.SAYS},
         "fullDescription": {"text": " ".join(rule.EVIDENCE)},
-        "help": {"text": rule.MEND},
+        "help": {"text": rule.FIX},
         "defaultConfiguration": {"level": rule.SEVERITY},
     }
 

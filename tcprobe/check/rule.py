@@ -3,14 +3,14 @@
     NAME       as in --rule: "wgmma-operands"
     SEVERITY   of what it finds: "error" for what makes results wrong, "warning" for what makes a kernel slow
     SAYS       what it finds, in a sentence
-    MEND       what to do about it
+    FIX        what to do about it
     EVIDENCE   why it is true: sources and measurements, a tuple of sentences
     FAILS      PTX in which it finds something, and PASSES in which it does not
     check      check(kernel) -> findings
 
 `check` gets a `Kernel` (`program`) and yields `Finding`s; what it cannot decide is a finding of severity "note" with
 the reason, made by `undecided`. It leaves kernels at once that have none of the opcodes that it is about:
-`kernel.stems`.
+`kernel.mnemonics`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from types import ModuleType
 from typing import Literal, NamedTuple, Protocol, cast
 
 from tcprobe import plugins
-from tcprobe.check.program import Instruction, Kernel
+from tcprobe.sass.kernel import Instruction, Kernel
 
 PACKAGE = "tcprobe.check.rules"
-NEEDS = ("NAME", "SEVERITY", "SAYS", "MEND", "EVIDENCE", "FAILS", "PASSES", "check")
+NEEDS = ("NAME", "SEVERITY", "SAYS", "FIX", "EVIDENCE", "FAILS", "PASSES", "check")
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")  # the worst first
 
@@ -49,7 +49,7 @@ class Rule(Protocol):
     NAME: str
     SEVERITY: Severity
     SAYS: str
-    MEND: str
+    FIX: str
     EVIDENCE: tuple[str, ...]
     FAILS: str
     PASSES: str

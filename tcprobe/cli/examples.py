@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 TASKS = {
     "Who holds an element?": "where m16n8k16 bf16 f32 a --row 3 --col 9",
     "A fragment: formula, picture, evidence": "show m16n8k16 bf16 f32 a",
@@ -113,9 +115,10 @@ def epilog(name: str) -> str:
 
 
 def _fold(words: str) -> str:
-    """A command line, in two where it is too long for a terminal."""
+    """A command line, in two where it is too long for a terminal: before an option, or else before a word."""
     text = f"tcprobe {words}"
     if len(text) <= 74:
         return text
-    cut = text.rfind(" --", 0, 70)
+    bare = re.sub("'[^']*'", lambda quoted: "'" * len(quoted[0]), text)[:70]  # a quoted word stays whole
+    cut = bare.rfind(" --") if " --" in bare else bare.rfind(" ")
     return f"{text[:cut]} \\\n      {text[cut + 1 :]}"

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import click
 
-from tcprobe.errors import AmbiguousError, TcprobeError, UsageError
+from tcprobe.errors import AmbiguousError, TcprobeError, UnknownNameError, UsageError, answer_or_none
 from tcprobe.text import any_of
 
 PARAMETER = r"`([a-z][a-z_0-9]*)`"
@@ -22,35 +22,42 @@ HINTS = {
     "no price": "`tcprobe run --family prices` on such a GPU measures them.",
     "no arithmetic": "`tcprobe run --family numerics '{id}'` measures it on a GPU.",
     "no GPU": "`tcprobe doctor` says what that needs.",
-    "nothing to measure": "`tcprobe why-not` says why.",
+    "nothing to measure": "`tcprobe doctor` says what can be measured here.",
     "no code": "--json has all of them.",
     "code in CUDA": "--code cuda prints the code.",
-    "no whole bytes": "Use `tcprobe path`, or the other --global.",
+    "no whole bytes": "Use the other --global; `tcprobe path --help` says what goes through shared memory.",
     "function names": "Give each its own --name.",
-    "two archs": "For example: tcprobe diff --numerics sm_80 sm_90.",
+    "two archs": "For example: `tcprobe diff --numerics sm_80 sm_90`.",
     "address maps": "`tcprobe swizzle table help` lists them.",
-    "tcgen05 operand in shared memory": "`tcprobe descriptor --tcgen05` says where its elements are.",
+    "tcgen05 operand in shared memory": "`tcprobe descriptor --tcgen05 --tile 128x64 --type {type}`, for example, says "
+    "where its elements are.",
+    "address": "`tcprobe show {id}` says what its registers hold.",
     "no folder": "`tcprobe run --results {folder}` makes it.",
     "no registers": "`tcprobe lower {id}` says what it becomes, `tcprobe list {id} --json` what is documented.",
-    "operand in tensor memory": "`tcprobe show {id}` and `tcprobe where {id}` say where its elements are.",
-    "instruction that moves a matrix": "`tcprobe where` and `show` say which lane holds what.",
-    "operand in shared memory": "`tcprobe show` says where its elements are; for other questions, name {id}.",
+    "operand in tensor memory": "`tcprobe show {id}` and `tcprobe where {id} --row 0 --col 0` say where its "
+    "elements are.",
+    "instruction that moves a matrix": "`tcprobe show {id}` says which lane holds what.",
+    "operand in shared memory": "`tcprobe show {id}` says where its elements are; for other questions, name {form}.",
     "names": "See `tcprobe list`.",
     "numbers": "Give numbers with --row and --col, or with --lane and --i.",
-    "opcodes": "`tcprobe lower` lists what they become.",
-    "copies in bulk and by tensor maps": "See `tcprobe path ... --fill tma` and `tcprobe swizzle table SWIZZLE_128B`.",
-    "copies from global into shared memory": "See `tcprobe banks --with cp.async.16` and `tcprobe path FRAGMENT`.",
-    "engines": "`tcprobe descriptor` says where each piece of an operand is; of the same tile "
-    "`--with st.shared.b128@rows` or `--with stmatrix.x4` counts what lanes write, `--with ldmatrix.x4` what they "
+    "opcodes": "`tcprobe lower 'mma.m16n8k16.*' --arch sm_90` lists what they become.",
+    "copies in bulk and by tensor maps": "See `tcprobe path m16n8k16 f16 f32 a --tile 64x64 --fill tma` and `tcprobe "
+    "swizzle table SWIZZLE_128B --extent 128,8`.",
+    "copies from global into shared memory": "See `tcprobe banks --tile 64x64 --type f16 --with cp.async.16` and "
+    "`tcprobe path m16n8k16 f16 f32 a --tile 64x64`.",
+    "engines": "`tcprobe descriptor --tile 128x64 --type bf16` says where each piece of an operand is; of the same "
+    "tile `--with st.shared.b128@rows` or `--with stmatrix.x4` counts what lanes write, `--with ldmatrix.x4` what they "
     "read.",
-    "accesses to shared memory": "See `tcprobe banks --with ld.shared.b64`.",
-    "loads": "See `tcprobe load FRAGMENT`.",
-    "exchanges between lanes": "See `tcprobe convert` and `tcprobe reduce`.",
+    "accesses to shared memory": "See `tcprobe banks --address 'lane * 8' --with ld.shared.b64`.",
+    "loads": "See `tcprobe load m16n8k16 f16 f32 b`.",
+    "exchanges between lanes": "See `tcprobe convert m16n8k16 f16 f32 d m16n8k16 f16 f32 a` and `tcprobe reduce "
+    "m16n8k16 f16 f32 d --over row --op max`.",
 }
 
 
 # where the command does not have the options that a hint names
-ELSEWHERE = {"numbers": "`tcprobe where NAME --row 3 --col 9` takes numbers."}
+ELSEWHERE = {"numbers": "`tcprobe where {id} --row {row} --col {col}` takes numbers."}
+AN_ELEMENT = {"id": "m16n8k16 bf16 f32 a", "row": "3", "col": "9"}
 MOST_COMMANDS = 4  # that are named for an option of theirs
 
 
@@ -76,7 +83,18 @@ def hint(error: TcprobeError, ctx: click.Context | None = None) -> str:
     text = HINTS.get(error.topic, "").format(**error.about)
     named = re.findall(r"--[a-z0-9-]+", re.sub("`[^`]*`", "", text))  # what stands in backticks has its own command
     known = set(_options(ctx).values()) if ctx and named else set[str]()
-    return text if known.issuperset(named) else ELSEWHERE.get(error.topic, "")
+    return text if known.issuperset(named) else ELSEWHERE.get(error.topic, "").format(**_element(error))
+
+
+def _element(error: UsageError) -> dict[str, str]:
+    """The element of what a name may mean, by the two numbers that stand beside it; another where there is none."""
+    from tcprobe.ask.where import where
+
+    if not isinstance(error, UnknownNameError) or not error.choices or len(error.numbers) != 2:
+        return AN_ELEMENT
+    id_, (row, col) = error.choices[0], error.numbers
+    found = answer_or_none(lambda: list(where(id_, rows=[row], cols=[col])))
+    return {"id": id_, "row": str(row), "col": str(col)} if found else AN_ELEMENT
 
 
 def instead_of(option: str, ctx: click.Context | None) -> str:

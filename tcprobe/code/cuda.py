@@ -45,7 +45,7 @@ from hashlib import sha256
 from textwrap import wrap
 from typing import TYPE_CHECKING, NamedTuple
 
-from tcprobe.isa.arch import ARCHS, RENAMED, WARP, covers
+from tcprobe.isa.arch import ARCHS, RENAMED, WARP, WARPGROUP, covers
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -63,6 +63,11 @@ _VARIABLE = re.compile(r"\blane\b")
 def holder(threads: int) -> str:
     """What the number of one of so many threads is called: lane in a warp, thread in a warpgroup."""
     return "lane" if threads == WARP else "thread"
+
+
+def among(threads: int) -> str:
+    """Whose threads so many are, of which each has a number: those of a warpgroup, or else of a CTA's tile."""
+    return "warpgroup" if threads == WARPGROUP else "CTA"
 
 
 def of_holder(text: str, threads: int) -> str:
@@ -119,7 +124,7 @@ class DeviceFunction(NamedTuple):
     def _all_parameters(self) -> tuple[Parameter, ...]:
         own = Parameter(
             f"unsigned thread = threadIdx.x % {self.threads}",
-            "its number in the warpgroup; the default is for blocks of one dimension",
+            f"its number in the {among(self.threads)}; the default is for blocks of one dimension",
         )
         return (*self.parameters, own) if self._counts and self.threads != WARP else self.parameters
 

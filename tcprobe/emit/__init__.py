@@ -28,6 +28,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from tcprobe import plugins
+from tcprobe.code.names import identifier
 from tcprobe.errors import RowError, UsageError
 from tcprobe.isa.operand import WHOLE
 from tcprobe.store.cell import Cell, selected
@@ -71,7 +72,12 @@ def emit(name: str, cells: Sequence[Cell]) -> str:
     archs = dict.fromkeys(cell.arch for cell in cells)
     if len(archs) > 1 and not _archs(name):
         raise UsageError(f"{name} takes one arch, not {', '.join(archs)}: choose with `arch`, or use cuda.")
-    return _module(name).emit(cells).rstrip("\n") + "\n"
+    text = _module(name).emit(cells).rstrip("\n") + "\n"
+    named: dict[str, str] = {}
+    for id_ in dict.fromkeys(cell.fragment.id for cell in cells):
+        if (other := named.setdefault(identifier(id_), id_)) != id_ and identifier(id_) in text:
+            raise UsageError(f"{other} and {id_} would both be called {identifier(id_)}: emit one at a time.")
+    return text
 
 
 def for_all_archs(name: str) -> bool:

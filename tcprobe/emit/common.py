@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tcprobe import __version__
 from tcprobe.code.cuda import (
+    among,
     around_multiplies,
     function_name,
     has_functions,
@@ -219,7 +220,11 @@ def about(cell: Cell) -> list[str]:
 def counting(cells: Sequence[Cell]) -> str:
     """What lane and i count in formulas of these tables."""
     several = max(cell.fragment.threads for cell in cells)
-    lane = f"; lane is the thread of a warpgroup, 0 to {several - 1}, for tables of {several}" if several > WARP else ""
+    lane = (
+        f"; lane is the thread of a {among(several)}, 0 to {several - 1}, for tables of {several}"
+        if several > WARP
+        else ""
+    )
     return f"i counts a lane's elements from the low bits of its first register{lane}"
 
 

@@ -56,8 +56,7 @@ class Emulated(Described):
     def summary(self) -> str:
         """The last line."""
         end = "finished" if self.finished else "not finished"
-        count = len(self.findings)
-        return f"{end} after {self.instructions} instructions of warps: {count} finding{'' if count == 1 else 's'}"
+        return f"{end} after {self.instructions} instructions of warps: {self.report.counts}"
 
     @property
     def in_words(self) -> Iterator[str]:
@@ -71,12 +70,12 @@ class Emulated(Described):
 
     def sarif(self) -> Json:
         """A SARIF log: a rule of `RULES` for each finding, at its line of the text."""
-        rules = [{"id": name, "shortDescription": {"text": words}} for name, words in RULES.items()]
+        rules = [{"id": name, "shortDescription": {"text": rule.words}} for name, rule in RULES.items()]
         results = [
             {
                 "ruleId": found.rule,
                 "ruleIndex": list(RULES).index(found.rule),
-                "level": "error",
+                "level": found.severity,
                 "message": {"text": f"thread {found.thread}: {found.text}"},
                 "locations": [
                     {

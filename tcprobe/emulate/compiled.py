@@ -13,9 +13,10 @@ from types import MappingProxyType
 import numpy as np
 
 from tcprobe import plugins
-from tcprobe.emulate.flow import meeting
+from tcprobe.emulate.forms import TYPES, form_of, forms
 from tcprobe.emulate.machine import END, Code, Machine, Outcome, Part, Step, Where
 from tcprobe.emulate.ptx import Function, Named, Negated, Register, Statement
+from tcprobe.graph import immediate_post_dominators
 
 Compile = Callable[[Statement, Machine], Step | None]
 INSTRUCTIONS = "tcprobe.emulate.instructions"
@@ -67,6 +68,8 @@ def _called(function: Function) -> list[str]:
 
 def _step(statement: Statement, machine: Machine) -> Step:
     step: Step | None = None
+    if statement.opcode in forms():
+        _check_form(statement)
     try:
         for compile_ in compilers().get(statement.opcode, ()):
             if (step := compile_(statement, machine)) is not None:
@@ -76,6 +79,19 @@ def _step(statement: Statement, machine: Machine) -> Step:
     if step is None:
         raise statement.refused()
     return step if statement.guard is None else _guarded(step, statement.guard, machine)
+
+
+def _check_form(statement: Statement) -> None:
+    """Refuse a name that `forms.csv` does not have, and registers of another width: but cvt's may be wider."""
+    form = form_of(statement.name, len(statement.operands))
+    if form is None:
+        raise statement.refused(f"with {len(statement.operands)} operands and these types and modifiers")
+    for operand, kind in zip(statement.operands, form.operand_types(statement.name), strict=True):
+        if not isinstance(operand, Register) or kind == "n":
+            continue
+        wrong = operand.bytes < TYPES[kind] if statement.opcode == "cvt" else operand.bytes != TYPES[kind]
+        if wrong or (operand.type == "pred") != (kind == "pred"):
+            raise statement.refused(f"with a register .{operand.type} as .{kind}")
 
 
 def _guarded(step: Step, guard: Register | Negated, machine: Machine) -> Step:
@@ -116,7 +132,7 @@ def _joins(function: Function, start: int) -> dict[int, int]:
     for n, at in enumerate(starts):
         last = (starts[n + 1] if n + 1 < len(starts) else len(statements)) - 1
         follows.append(_follows(function, last, number) if last >= at else ())
-    nearest = meeting(follows)
+    nearest = immediate_post_dominators(follows)
     joins = {}
     for n, at in enumerate(starts):
         last = (starts[n + 1] if n + 1 < len(starts) else len(statements)) - 1

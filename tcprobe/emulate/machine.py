@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.emulate.asynchronous import Flights
-from tcprobe.emulate.clocks import STRONG, Clocks
+from tcprobe.emulate.clocks import CTA, ENTITY, ENTITY_BITS, GPU, PROXY, SCOPE, SERIAL_AT, WEAK, Clocks, Views
 from tcprobe.emulate.memory import (
     FIRST_SHARED,
     GLOBAL,
@@ -168,7 +168,7 @@ class Machine:
     """`clusters` of blocks side by side, of one kernel; `restart` gives it the next ones."""
 
     def __init__(
-        self, module: Module, shape: Shape, memory: GlobalMemory, clusters: int, report: Report, arch: str
+        self, module: Module, shape: Shape, memory: GlobalMemory, clusters: int, report: Report, arch: str, views: Views
     ) -> None:
         self.module, self.shape, self.report, self.arch = module, shape, report, arch
         self.blocks = clusters * shape.ranks
@@ -177,7 +177,7 @@ class Machine:
         self.threads = np.arange(self.count)
         self.block_of = self.threads // self.threads_of_block
         self.live = np.zeros(self.count, np.bool_)
-        self.clocks = Clocks(self.count, shape.ranks * self.threads_of_block)
+        self.clocks = Clocks(self.count, shape.ranks * self.threads_of_block, views)
         self.memory = memory
         self.registers: dict[str, Array] = {}
         self.special: dict[str, Array] = {}
@@ -193,6 +193,8 @@ class Machine:
         self.shared = Space("shared", self.blocks * self.shared_bytes)
         self.local = Space("local", self.count * self._place_local(), 0)
         self.local_bytes = self.local.size // self.count if self.count else 0
+        # of a block, by thread of the cluster: when and where it last touched the block's shared memory from another
+        self.visited, self.visited_at = (np.zeros((self.blocks, self.clocks.cluster), np.int32) for _ in range(2))
 
     @property
     def statements(self) -> list[Statement]:
@@ -288,6 +290,7 @@ class Machine:
         for name, numbers in values.items():
             self._special(name)[:] = numbers
         self.clocks.restart(cluster.astype(np.int64) + 1)
+        self.visited[:] = 0
         self.shared.clear()
         for number in range(self.blocks):
             self.shared.exist(number * self.shared_bytes + FIRST_SHARED, self.shared_used - FIRST_SHARED)
@@ -451,7 +454,7 @@ class Machine:
 
     # memory
 
-    def load(self, space: str, addresses: Any, size: int, where: Where, strong: bool = False) -> Bytes:
+    def load(self, space: str, addresses: Any, size: int, where: Where, strong: int = WEAK) -> Bytes:
         """`size` bytes at each thread's address; zeros where it may not read."""
         made, unwritten = self.load_marked(space, addresses, size, where, strong)
         if unwritten is not None:
@@ -459,7 +462,7 @@ class Machine:
         return made
 
     def load_marked(
-        self, space: str, addresses: Any, size: int, where: Where, strong: bool = False
+        self, space: str, addresses: Any, size: int, where: Where, strong: int = WEAK
     ) -> tuple[Bytes, Bools | None]:
         """As `load`; and which of the threads read bytes that nobody wrote, None if none did."""
         threads = self.threads[where]
@@ -473,7 +476,7 @@ class Machine:
             made[lanes] = self.read(memory, offsets, size, threads[lanes], strong)
         return made, marks
 
-    def store(self, space: str, addresses: Any, data: Bytes, where: Where, strong: bool = False) -> None:
+    def store(self, space: str, addresses: Any, data: Bytes, where: Where, strong: int = WEAK) -> None:
         """Bytes to each thread's address."""
         threads = self.threads[where]
         for memory, offsets, lanes in self.reach(space, addresses, data.shape[1], threads):
@@ -517,7 +520,37 @@ class Machine:
             return self.memory, at - GLOBAL
         if space == "local":
             return self.local, np.where((at >= 0) & (at < self.local_bytes), threads * self.local_bytes + at, -1)
-        return self.shared, self.shared_offsets(at, threads, any_rank=space == "shared::cluster")
+        offsets = self.shared_offsets(at, threads, any_rank=space == "shared::cluster")
+        self.visit(offsets, threads)
+        return self.shared, offsets
+
+    def visit(self, offsets: Ints, threads: NDArray[np.intp]) -> None:
+        """Threads touch shared memory of their cluster, maybe another block's, which must still be there."""
+        if self.shape.ranks == 1:
+            return
+        blocks = offsets // self.shared_bytes
+        far = (offsets >= 0) & (blocks != self.block_of[threads])
+        if far.any():
+            own = self.clocks.own[threads[far]]
+            self.visited[blocks[far], own] = self.clocks.known[threads[far], own]
+            self.visited_at[blocks[far], own] = self.pc
+
+    def find_late_visits(self) -> None:
+        """All have ended: findings for shared memory of blocks that did not wait for those who touched it."""
+        for block in np.flatnonzero(self.visited.any(axis=1)).tolist():
+            first = block * self.threads_of_block
+            every = slice(first, first + self.threads_of_block)
+            late = self.visited[block] > self.clocks.heard[every, : self.clocks.cluster].max(axis=0)
+            if self.live[every].any() or not late.any():
+                continue
+            own = int(np.argmax(late))
+            rank = block % self.shape.ranks
+            self.find(
+                "ended",
+                (block - rank) * self.threads_of_block + own,
+                f"touches shared memory of block {rank} of the cluster, which may have ended: nothing makes it wait",
+                self.statements[self.visited_at[block, own]],
+            )
 
     def shared_offsets(self, at: Ints, threads: NDArray[np.intp], any_rank: bool = True) -> Ints:
         """Offsets in the memory of all blocks; -1 for addresses that are in none of the cluster's."""
@@ -555,7 +588,7 @@ class Machine:
             return f"at {address - below[-1].address} of {below[-1].name}, which has {below[-1].size}"
         return f"at {address & (1 << 64) - 1:#x} are in no buffer"
 
-    def read(self, memory: Space, offsets: Ints, size: int, threads: NDArray[np.intp], strong: bool = False) -> Bytes:
+    def read(self, memory: Space, offsets: Ints, size: int, threads: NDArray[np.intp], strong: int = WEAK) -> Bytes:
         """Bytes that exist, after it is checked that these threads may read them."""
         if memory is not self.local:
             self.check_read(memory, offsets, size, threads, strong)
@@ -569,18 +602,16 @@ class Machine:
         offsets: Ints,
         size: int,
         threads: NDArray[np.intp],
-        strong: bool = False,
+        strong: int = WEAK,
         fenced: bool = False,
     ) -> None:
         """Findings for bytes that others write in the same time; `fenced`: the async proxy reads."""
         tags = memory.writers(offsets, size)
         if tags.any():
-            unordered = ~self.clocks.ordered(threads, tags) & (tags != 0)
-            if strong:
-                unordered &= tags & STRONG == 0
+            unordered = self._unordered(threads, tags, strong)
             if unordered.any():
                 self.find_race(memory, threads, unordered, tags, "reads", "wrote")
-            elif fenced and (late := ~self.clocks.ordered(threads, tags, fenced=True) & (tags != 0)).any():
+            elif fenced and (late := ~self.clocks.ordered(threads, tags, PROXY) & (tags != 0)).any():
                 self._find_lane(
                     "proxy",
                     threads,
@@ -604,9 +635,24 @@ class Machine:
             f"{does} {memory.name} memory that {self.whose(tag)} {did}, and nothing orders the two",
         )
 
+    def _unordered(self, threads: NDArray[np.intp], tags: Ints, scope: int = WEAK) -> Bools:
+        """Which accesses of the tags may race with those that the threads do now."""
+        there: Bools = np.asarray(tags != 0)
+        if scope:
+            there &= ~self._morally_strong(threads, scope, tags)
+        return there & ~self.clocks.ordered(threads, tags) if there.any() else there
+
+    def _morally_strong(self, threads: NDArray[np.intp], scope: int, tags: Ints) -> Bools:
+        """Whether accesses of a scope may meet those of the tags: strong ones, each scope with the other's thread."""
+        rows = threads.reshape((-1,) + (1,) * (tags.ndim - 1))
+        least = np.minimum(tags >> ENTITY_BITS & SCOPE, scope)
+        near = tags >> SERIAL_AT == self.clocks.serial[rows]
+        same = near & ((tags & ENTITY) // self.threads_of_block == self.block_of[rows] % self.shape.ranks)
+        return np.asarray((least == GPU) | near & (least > CTA) | same & (least > WEAK))
+
     def whose(self, tag: int) -> str:
         """Who a tag names."""
-        number = tag & STRONG - 1
+        number = tag & ENTITY
         if number >= self.clocks.cluster:
             return "work in flight"
         rank, thread = divmod(number, self.threads_of_block)
@@ -615,21 +661,29 @@ class Machine:
     def _find_lane(self, rule: str, threads: NDArray[np.intp], wrong: Bools, text: str) -> None:
         self.find(rule, int(threads[int(np.argmax(wrong))]), text)
 
-    def write(self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: bool = False) -> None:
+    def write(self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: int = WEAK) -> None:
         """Set bytes that exist, after it is checked that these threads may."""
         size = data.shape[1]
         if memory is not self.local:
             self.check_write(memory, offsets, data, threads, strong)
-            memory.set_writers(offsets, size, self.clocks.tags(threads) | (STRONG if strong else 0))
+            tags = self.clocks.tags(threads, strong)
+            memory.set_writers(offsets, size, tags)
         memory.write_states(offsets, size)
         memory.scatter(offsets, data)
         if memory is not self.local and threads.size > 1 and not strong:
-            lost = (memory.gather(offsets, size) != data).any(axis=1)
-            if lost.any():
-                self._find_lane("race", threads, lost, f"two threads write one byte of {memory.name} memory at once")
+            several = memory.writer[offsets] != tags
+            if several.any():
+                lost = (memory.gather(offsets, size) != data).any(axis=1)
+                rule, what = ("race", "") if lost.any() else ("same-value", ", the same value")
+                self._find_lane(
+                    rule,
+                    threads,
+                    lost if lost.any() else several,
+                    f"two threads write one byte of {memory.name} memory at once{what}",
+                )
 
     def check_write(
-        self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: bool = False
+        self, memory: Space, offsets: Ints, data: Bytes, threads: NDArray[np.intp], strong: int = WEAK
     ) -> None:
         """Findings for bytes that others read or write in the same time."""
         size = data.shape[1]
@@ -637,16 +691,22 @@ class Machine:
             self.find("bounds", int(threads[0]), "writes memory that is only read")
         tags = memory.writers(offsets, size)
         if tags.any():
-            unordered = ~self.clocks.ordered(threads, tags) & (tags != 0)
-            if strong:
-                unordered &= tags & STRONG == 0
+            unordered = self._unordered(threads, tags, strong)
             if unordered.any():
-                unordered &= memory.gather(offsets, size) != data
-            if unordered.any():
-                self.find_race(memory, threads, unordered, tags, "writes", "wrote")
+                other = unordered & (memory.gather(offsets, size) != data)
+                if other.any():
+                    self.find_race(memory, threads, other, tags, "writes", "wrote")
+                else:
+                    thread, tag = int(threads[unordered.any(axis=1).argmax()]), int(tags[unordered][0])
+                    self.find(
+                        "same-value",
+                        thread,
+                        f"writes {memory.name} memory that {self.whose(tag)} wrote, the same value, and nothing orders "
+                        "the two",
+                    )
         for readers in memory.readers_of(offsets, size):
             if readers.any():
-                unordered = ~self.clocks.ordered(threads, readers) & (readers != 0)
+                unordered = self._unordered(threads, readers)
                 if unordered.any():
                     self.find_race(memory, threads, unordered, readers, "writes", "read")
                     break

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.clocks import Known
+from tcprobe.emulate.clocks import NOTHING, Known, joined
 from tcprobe.emulate.machine import Machine, State, Where
 
 
@@ -27,10 +27,8 @@ class MBarrier:
     phase: int = 0
     pending: int = -1
     bytes: int = 0
-    gathering: Known | None = None  # what those released that have arrived in this phase
-    known: Known | None = None  # and in those before
-    arriving: Known | None = None  # what those knew that have arrived, `.relaxed` or not
-    heard: Known | None = None  # and in phases before
+    gathering: Known = field(default_factory=dict)  # what those released that have arrived in this phase
+    known: Known = field(default_factory=dict)  # and in those before
     flights: list[Flight] = field(default_factory=list)  # whose bytes this phase counts
     initialiser: int = -1  # the thread, and whether fence.mbarrier_init followed
     fenced: bool = False
@@ -40,12 +38,9 @@ class MBarrier:
     def __post_init__(self) -> None:
         self.pending = self.count
 
-    def arrive(self, count: int, known: Known | None = None, releases: bool = True) -> None:
-        """Arrivals, what those who arrive know, and whether they release it."""
-        if known is not None:
-            self.arriving = _joined(self.arriving, known)
-            if releases:
-                self.gathering = _joined(self.gathering, known)
+    def arrive(self, count: int, known: Known = NOTHING) -> None:
+        """Arrivals, and what those who arrive release."""
+        self.gathering = joined(self.gathering, known)
         self.pending -= count
         self._end()
 
@@ -62,11 +57,7 @@ class MBarrier:
         if self.pending > 0 or self.bytes != 0:
             return
         self.phase, self.pending = self.phase + 1, self.count
-        if self.gathering is not None:
-            self.known = _joined(self.known, self.gathering)
-        if self.arriving is not None:
-            self.heard = _joined(self.heard, self.arriving)
-        self.gathering = self.arriving = None
+        self.known, self.gathering = joined(self.known, self.gathering), NOTHING
         self.clock = self.next_clock
 
     def over(self, parity: int) -> bool:
@@ -76,10 +67,8 @@ class MBarrier:
     def learn(self, machine: Machine, where: Where, acquires: bool = True) -> None:
         """Threads have waited: they know what was done before the phase ended, or with `.relaxed` hear of it."""
         clocks = machine.clocks
-        if self.heard is not None:
-            clocks.hear(where, self.heard)
-        if self.known is not None and acquires:
-            clocks.acquire(where, self.known)
+        if self.known:
+            (clocks.acquire if acquires else clocks.hear)(where, self.known)
         if self.clock:
             (clocks.learn if acquires else clocks.hear_of)(where, self.engine, self.clock)
         flights = machine.flights
@@ -91,11 +80,6 @@ class MBarrier:
     def words(self) -> str:
         """What is still to come."""
         return f"phase {self.phase}: {self.pending} of {self.count} arrivals and {self.bytes} bytes are missing"
-
-
-def _joined(known: Known | None, more: Known) -> Known:
-    """What is known, and more."""
-    return more if known is None else known.joined(more)
 
 
 class MBarriers(State):

@@ -128,6 +128,19 @@ class Sink(NamedTuple):
 Operand: TypeAlias = Register | Special | Immediate | Named | Vector | Address | Negated | Both | Sink
 
 
+class Source(NamedTuple):
+    """A line of the source; of an inlined function its own, and the lines of the calls, from the inside out."""
+
+    file: str
+    line: int
+    calls: tuple[Source, ...] = ()
+
+    @property
+    def words(self) -> str:
+        """FILE:LINE."""
+        return ", inlined at ".join(f"{each.file}:{each.line}" for each in (self, *self.calls))
+
+
 class Statement(NamedTuple):
     """One instruction: its line in the text, guard, name with all modifiers, operands, and the line of the source."""
 
@@ -135,7 +148,7 @@ class Statement(NamedTuple):
     guard: Register | Negated | None
     name: str
     operands: tuple[Operand, ...]
-    source: str = ""
+    source: Source | None = None
 
     @property
     def opcode(self) -> str:
@@ -214,6 +227,14 @@ class _Scope(NamedTuple):
     variables: dict[str, str]
 
 
+class _Location(NamedTuple):
+    """What .loc says: the number of a .file, line, column."""
+
+    file: int
+    line: int
+    column: int
+
+
 class _Parser:
     def __init__(self, text: str) -> None:
         self._tokens = _tokens(text)
@@ -221,8 +242,10 @@ class _Parser:
         self._module = Module()
         self._scopes: list[_Scope] = []
         self._numbers = 0
-        self._source = ""
         self._files: dict[int, str] = {}
+        self._location: tuple[_Location, ...] = ()  # of a .loc, and where that is inlined
+        self._inlined: dict[_Location, tuple[_Location, ...]] = {}  # what .loc said of a place last
+        self._located: list[tuple[Function, int, tuple[_Location, ...]]] = []  # statements, by number
         self._branches: list[tuple[int, tuple[int, ...]]] = []  # statements, and the blocks that they stand in
 
     def module(self) -> Module:
@@ -230,6 +253,9 @@ class _Parser:
             self._top()
         if not self._module.target:
             raise DataError("the text names no .target; PTX begins with .version and .target.")
+        for function, number, location in self._located:  # .file may stand behind the kernels
+            statement = function.statements[number]
+            function.statements[number] = statement._replace(source=self._source(location))
         return self._module
 
     def _fail(self, expected: str) -> NoReturn:
@@ -429,6 +455,7 @@ class _Parser:
         return name, self._whole() if self._accept("+") else 0
 
     def _body(self, function: Function) -> None:
+        self._location = ()
         depth = 1
         while depth:
             token = self._next
@@ -471,15 +498,28 @@ class _Parser:
 
     def _loc(self) -> None:
         self._take()
-        number, line, _ = self._whole(), self._whole(), self._whole()
-        self._source = f"{self._files.get(number, number)}:{line}"
+        place, calls = self._place(), tuple[_Location, ...]()
         while self._accept(","):
             if self._take(kind="word").text == "inlined_at":
-                self._whole(), self._whole(), self._whole()
+                call = self._place()
+                calls = (call, *self._inlined.get(call, ()))[:MOST_DEPTH]
             else:
                 self._take(kind="word")
                 if self._accept("+"):
                     self._whole()
+        self._inlined[place], self._location = calls, (place, *calls)
+
+    def _place(self) -> _Location:
+        return _Location(self._whole(), self._whole(), self._whole())
+
+    def _source(self, location: tuple[_Location, ...]) -> Source | None:
+        """The line that a .loc names; None where no .file has its number, or the line is 0, of no source."""
+        lines: list[Source] = []
+        for place in location:
+            if place.file not in self._files or place.line < 1:
+                break
+            lines.append(Source(self._files[place.file], place.line))
+        return lines[0]._replace(calls=tuple(lines[1:])) if lines else None
 
     def _registers(self) -> None:
         self._take()
@@ -522,7 +562,9 @@ class _Parser:
         operands = self._operands()
         if name.text.startswith(("bra", "brx")):
             self._branches.append((len(function.statements), tuple(scope.number for scope in self._scopes)))
-        function.statements.append(Statement(name.line, guard, name.text, operands, self._source))
+        if self._location:
+            self._located.append((function, len(function.statements), self._location))
+        function.statements.append(Statement(name.line, guard, name.text, operands))
 
     def _names(self) -> list[str]:
         names = [self._take(kind="word").text]

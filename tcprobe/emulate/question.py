@@ -65,8 +65,10 @@ def emulate(
     FILE is PTX, as nvcc, Triton's and CuTe DSL's caches have it. Copies and multiplies in flight take effect as late
     as waits and fences allow, or as early, or at random by a seed; what they read and write is poisoned until then.
     Findings are races, bytes that nobody wrote, addresses out of bounds or misaligned, missing proxy fences, use of
-    what is in flight, deadlocks, leaks; they make the exit code 1. An unknown instruction is refused by name, with
-    its line. --arch chooses the arithmetic of multiplies. docs/emulate.md has the format of LAUNCH.json.
+    what is in flight, barriers of two counts, shared memory of blocks that have ended, deadlocks, leaks. An error
+    makes the exit code 1, a kernel that does not come to its end (--most, --break) too, a note does not. An unknown
+    instruction is refused by name, with its line. --arch chooses the arithmetic of multiplies. docs/emulate.md has the
+    format of LAUNCH.json.
     \f
     `launch` is a file, or an object as in LAUNCH.json in which {"buffer": array} or an array alone is a buffer. The
     answer has `arrays`, in the order of the arguments, and `findings`.
@@ -85,7 +87,7 @@ def print_emulation(
     sarif: SarifOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """The buffers into their files; findings; the exit code says whether there is any."""
+    """The buffers into their files; findings; the exit code says whether there is an error, or no end."""
     from tcprobe.check import report
 
     answer.save()
@@ -100,5 +102,5 @@ def print_emulation(
             terminal.line(escaped(finding.in_words))
         note(*answer.notes)
         terminal.line(answer.summary)
-    if answer.findings:
+    if answer.report.wrong:
         raise SystemExit(1)

@@ -3,8 +3,9 @@
 >>> report = Report()
 >>> report.add("race", 12, 3, "writes a byte that thread 0 wrote without order")
 >>> report.add("race", 12, 4, "the same again")
->>> [finding.to_json() for finding in report.findings]
-[{'rule': 'race', 'line': 12, 'thread': 3, 'text': 'writes a byte that thread 0 wrote without order'}]
+>>> [finding.to_json() for finding in report.findings]  # doctest: +NORMALIZE_WHITESPACE
+[{'rule': 'race', 'severity': 'error', 'line': 12, 'file': None, 'source_line': None, 'thread': 3,
+  'text': 'writes a byte that thread 0 wrote without order'}]
 """
 
 from __future__ import annotations
@@ -12,39 +13,75 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from tcprobe.emulate.ptx import Source
 from tcprobe.values import Json
 
+
+class Rule(NamedTuple):
+    """What it finds; "error", or "note" where it need not be one."""
+
+    words: str
+    severity: str = "error"
+
+
 RULES = {
-    "race": "two threads touch a byte, one of them writes, and nothing orders them",
-    "uninitialised": "a byte is read that nobody wrote",
-    "bounds": "an address is outside every buffer",
-    "misaligned": "an address is no multiple of what the access needs",
-    "proxy": "the async proxy reads what a thread wrote without a proxy fence between",
-    "in-flight": "registers or memory are touched while work in flight reads or writes them",
-    "deadlock": "threads wait for what never comes",
-    "leak": "something is not given back",
+    "race": Rule("two threads touch a byte, one of them writes, and nothing orders them"),
+    "same-value": Rule("two threads write a byte, both the same value, and nothing orders them", "note"),
+    "uninitialised": Rule("a byte is read that nobody wrote"),
+    "bounds": Rule("an address is outside every buffer"),
+    "misaligned": Rule("an address is no multiple of what the access needs"),
+    "proxy": Rule("the async proxy reads what a thread wrote without a proxy fence between"),
+    "in-flight": Rule("registers or memory are touched while work in flight reads or writes them"),
+    "barrier": Rule("a barrier's number or count is none, or not that of the others who come"),
+    "deadlock": Rule("threads wait for what never comes"),
+    "ended": Rule("shared memory of another block is touched that may have ended by then"),
+    "leak": Rule("something is not given back"),
 }
+SEVERITIES = ("error", "warning", "note")
 MOST_FINDINGS = 1000
 
 
 class Finding(NamedTuple):
-    """A rule, the line of the PTX, the number of the thread in its block, words; the line of the source if known."""
+    """A rule, the line of the PTX, the number of the thread in its block, words; its line of the source if known."""
 
     rule: str
     line: int
     thread: int
     text: str
-    source: str = ""
+    source: Source | None = None
+
+    @property
+    def severity(self) -> str:
+        """Of the rule: "error", which makes the exit code 1, "warning" or "note"."""
+        return RULES[self.rule].severity
+
+    @property
+    def file(self) -> str | None:
+        """The source's, if known."""
+        return self.source.file if self.source else None
+
+    @property
+    def source_line(self) -> int | None:
+        """Its line there."""
+        return self.source.line if self.source else None
 
     def to_json(self) -> Json:
         """Plain data."""
-        return {"rule": self.rule, "line": self.line, "thread": self.thread, "text": self.text}
+        return {
+            "rule": self.rule,
+            "severity": self.severity,
+            "line": self.line,
+            "file": self.file,
+            "source_line": self.source_line,
+            "thread": self.thread,
+            "text": self.text,
+        }
 
     @property
     def in_words(self) -> str:
         """One line."""
-        source = f" ({self.source})" if self.source else ""
-        return f"line {self.line}{source}: {self.rule}: thread {self.thread}: {self.text}"
+        source = f" ({self.source.words})" if self.source else ""
+        return f"{self.severity}: line {self.line}{source}: {self.rule}: thread {self.thread}: {self.text}"
 
 
 @dataclass
@@ -56,11 +93,27 @@ class Report:
     instructions: int = 0
     notes: list[str] = field(default_factory=list)
 
-    def add(self, rule: str, line: int, thread: int, text: str, source: str = "") -> None:
+    def add(self, rule: str, line: int, thread: int, text: str, source: Source | None = None) -> None:
         """A finding, once for each rule and line."""
         assert rule in RULES, rule
         if len(self.findings) < MOST_FINDINGS and not any((f.rule, f.line) == (rule, line) for f in self.findings):
             self.findings.append(Finding(rule, line, int(thread), text, source))
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that make results wrong."""
+        return [finding for finding in self.findings if finding.severity == "error"]
+
+    @property
+    def wrong(self) -> bool:
+        """Whether there is an error, or the kernel did not come to its end."""
+        return not self.finished or bool(self.errors)
+
+    @property
+    def counts(self) -> str:
+        """As "1 error, 0 warnings, 2 notes"."""
+        every = [finding.severity for finding in self.findings]
+        return ", ".join(f"{(n := every.count(one))} {one}{'' if n == 1 else 's'}" for one in SEVERITIES)
 
     def note(self, text: str) -> None:
         """Said once."""

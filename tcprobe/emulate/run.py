@@ -14,6 +14,7 @@ from tcprobe.emulate.compiled import compile_function
 from tcprobe.emulate.launch import BufferArgument, Launch, MapArgument, ScalarArgument
 from tcprobe.emulate.machine import Machine, Shape
 from tcprobe.emulate.memory import READ_ONLY, WRITTEN, GlobalMemory
+from tcprobe.emulate.patterns import views_of
 from tcprobe.emulate.ptx import Function, Module, Variable
 from tcprobe.emulate.report import Report
 from tcprobe.emulate.schedule import SCHEDULES, Scheduler
@@ -66,7 +67,9 @@ def emulate(
     report = Report()
     clusters = shape.grid[0] * shape.grid[1] * shape.grid[2] // shape.ranks
     together = max(1, min(clusters, SIDE_BY_SIDE // (shape.ranks * shape.threads)))
-    machine = Machine(module, shape, memory, together, report, options.arch or module.target.rstrip("af"))
+    machine = Machine(
+        module, shape, memory, together, report, options.arch or module.target.rstrip("af"), views_of(module)
+    )
     machine.places |= places
     machine.constants = constants
     random = Random(options.seed) if options.schedule == "random" else None
@@ -82,6 +85,8 @@ def emulate(
         machine.restart(first)
         try:
             report.finished = scheduler.run()
+            if report.finished:
+                machine.find_late_visits()
         except StoppedError:
             report.finished = False
         if not report.finished:

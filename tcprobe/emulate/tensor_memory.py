@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcprobe.emulate.asynchronous import Flight
-from tcprobe.emulate.clocks import CLOCK, ENTITY, ENTITY_BITS, Known
+from tcprobe.emulate.clocks import CLOCK, CLOCK_AT, ENTITY, KNOWN, PROXY, Known, clock_of
 from tcprobe.emulate.machine import WARP, Outcome, State, Step
 from tcprobe.emulate.memory import OUTSIDE, UNWRITTEN, Space
 from tcprobe.emulate.tensor_layout import CELL, COLUMNS, LANES
@@ -141,8 +141,7 @@ class TensorMemory(State):
 
     def fence_after(self, where: Where) -> None:
         """tcgen05.fence::after_thread_sync."""
-        clocks = self.machine.clocks
-        known = np.maximum(clocks.known, clocks.heard)
+        known = self.machine.clocks.heard
         if self.after.shape != known.shape:
             self.after = np.pad(self.after, ((0, 0), (0, known.shape[1] - self.after.shape[1])))
         self.after[where] = known[where]
@@ -155,7 +154,7 @@ class TensorMemory(State):
         if not touched.any():
             return touched, touched
         clocks = self.machine.clocks
-        entity, clock = tags & ENTITY, tags >> ENTITY_BITS & CLOCK
+        entity, clock = tags & ENTITY, tags >> CLOCK_AT & CLOCK
         rows = np.broadcast_to(threads.reshape((-1,) + (1,) * (tags.ndim - 1)), tags.shape)
         by_thread = entity < clocks.cluster
         own = (entity == engine) | by_thread & (entity == clocks.own[rows])
@@ -226,10 +225,10 @@ class TensorMemory(State):
     def known(self, pipe: Pipe, thread: int) -> Known:
         """That all of a pipe is done, and the copies that its thread had waited for; not what threads did."""
         clocks = self.machine.clocks
-        known = Known(clocks.known[thread].copy(), clocks.fenced[thread].copy())
-        known.clocks[: clocks.cluster] = known.fenced[: clocks.cluster] = 0
-        known.clocks[pipe.engine] = known.fenced[pipe.engine] = pipe.clock
-        return known
+        known = clocks.state[:, thread].copy()
+        known[:, : clocks.cluster] = 0
+        known[[KNOWN, PROXY, clocks.views.heard], pipe.engine] = pipe.clock
+        return {int(clocks.serial[thread]): known}
 
     def issue(self, pipe: Pipe, work: Work) -> None:
         """A multiply or copy takes off behind those before it."""
@@ -367,7 +366,7 @@ class Issuer:
         """The work takes off: it reads pieces of shared memory and cells, and writes cells."""
         machine, space = self.machine, self.memory.space
         tag = machine.clocks.engine_tag(self.pipe.engine, int(machine.clocks.serial[self.thread]))
-        self.pipe.clock = tag >> ENTITY_BITS & CLOCK
+        self.pipe.clock = clock_of(tag)
         space.set_writers(writes, CELL, np.full(writes.size, tag))
         pieces = np.unique(shared)
         slots = np.full(pieces.size, self.thread // WARP)

@@ -210,7 +210,8 @@ def _vectors(space: Space) -> tuple[int, ...]:
     """The bits of every point's inputs, side by side."""
     vectors = [0]
     for axis in space.axes:
-        vectors = [vector << axis.bits | value for vector in vectors for value in range(axis.size)]
+        bits = axis.bits
+        vectors = [vector << bits | value for vector in vectors for value in range(axis.size)]
     return tuple(vectors)
 
 

@@ -70,6 +70,20 @@ FIRST_SPECIFIC = 90  # the first arch that has a target with suffix a
 SUFFIXED = {"": "6.0", "a": "8.0", "f": "8.8"}  # PTX ISA version that brought a suffix (PTX ISA 9.1, release notes)
 
 
+# CUDA toolkits by the PTX ISA version that they brought (PTX ISA, release notes); 8.6 came with 12.7, of which no
+# toolkit was released
+CUDA = {
+    **{f"6.{n}": f"9.{n}" for n in range(3)},
+    **{f"6.{n}": f"10.{n - 3}" for n in range(3, 6)},
+    **{f"7.{n}": f"11.{n}" for n in range(9)},
+    **{f"8.{n}": f"12.{n}" for n in range(6)},
+    "8.6": "12.8",
+    "8.7": "12.8",
+    "8.8": "12.9",
+    **{f"9.{n}": f"13.{n}" for n in range(6)},
+}
+
+
 def _peak(cell: str) -> tuple[str, int]:
     kind, _, rate = cell.partition(":")
     return kind, facts.number(rate)
@@ -217,6 +231,15 @@ def least_ptx(target: str) -> str:
     """The PTX ISA version that brought a target."""
     row, suffix = _parts(target)
     return max(row.ptx, SUFFIXED[suffix], key=lambda text: tuple(map(int, text.split("."))))
+
+
+def least_cuda(ptx: str, target: str) -> str:
+    """The first CUDA toolkit that compiles a form of a PTX ISA version for a target: 12.8 for 8.7 and sm_120a.
+
+    Of a PTX ISA version that no known toolkit brought it is "with PTX ISA 9.6".
+    """
+    needed = max(ptx, least_ptx(target), key=version)
+    return CUDA.get(needed, f"with PTX ISA {needed}")
 
 
 def holder_name(number: int, threads: int) -> str:

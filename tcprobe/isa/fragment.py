@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import Target
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.operand import WHOLE, Operand, Role
 
 BYTE = 8
 PADDED_FOUR = "b4x16_p64"  # of ldmatrix: rows of 16 elements of 4 bits, and 64 bits of padding
+PADDED_SIX = "b6x16_p32"  # of 6 bits, and 32 bits of padding
 
 
 class Shape(NamedTuple):
@@ -66,17 +68,26 @@ class Fragment(Operand):
         return {"a": "col", "b": "row"}.get(self.name) if self.role is Role.FACTOR else None
 
     @property
-    def container(self) -> str | None:
-        """Where in its byte an element of 4 bits is, and who has it elsewhere; None if it fills its slot.
+    def label(self) -> str:
+        """What its elements are called, as A of A[3][1]; empty of a layout that nobody says to be of an operand."""
+        return self.operand.upper()
 
-        Source: PTX ISA, section 9.7.14.5.10 (e2m1); CUTLASS, mma_traits_sm120.hpp, fp4_shift_A, which shifts what
-        ldmatrix loaded. 6-bit types are the low bits of a byte everywhere.
+    @property
+    def container(self) -> str | None:
+        """Where in its byte an element of 4 or 6 bits is, and who has it elsewhere; None if it fills its slot.
+
+        Source: PTX ISA, section 9.7.14.5.10 (e2m1 two bits up, e2m3 and e3m2 at the low end); CUTLASS,
+        mma_traits_sm120.hpp, fp4_shift_A, which shifts what ldmatrix loaded of e2m1, and nothing of 6 bits.
         """
         if PADDED_FOUR in self.id and self.role is not Role.ADDRESS:
             return "4 bits are the low ones of a byte; mma has e2m1 two higher: shift left by 2"
-        if self.type == "e2m1" and self.slot_bits == BYTE:
-            return f"e2m1 is in bits 2 to 5 of a byte; ldmatrix {PADDED_FOUR} leaves it two lower: shift left by 2"
-        return None
+        if PADDED_SIX in self.id and self.role is not Role.ADDRESS:
+            return "6 bits are the low ones of a byte, bits 0 to 5, as mma has e2m3 and e3m2"
+        if self.role not in WHOLE or self.slot_bits != BYTE or (kind := dtype(self.type)).bits == BYTE:
+            return None
+        first = kind.container_shift
+        of_ldmatrix = f"; ldmatrix {PADDED_FOUR} leaves it two lower: shift left by 2" if first else ""
+        return f"{self.type} is in bits {first} to {first + kind.bits - 1} of a byte{of_ldmatrix}"
 
     @cached_property
     def slots(self) -> int:

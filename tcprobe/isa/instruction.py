@@ -30,6 +30,7 @@ from typing import Literal, NamedTuple
 from tcprobe.errors import RowError
 from tcprobe.isa.arch import Arch, Target
 from tcprobe.isa.fragment import Fragment, Shape, check_copies
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.isa.operand import Operand, Place, Role
 
 # every form has these qualifiers, so ids leave them out
@@ -279,24 +280,6 @@ def emulated(instruction: Instruction, device: Arch) -> bool:
     return kind in ("s4", "u4") or (kind in ("e4m3", "e5m2") and device.number < 120)
 
 
-# tensor-core opcodes, and what a native multiply of each type becomes
-TENSOR_OPCODES = (
-    "HMMA",
-    "IMMA",
-    "BMMA",
-    "DMMA",
-    "QMMA",
-    "OMMA",
-    "HGMMA",
-    "IGMMA",
-    "BGMMA",
-    "QGMMA",
-    "UTCHMMA",
-    "UTCIMMA",
-    "UTCQMMA",
-    "UTCOMMA",
-)
-MOVE_OPCODES = ("LDSM", "STSM", "MOVM", "LDTM", "STTM", "UTCCP", "UTCSHIFT")
 # what a tensor-core opcode of the type of A looks like
 NATIVE_OPCODES = {
     "f16": r"HG?MMA\.(?!.*(BF16|TF32))",
@@ -326,4 +309,4 @@ def is_native(instruction: Instruction, opcodes: Collection[str]) -> bool:
 
 def tensor_opcodes(opcodes: Collection[str]) -> list[str]:
     """Those of some opcodes that the tensor cores do."""
-    return [opcode for opcode in opcodes if opcode.split(".")[0] in TENSOR_OPCODES]
+    return [opcode for opcode in opcodes if opcode.split(".")[0] in of_kind("multiply")]

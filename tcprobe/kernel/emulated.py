@@ -59,7 +59,7 @@ class EmulatedProduct:
     @property
     def right(self) -> bool:
         """Whether nothing is wrong."""
-        return not (self.wrong or self.outside or self.report.findings) and self.report.finished
+        return not (self.wrong or self.outside or self.report.wrong)
 
     def to_json(self) -> Json:
         """Plain data."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tcprobe.check.program import programs
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.kernel.compiled import compiled
 from tcprobe.kernel.gemm import GemmKernel
@@ -13,7 +12,8 @@ from tcprobe.loops.costs import STATED, priced
 from tcprobe.loops.loop import main_loop
 from tcprobe.loops.predict import Prediction, predict
 from tcprobe.sass import toolchain
-from tcprobe.sass.image import cubin
+from tcprobe.sass.disassemble import programs
+from tcprobe.sass.elf import cubin
 from tcprobe.store.choose import default
 from tcprobe.values import Json
 

@@ -15,10 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
-from tcprobe import facts
 from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa import arch as archs
@@ -26,6 +24,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.dtypes import DTYPES, dtype
 from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.occupancy import MOST_THREADS, REGISTERS, Block, block_registers, held, least, limits
 from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.mma_sync import MOST_REGISTERS, Gemm
 from tcprobe.kernel.staged import SCALED, element, shape
@@ -34,42 +33,10 @@ from tcprobe.store.kinds.cost import Point
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
-ALL_REGISTERS = 1 << 16  # of an SM
-GRANULE = 256  # registers that a warp is given at a time (cuda_occupancy.h)
-MOST_THREADS = 1024  # of a block
 LEAST_COLUMNS = 32  # that tcgen05.alloc gives; it gives powers of two
 MOST_SIDE = 1 << 16
 LANES = 128  # of tensor memory
 WIDEST = 256  # the most columns of a wgmma or tcgen05.mma
-
-
-class Limits(NamedTuple):
-    """A line of sm_limits.csv: what an SM has; None where nobody states it."""
-
-    number: int
-    threads: int | None
-    blocks: int
-    shared_kib: int
-    reserved_kib: int
-    tmem_columns: int
-    source: str
-
-
-@cache
-def limits(number: int) -> Limits:
-    """Those of an arch."""
-    rows = facts.read(
-        __file__,
-        "sm_limits.csv",
-        Limits,
-        number=int,
-        threads=facts.optional(int),
-        blocks=int,
-        shared_kib=int,
-        reserved_kib=int,
-        tmem_columns=int,
-    )
-    return next(row for row in rows if row.number == number)
 
 
 class Request(NamedTuple):
@@ -128,7 +95,7 @@ class Budget(Described):
     @property
     def blocks(self) -> int:
         """Blocks of an SM by all limits that are stated."""
-        return min(count for count in self.fits.values() if count is not None)
+        return least(self.fits)
 
     @property
     def in_words(self) -> Iterator[str]:
@@ -242,7 +209,7 @@ def _made(  # noqa: PLR0913, PLR0917
         (together, MOST_REGISTERS, "registers per thread"),
         (shared, device.shared_kib << 10, "bytes of shared memory per block"),
         (sum(tensor_memory.values()), of.tmem_columns, "columns of tensor memory"),
-        (-(-together * WARP // GRANULE) * GRANULE * (threads // WARP), ALL_REGISTERS, "registers per block"),
+        (block_registers(threads, together), REGISTERS, "registers per block"),
     ]
     for needed, most, what in refused:
         if needed > most:
@@ -250,14 +217,7 @@ def _made(  # noqa: PLR0913, PLR0917
             if what.startswith("columns"):
                 detail = f" ({', '.join(f'{count} of {name}' for name, count in tensor_memory.items())})"
             raise UsageError(f"this would not launch on {device.name}: {needed} {what}{detail}; at most {most}.")
-    per_warp = -(-together * WARP // GRANULE) * GRANULE
-    taken = shared + (of.reserved_kib << 10)
-    fits: dict[str, int | None] = {
-        "shared memory": (of.shared_kib << 10) // taken,
-        "registers": ALL_REGISTERS // (per_warp * (threads // WARP)),
-        "threads": None if of.threads is None else of.threads // threads,
-        "resident blocks": of.blocks,
-    }
+    fits = held(device.number, Block(threads, together, shared))
     if sum(tensor_memory.values()):
         columns = max(LEAST_COLUMNS, 1 << (sum(tensor_memory.values()) - 1).bit_length())
         fits["tensor memory"] = max(1, of.tmem_columns // columns)

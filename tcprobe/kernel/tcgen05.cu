@@ -17,7 +17,7 @@ $ if scaled
 // sfa, sfb: a scale of ${scaled.scale} for ${scaled.block} elements along k of a line of A, of B, as `tcprobe scales` says; aligned to 16 bytes
 $ endif
 namespace ${called} {
-struct alignas(64) TensorMap { unsigned long long words[16]; };
+struct alignas(128) TensorMap { unsigned long long words[16]; };
 constexpr int $[ if paired ]$CLUSTER = 2, $[ endif ]$STAGES = ${gemm.stages}, TILE_M = ${m}, TILE_N = ${n}, TILE_K = ${k};
 constexpr unsigned BYTES_A = ${tiles.a.bytes}, BYTES_AB = BYTES_A + ${tiles.b.bytes}, STAGE = ${gemm.stage_bytes};
 constexpr unsigned COLUMNS = ${gemm.columns};  // of tensor memory: D$[ if scaled ]$, scales of every stage$[ endif ]$, and what makes it a power of two

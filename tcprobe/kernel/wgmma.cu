@@ -9,7 +9,7 @@ $ for name, box in gemm.boxes.items()
 // map_${name}: ${box.data_type}, box ${box.box | join(" x ")}, ${box.swizzle}
 $ endfor
 namespace ${called} {
-struct alignas(64) TensorMap { unsigned long long words[16]; };
+struct alignas(128) TensorMap { unsigned long long words[16]; };
 constexpr int CONSUMERS = ${gemm.consumers}, CLUSTER = ${gemm.cluster}, STAGES = ${gemm.stages}, TILE_M = ${m}, TILE_N = ${n}, TILE_K = ${k};
 constexpr unsigned BYTES_A = ${tiles.a.bytes}, STAGE = BYTES_A + ${tiles.b.bytes};
 

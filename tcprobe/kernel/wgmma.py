@@ -26,6 +26,7 @@ from tcprobe.isa.arch import WARPGROUP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.names import resolve
+from tcprobe.isa.occupancy import REGISTERS as ALL_REGISTERS
 from tcprobe.isa.operand import FACTORS
 from tcprobe.isa.rows import wgmma
 from tcprobe.kernel import staged
@@ -42,7 +43,6 @@ FORMS = {
     "e5m2": "k32.f32.e5m2.e5m2",
     "s8": "k32.s32.s8.s8",
 }
-ALL_REGISTERS = 1 << 16  # of an SM
 ATOM = 8  # lines of a swizzle's pattern
 STORED = 16  # columns of 16 bits that D's way through shared memory takes at a time
 LINES = 64  # of A and D that a warpgroup multiplies at a time

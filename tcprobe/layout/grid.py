@@ -286,12 +286,17 @@ class _Band(NamedTuple):
 
 def glance(table: Table, width: int, span: int = 1) -> Iterator[str]:
     """At most 20 lines of at most `width` characters, unless a single cell is wider; every `span`-th column."""
-    by_element = {
-        element: tuple(divmod(slot, table.elements) for slot in slots) for element, slots in table.inverse.items()
-    }
-    by_element = {(row, col // span, *rest): slots for (row, col, *rest), slots in by_element.items()}
+    elements, numbers = table.elements, table.inverse
+    if span > 1:
+        numbers = {(row, col // span, *rest): slots for (row, col, *rest), slots in numbers.items()}
     sizes = (table.extent["row"], -(-table.extent["col"] // span))
-    merged = _merged_neighbours(by_element, sizes)
+    merged = _merged_neighbours(numbers, sizes, elements)
+    # what follows the first element of a cell is where that says, so that from here on these stand for all
+    by_element = {
+        element: tuple([divmod(slot, elements) for slot in slots])
+        for element, slots in numbers.items()
+        if not (element[0] % merged[0] or element[1] % merged[1])
+    }
     band = _band(by_element, sizes, merged, width, span)
     if "product" in table.outputs:
         yield "product 0"
@@ -299,24 +304,30 @@ def glance(table: Table, width: int, span: int = 1) -> Iterator[str]:
     yield from _rest(by_element, table, band, span)
 
 
-def _merged_neighbours(by_element: dict[Element, SlotPairs], sizes: tuple[int, int]) -> tuple[int, int]:
+def _merged_neighbours(numbers: Mapping[Element, list[int]], sizes: tuple[int, int], elements: int) -> tuple[int, int]:
     """How many neighbours, along a column or along a row, are held by the same threads at consecutive i."""
     for axis in (1, 0):
-        count = 1
-        while sizes[axis] % (2 * count) == 0 and _continues_band(by_element, axis, count):
+        count, heads = 1, list(numbers)  # the first of each group that is known to continue
+        while sizes[axis] % (2 * count) == 0 and _continues_band(numbers, heads, axis, count, elements):
             count *= 2
+            heads = [element for element in heads if element[axis] % count == 0]
         if count > 1:
             return (1, count) if axis else (count, 1)
     return 1, 1
 
 
-def _continues_band(by_element: dict[Element, SlotPairs], axis: int, count: int) -> bool:
-    """Whether each group of `count` elements continues the holders of the group before it."""
-    for element, slots in by_element.items():
+def _continues_band(
+    numbers: Mapping[Element, list[int]], heads: Sequence[Element], axis: int, count: int, elements: int
+) -> bool:
+    """Whether each group of `count` elements, of which `heads` are the first, continues the holders of that before."""
+    for element in heads:
         if element[axis] // count % 2 == 0:
-            if by_element.get(_neighbour(element, axis, count)) != tuple((thread, i + count) for thread, i in slots):
+            slots = numbers[element]
+            following = [slot + count for slot in slots]
+            same_threads = max(slot % elements for slot in slots) + count < elements
+            if not same_threads or numbers.get(_neighbour(element, axis, count)) != following:
                 return False
-        elif _neighbour(element, axis, -count) not in by_element:
+        elif _neighbour(element, axis, -count) not in numbers:
             return False
     return True
 
@@ -332,7 +343,8 @@ def _band(
     down, along = (size // count for size, count in zip(sizes, merged, strict=True))
     rows = min(down, MOST_ROWS)
     fits = [count for count in (along, *(1 << n for n in range(along.bit_length() - 1, -1, -1))) if count <= along]
-    for count in fits:
+    least = len("0") + 2  # of a cell, with the space before it
+    for count in [count for count in fits if count == 1 or count * least <= width]:
         band = _Band(rows * merged[0], count * merged[1], merged)
         if count == 1 or max(map(len, _draw(by_element, band, 1 << 20, span))) <= width:
             return band
@@ -370,13 +382,13 @@ def _rest(by_element: dict[Element, SlotPairs], table: Table, band: _Band, span:
 
 def _step_words(by_element: dict[Element, SlotPairs], axis: int, step: int, name: str, threads: int) -> str:
     """`name` and what it adds to the thread and to i of every holder; empty unless it adds the same to all."""
-    moves = {
+    each = (
         _move(slots, by_element.get(_neighbour(element, axis, -step), ()))
         for element, slots in by_element.items()
         if element[axis] >= step
-    }
-    move = moves.pop() if len(moves) == 1 else None
-    if move is None:
+    )
+    move = next(each, None)
+    if move is None or any(other != move for other in each):
         return ""
     thread = _plus("lane" if threads <= WARP else "thread", move[0])
     warps = move[0] // WARP if move[0] > 0 and move[0] % WARP == 0 else 0

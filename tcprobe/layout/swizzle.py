@@ -153,19 +153,21 @@ def sizes_written(text: str, most: int = MOST_SIDES) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
-def map_tile(text: str) -> tuple[int, ...]:
+def map_tile(text: str, name: str = "tile") -> tuple[int, ...]:
     """Sides of a tile that a tensor map copies, outer sides first as everywhere: 64, 128x64, 2x128x64; else UsageError.
 
-    Commas are how the driver's sides are written, inner first, so that they are refused here.
+    Or those of the matrix that it is `of`. Commas are how the driver's sides are written, inner first, so that they are
+    refused here.
 
     >>> map_tile("128x64")
     (128, 64)
     """
     if "," in text:
         turned = "x".join(map(str, reversed(sizes_written(text))))
+        same = f"its one box is `box` {text[:40]}" if name == "tile" else f"or `dims` {text[:40]}"
         raise UsageError(
-            f"`tile` {text[:40]!r}: a tile is written as ROWSxCOLS, or outer sides before them (2x128x64). What the "
-            f"driver calls {text[:40]}, inner side first, is `tile` {turned}; its one box is `box` {text[:40]}."
+            f"`{name}` {text[:40]!r}: it is written as ROWSxCOLS, or outer sides before them (2x128x64). What the "
+            f"driver calls {text[:40]}, inner side first, is `{name}` {turned}; {same}."
         )
     return sizes_written(text)
 

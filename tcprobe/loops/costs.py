@@ -1,8 +1,8 @@
 """What each opcode of a loop needs of an SM: a pipe, for how many cycles, and when its result is there.
 
 Measured prices come first, of multiplies (kind `cost`), then of the other opcodes (kind `prices`; of requests of shared
-memory these come first); what nobody measured is in `opcodes.csv`, whose lines name their sources: also the latency of
-an opcode of which only the interval is measured. An opcode that none of them has is refused by its name.
+memory these come first); what nobody measured is stated in `isa/opcodes.csv`, whose lines name their sources: also the
+latency of an opcode of which only the interval is measured. An opcode that none of them has is refused by its name.
 
 A finding's interval is of an SM at its best, so a scheduler's pipe is held four times as long: in whole cycles, as a
 clock has them (UIADD3's 0.562 are 2 cycles). So are latencies; one that is a
@@ -13,26 +13,22 @@ has no price here.
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from typing import NamedTuple
 
-from tcprobe import facts
 from tcprobe.ask import prices as published
-from tcprobe.check.program import Instruction
 from tcprobe.errors import DataError
+from tcprobe.isa import opcodes
+from tcprobe.sass.kernel import Instruction
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import how
-from tcprobe.store.kinds.cost import Body, Point
+from tcprobe.store.kinds.cost import Body, Point, bounded, in_modes
 
 PARTITIONS = 4  # schedulers of an SM, each with pipes of its own
 PIPES = ("issue", "fma", "fmaheavy", "alu", "xu", "fp64", "uniform", "adu", "cbu", "lsu", "tensor", "shared", "l2")
 SAME = {"fp16": "fmaheavy"}  # HADD2.F32 adds its cycles to IMAD's: 4.0 and 4.0 of an SM take 8.0 together
-REQUESTS = ("LDS", "LDSM", "LDL", "STS", "STSM", "ATOMS", "SHFL", "MOVM")  # of shared memory, and by the same way
 REQUEST = 4.0  # cycles of a scheduler's queue for one
-RULED = ("BAR", "BRA", "DEPBAR", "LDGDEPBAR", "WARPGROUP")  # what `simulate` has rules of its own for
 
 
 class UnpricedError(DataError):
@@ -40,35 +36,16 @@ class UnpricedError(DataError):
 
 
 class Price(NamedTuple):
-    """What an opcode needs: a pipe of its scheduler for `cycles`; its result `latency` cycles after its issue."""
+    """What an opcode needs: a pipe of its scheduler for `cycles`; its result `latency` cycles after its issue.
+
+    `modes` says in words which of these numbers were found to be several.
+    """
 
     pipe: str
     cycles: float
     latency: float
     evidence: str
-
-
-class Row(NamedTuple):
-    """A line of opcodes.csv: patterns of opcodes, the first line that fits counts."""
-
-    opcodes: tuple[str, ...]
-    pipe: str
-    cycles: float
-    latency: float | None
-    source: str
-
-
-@cache
-def rows() -> tuple[Row, ...]:
-    """What is stated of opcodes of sm_90."""
-    return facts.read(
-        __file__,
-        "opcodes.csv",
-        Row,
-        opcodes=lambda cell: tuple(cell.split("|")),
-        cycles=float,
-        latency=facts.optional(float),
-    )
+    modes: str = ""
 
 
 STATED = ("sm_90",)  # the archs that opcodes.csv holds for
@@ -100,7 +77,7 @@ class Prices:
         own = self.measured.get(opcode) or self.measured.get(_plain(opcode))
         priced = published.price_of(opcode, self.published)
         other = _of_scheduler(opcode, priced) if priced else None
-        requests = opcode.partition(".")[0] in REQUESTS  # whose prices are of lanes with a place each
+        requests = opcodes.opcode(opcode).modelled == "request"  # whose prices are of lanes with a place each
         best = (other or own) if requests else (own or other)
         stated = self._stated(opcode)
         if best is None or best.latency:
@@ -108,15 +85,14 @@ class Prices:
         return best._replace(latency=stated.latency if stated else best.cycles)
 
     def _stated(self, opcode: str) -> Price | None:
-        for row in rows() if self.arch in STATED else ():
-            if any(fnmatch.fnmatchcase(opcode, pattern) for pattern in row.opcodes):
-                return Price(row.pipe, row.cycles, row.latency or row.cycles, row.source)
-        return None
+        row = opcodes.stated(opcode) if self.arch in STATED else None
+        return row and Price(row.pipe, row.cycles or 0, row.latency or row.cycles or 0, row.source)
 
 
 def _name(instruction: Instruction) -> str:
     """What its price goes by: its opcode; a load of a parameter, whose place the code names, is one of its own."""
-    parameter = instruction.stem == "LDC" and "R" not in instruction.operands[-1].text
+    place = instruction.operands[-1] if instruction.mnemonic == "LDC" else None
+    parameter = place is not None and place.bank is not None and not place.terms
     return f"parameter {instruction.opcode}" if parameter else instruction.opcode
 
 
@@ -134,39 +110,46 @@ def prices(arch: str, layers: Layers) -> Prices:
     """What is known of an arch."""
     found: dict[str, Price] = {}
     for sourced in layers.findings("cost", arch).values():
-        body = sourced.finding.body
+        body = bounded(sourced.finding)
         if len(body.opcodes) == 1 and not sourced.rivals and set(body.opcodes.values()) == {1.0}:
             opcode = next(iter(body.opcodes))
             for name, price in _measured(opcode, body, how(sourced.finding)):
-                found.setdefault(name, price)
+                found.setdefault(name, price._replace(modes=_modes(opcode, body.modes)))
     return Prices(arch, found, published.prices(arch, layers))
 
 
 def _of_scheduler(opcode: str, priced: published.Price) -> Price | None:
     """What a measured price is to a scheduler; None where none of its pipes alone decides it."""
-    stem, pipe = opcode.partition(".")[0], SAME.get(priced.pipe, priced.pipe)
+    modelled, pipe = opcodes.opcode(opcode).modelled, SAME.get(priced.pipe, priced.pipe)
+    modes = _modes(priced.id, priced.body.modes)
     latency = round(max((cycles for cycles in priced.latency.values() if cycles), default=0))
-    if pipe == "lsu" and stem in REQUESTS:
-        return Price(pipe, REQUEST, latency, priced.evidence)
-    if pipe not in PIPES or pipe in ("lsu", "issue") or stem in RULED or priced.interval is None:
+    if pipe == "lsu" and modelled == "request":
+        return Price(pipe, REQUEST, latency, priced.evidence, modes)
+    if pipe not in PIPES or pipe in ("lsu", "issue") or modelled == "ruled" or priced.interval is None:
         return None
     cycles = round(PARTITIONS * priced.interval.cycles)
-    return Price(pipe, cycles, latency, priced.evidence)
+    return Price(pipe, cycles, latency, priced.evidence, modes)
+
+
+def _modes(name: str, modes: Mapping[str, Sequence[float]]) -> str:
+    """What a schedule takes of a price, where it has several modes; "" where it has none."""
+    used = {number: values for number, values in modes.items() if number.startswith(("latency", "interval"))}
+    return f"{name} is {in_modes(used)}" if used else ""
 
 
 def _measured(opcode: str, body: Body, evidence: str) -> Iterator[tuple[str, Price]]:
     """The prices of an opcode by name; those of a warpgroup's multiply with A in registers have "RA" behind them."""
-    stem = opcode.partition(".")[0]
+    mnemonic = opcode.partition(".")[0]
     latency = max(body.latency.values(), default=0.0) if isinstance(body.latency, dict) else body.latency
-    if isinstance(body.interval, Point) and stem.endswith("MMA"):
+    if isinstance(body.interval, Point) and mnemonic.endswith("MMA"):
         yield opcode, Price("tensor", round(PARTITIONS * body.interval.cycles), latency or 0.0, evidence)
-    elif isinstance(body.interval, list) and stem.endswith("GMMA"):
+    elif isinstance(body.interval, list) and mnemonic.endswith("GMMA"):
         for a, suffix in (("shared", ""), ("registers", ".RA")):
             flights = [flight for flight in body.interval if flight.a == a]
             if flights:
                 cycles = min(flight.cycles for flight in flights)
                 yield opcode + suffix, Price("tensor", cycles, _round_trip(body, a, cycles), evidence)
-    elif stem in REQUESTS:
+    elif opcodes.opcode(opcode).modelled == "request":
         yield opcode, Price("lsu", REQUEST, latency or REQUEST, evidence)
 
 

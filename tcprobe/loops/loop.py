@@ -19,11 +19,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import Walk, walked
-from tcprobe.check.held import State
-from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import BYTES, Block, Control, Instruction, Kernel, not_followed, target
 from tcprobe.errors import DataError
+from tcprobe.graph import reached
+from tcprobe.sass.addresses import Walk, walked
+from tcprobe.sass.kernel import BYTES, Block, Control, Instruction, Kernel, not_followed, target
+from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.state import State
 
 LONGEST = 20_000  # instructions of a round; more are not followed
 
@@ -99,7 +100,7 @@ class Loop:
 
 def is_multiply(instruction: Instruction) -> bool:
     """Whether it multiplies on tensor cores."""
-    return instruction.stem.endswith("MMA") and instruction.guard != "never"
+    return instruction.mnemonic.endswith("MMA") and instruction.guard != "never"
 
 
 def _warps(kernel: Kernel) -> int:
@@ -172,18 +173,18 @@ class _Follower:
 
     def _leads_away(self, instruction: Instruction) -> bool:
         """Whether it is a jump that is not followed: to an address in registers, or a call that comes back."""
-        if instruction.stem not in ("CALL", "BRX", "BRXU", "JMX", "JMXU", "RET") or instruction.guard == "never":
+        if instruction.mnemonic not in ("CALL", "BRX", "BRXU", "JMX", "JMXU", "RET") or instruction.guard == "never":
             return False
         to = target(instruction)
         leaves = to is not None and self.kernel.block_of.get(to) not in self.loop.blocks
-        return not (instruction.stem == "CALL" and instruction.guard and leaves)
+        return not (instruction.mnemonic == "CALL" and instruction.guard and leaves)
 
     def _inside(self, address: int) -> bool:
         return self.kernel.block_of.get(address // BYTES) in self.loop.blocks
 
     def _condition(self, block: Block, state: State) -> Lanes | None:
         branch = self.kernel.instructions[block.end - 1]
-        if branch.stem != "BRA" or len(block.after) < 2:
+        if branch.mnemonic != "BRA" or len(block.after) < 2:
             return None
         return self.walk.interpreter.taken(branch, state.held)
 
@@ -239,12 +240,6 @@ class _Follower:
 
     def _leads_back(self, start: int, number: int) -> bool:
         """Whether a way from a block comes to another without passing the loop's first."""
-        seen, pending = {self.loop.head}, [start]
-        while pending:
-            block = pending.pop()
-            if block == number:
-                return True
-            if block not in seen and block in self.loop.blocks:
-                seen.add(block)
-                pending += self.kernel.blocks[block].after
-        return False
+        inside = {block: self.kernel.blocks[block].after for block in self.loop.blocks}
+        outside = {after for ways in inside.values() for after in ways if after not in inside}
+        return number in reached(inside, [start], (outside | {self.loop.head}) - {number})

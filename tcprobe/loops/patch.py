@@ -13,62 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
-from tcprobe.check.flow import backward
-from tcprobe.check.frame import reads, writes
-from tcprobe.check.program import BYTES, Instruction, Kernel, target
-from tcprobe.check.registers import Form, guard_mask
+from tcprobe.isa.opcodes import mnemonics, opcode, rows
 from tcprobe.loops.loop import Loop
+from tcprobe.sass.decode import Form, union
+from tcprobe.sass.flow import backward
+from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.kernel import BYTES, Instruction, Kernel, target
+from tcprobe.sass.registers import guard_mask
 
-# stems by class; a warp's multiplies and the warpgroups' are those that end with MMA
-CLASSES = {
-    "multiplies": "HMMA IMMA BMMA DMMA QMMA OMMA HGMMA IGMMA QGMMA BGMMA",
-    "shared-loads": "LDS LDSM",
-    "shared-stores": "STS STSM",
-    "copies": "LDGSTS LDG UTMALDG UBLKCP",
-    "global-stores": "STG RED REDG UTMASTG UTMAREDG",
-    "local": "LDL STL",
-    "special-functions": "MUFU",
-    "fp32": "FFMA FADD FMUL FMNMX FSEL FSET FSETP FCHK FSWZADD FFMA2 FADD2 FMUL2 FMNMX3",
-    "fp16": "HFMA2 HADD2 HMUL2 HMNMX2 HSET2 HSETP2 VHMNMX",
-    "fp64": "DFMA DADD DMUL DMNMX DSETP",
-    "integer": "IMAD IADD3 IADD VIADD LOP3 LOP SHF LEA PRMT SEL ISETP IMNMX VIMNMX VIADDMNMX VIMNMX3 IABS MOV POPC FLO "
-    "BREV SGXT BMSK IDP PLOP3 P2R R2P VABSDIFF",
-    "conversions": "F2F F2FP F2I I2F I2FP F2IP I2IP I2I FRND",
-    "shuffles": "SHFL VOTE REDUX CREDUX MATCH MOVM",
-    "uniform": "UIADD3 UIMAD ULEA ULOP3 UMOV USEL USHF UISETP UPRMT UPLOP3 UFLO UPOPC UBREV UBMSK USGXT UP2UR R2UR "
-    "S2UR VOTEU UVIADD UIADD UIMNMX",
-    "constants": "LDC ULDC LDCU S2R CS2R",
-    "barriers": "BAR",
-}
-_CLASS_OF = {stem: name for name, stems in CLASSES.items() for stem in stems.split()}
+MEMORY = ("shared-loads", "shared-stores", "copies", "global-stores", "local", "barriers")
+FLOATING = ("multiplies", "special-functions", "fp32", "fp16", "fp64", "conversions")
+CLASSES = tuple(dict.fromkeys(row.ablated for row in rows() if row.ablated))
 # whose result is all that they do: they are needed where their result is
-_COMPUTES = frozenset(
-    stem
-    for name in CLASSES
-    if name not in ("shared-loads", "shared-stores", "copies", "global-stores", "local", "barriers")
-    for stem in CLASSES[name].split()
-)
-_FLOATING = frozenset(
-    stem
-    for name in ("multiplies", "special-functions", "fp32", "fp16", "fp64", "conversions")
-    for stem in CLASSES[name].split()
-)
-_STORES = frozenset(("STS", "STSM", "STG", "STL", "ST", "RED", "REDG"))
-_BULK = frozenset(("UTMALDG", "UBLKCP"))
-# a store, by the loads from the same memory: where one of these decides an address or a branch, the store stays
-_READ_BY = {
-    "STS": ("LDS", "LDSM", "LD"),
-    "STSM": ("LDS", "LDSM", "LD"),
-    "LDGSTS": ("LDS", "LDSM", "LD"),
-    "UTMALDG": ("LDS", "LDSM", "LD"),
-    "UBLKCP": ("LDS", "LDSM", "LD"),
-    "STG": ("LDG", "LD"),
-    "RED": ("LDG", "LD"),
-    "REDG": ("LDG", "LD"),
-    "STL": ("LDL", "LD"),
-}
+_COMPUTES = mnemonics(lambda row: bool(row.ablated) and row.ablated not in MEMORY)
+_FLOATING = mnemonics(lambda row: row.ablated in FLOATING)
+_BULK = mnemonics(lambda row: row.kind == "copy" and row.proxy == "async" and "shared" in row.writes)
 GUARD, ALWAYS, OFF = 1, 0x70, 0xF0  # the byte whose upper half is the guard; PT and !PT there
 FFMA, NOP = 0xFF << 64 | 0xFFFFFFF223, 0xF918  # @!PT FFMA RZ, RZ, RZ, RZ; @!PT NOP
 FILLER = FFMA
@@ -93,7 +55,7 @@ class Patch(NamedTuple):
 
 def class_of(instruction: Instruction) -> str:
     """The class of an instruction; "" of one that is never patched away."""
-    return _CLASS_OF.get(instruction.stem, "")
+    return opcode(instruction.mnemonic).ablated
 
 
 def patches(loop: Loop) -> list[Patch]:
@@ -103,7 +65,7 @@ def patches(loop: Loop) -> list[Patch]:
     """
     kernel = loop.kernel
     needed = _needed(kernel)
-    sources = {kernel.instructions[number].stem for number in needed}
+    sources = {kernel.instructions[number].mnemonic for number in needed}
     inside = {instruction.number for instruction in loop.instructions}
     bulk = _in_loops(kernel, _BULK)
     found: dict[str, list[int]] = {}
@@ -114,19 +76,32 @@ def patches(loop: Loop) -> list[Patch]:
     made = []
     for name in CLASSES:
         numbers = found.get(name, [])
-        kept = {n for n in numbers if sources.intersection(_READ_BY.get(kernel.instructions[n].stem, ()))}
+        kept = {n for n in numbers if sources.intersection(_read_by(kernel.instructions[n].mnemonic))}
         off = tuple(n for n in numbers if n not in needed and n not in kept)
         if numbers:
             made.append(Patch(name, off, len(numbers), _arrivals(kernel) if bulk.intersection(off) else ()))
     return made
 
 
-def _in_loops(kernel: Kernel, stems: frozenset[str]) -> set[int]:
-    """The instructions of these stems in any loop of a kernel."""
-    if stems.isdisjoint(kernel.stems):
+@cache
+def _read_by(mnemonic: str) -> frozenset[str]:
+    """The loads from where a store or copy writes: where one of these decides an address or a branch, it stays."""
+    row = opcode(mnemonic)
+    spaces = {"shared"} if "shared" in row.writes else set(row.writes)
+    if not (row.stores or (row.kind == "copy" and "shared" in spaces)):
+        return frozenset()
+    loads = (one for one in rows() if one.kind in ("load", "matrix move") and not one.outputs and not one.proxy)
+    return frozenset(one.opcode for one in loads if {*spaces, "generic"}.intersection(one.reads))
+
+
+def _in_loops(kernel: Kernel, mnemonics: frozenset[str]) -> set[int]:
+    """The instructions of these mnemonics in any loop of a kernel."""
+    if mnemonics.isdisjoint(kernel.mnemonics):
         return set()
     blocks = frozenset().union(*kernel.loops)
-    return {i.number for i in kernel.instructions if i.stem in stems and kernel.block_of.get(i.number) in blocks}
+    return {
+        i.number for i in kernel.instructions if i.mnemonic in mnemonics and kernel.block_of.get(i.number) in blocks
+    }
 
 
 def _arrivals(kernel: Kernel) -> tuple[int, ...]:
@@ -165,7 +140,7 @@ def one_round(loop: Loop) -> Patch | None:
 def _waits(kernel: Kernel, blocks: frozenset[int]) -> bool:
     """Whether a loop's warps wait at barriers in shared memory."""
     return any(
-        kernel.instructions[j].stem == "SYNCS" and kernel.instructions[j].form.has("TRYWAIT")
+        kernel.instructions[j].mnemonic == "SYNCS" and kernel.instructions[j].form.has("TRYWAIT")
         for number in blocks
         for j in range(kernel.blocks[number].first, kernel.blocks[number].end)
     )
@@ -217,7 +192,11 @@ def _called(kernel: Kernel) -> Kernel:
     """The same in which a call leads on, and a routine nowhere: a return would lead behind every call."""
     made = replace(kernel)
     made.successors = {
-        number: (number + 1, *others) if instruction.stem == "CALL" else () if instruction.stem == "RET" else others
+        number: (number + 1, *others)
+        if instruction.mnemonic == "CALL"
+        else ()
+        if instruction.mnemonic == "RET"
+        else others
         for number, others in kernel.successors.items()
         if (instruction := kernel.instructions[number])
     }
@@ -226,7 +205,7 @@ def _called(kernel: Kernel) -> Kernel:
 
 def _chooses(kernel: Kernel, branch: Instruction) -> bool:
     """Whether it is a branch forward whose ways are both in the loops that it is in."""
-    to = target(branch) if branch.stem == "BRA" else None
+    to = target(branch) if branch.mnemonic == "BRA" else None
     if to is None or to <= branch.number or not branch.guard:
         return False
     block, after = kernel.block_of[branch.number], kernel.block_of.get(to)
@@ -234,17 +213,17 @@ def _chooses(kernel: Kernel, branch: Instruction) -> bool:
 
 
 def _decide(kernel: Kernel, roots: Callable[[Instruction], int], free: frozenset[str]) -> frozenset[int]:
-    """The instructions on whose results the registers `roots` depend, but for those whose stems are `free`."""
+    """The instructions on whose results the registers `roots` depend, but for those whose mnemonics are `free`."""
 
     def before(live: _Live, instruction: Instruction) -> _Live:
-        return _before(live, instruction, roots(instruction), instruction.stem in free)
+        return _before(live, instruction, roots(instruction), instruction.mnemonic in free)
 
     ends, found = backward(kernel, _Live(0), before, _joined), set()
     for number, block in enumerate(kernel.blocks):
         live = ends.get(number, _Live(0))
         for index in reversed(range(block.first, block.end)):
             instruction = kernel.instructions[index]
-            if instruction.stem not in free and writes(instruction.form) & live.all:
+            if instruction.mnemonic not in free and writes(instruction.form) & live.all:
                 found.add(index)
             live = before(live, instruction)
     return frozenset(found)
@@ -284,28 +263,19 @@ def _before(live: _Live, instruction: Instruction, roots: int, free: bool) -> _L
 def _condition(form: Form) -> str:
     """The predicate without which a comparison is false, whatever it compares: as "P2"; "" where it has none."""
     last = form.operands[-1] if form.operands else None
-    if form.stem not in ("ISETP", "FSETP", "UISETP") or not form.has("AND") or last is None or last.first < 0:
+    if form.mnemonic not in ("ISETP", "FSETP", "UISETP") or not form.has("AND") or last is None or last.first < 0:
         return ""
     return last.text if last.kind in ("P", "UP") and not last.mask & form.writes else ""
 
 
 def _roots(form: Form) -> int:
     """The registers that count wherever an instruction stands: all but what it computes with, or stores."""
-    if form.stem not in _COMPUTES and form.stem not in _STORES:
+    row = opcode(form.mnemonic)
+    if form.mnemonic not in _COMPUTES and not row.stores:
         return form.reads
-    guard = form.reads & ~_union(form) if form.stem in _STORES else 0
-    return guard | sum(
-        operand.mask
-        for operand in form.operands
-        if operand.kind == "address" or (operand.kind == "descriptor" and form.stem.endswith("GMMA"))
-    )
-
-
-def _union(form: Form) -> int:
-    mask = 0
-    for operand in form.operands:
-        mask |= operand.mask
-    return mask
+    guard = form.reads & ~union(form.operands) if row.stores else 0
+    kinds = ("address", "descriptor") if row.kind == "multiply" else ("address",)
+    return guard | union(operand for operand in form.operands if operand.kind in kinds)
 
 
 def patched(cubin: bytes, kernel: Kernel, patch: Patch) -> bytes:

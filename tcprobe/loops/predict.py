@@ -14,22 +14,22 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
-from tcprobe.check.program import Kernel
-from tcprobe.check.threads import ASSUMED_WARPS
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices, prices
 from tcprobe.loops.loop import Loop, LoopError, is_multiply
 from tcprobe.loops.measure import Measured
 from tcprobe.loops.simulate import Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.threads import ASSUMED_WARPS
 from tcprobe.store.choose import Layers, default
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
 WIDEST = 0.1  # of a range, by its middle
 MOST_WARPS = 32
-COPIES = ("UTMALDG", "UBLKCP", "LDGSTS", "LDG")  # what brings data from global memory
 SHOWN_OPCODES = 12
 COLUMNS = 64  # of a time line in a terminal
 
@@ -258,11 +258,11 @@ def _prices(arch: str, layers: Layers) -> Prices:
 
 def _whole(loop: Loop) -> None:
     """LoopError where other loops decide what a round takes: its waits are for copies that others start."""
-    stems = Counter(step.instruction.stem for step in loop.path())
+    copies = [row for step in loop.path() if (row := opcode(step.instruction.mnemonic)).ablated == "copies"]
     waits = any("TRYWAIT" in step.instruction.opcode for step in loop.path())
-    if waits and not any(stems[copy] for copy in COPIES):
+    if waits and not copies:
         raise LoopError("its warps wait for copies that other warps start in another loop")
-    if not any(map(is_multiply, loop.instructions)) and any(stems[copy] for copy in COPIES[:2]):
+    if not any(map(is_multiply, loop.instructions)) and any(row.proxy for row in copies):
         raise LoopError("it copies for a loop of other warps")
 
 

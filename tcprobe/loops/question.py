@@ -15,11 +15,11 @@ from tcprobe.system import files
 from tcprobe.text import escaped
 
 if TYPE_CHECKING:
-    from tcprobe.check.program import Kernel
     from tcprobe.loops.ablate import Ablation
     from tcprobe.loops.loop import Loop
     from tcprobe.loops.measure import Measured
     from tcprobe.loops.predict import Prediction
+    from tcprobe.sass.kernel import Kernel
 
 FILE = Named(path_type=Path, exists=True, dir_okay=False)
 LAUNCH = Option("--launch", "How the kernel is launched: Python that defines launch(kernel).", "FILE.py", Named())
@@ -84,9 +84,9 @@ def _address(name: str, text: str | None) -> int | None:
 
 def _kernels(path: Path, named: str | None, cuda: Path | None) -> "list[tuple[bytes, Kernel | DataError]]":
     """The functions of a file, each with the cubin that has it; an error where its code is not printed."""
-    from tcprobe.check.program import programs
     from tcprobe.sass import toolchain
     from tcprobe.sass.code_files import CodeFiles
+    from tcprobe.sass.disassemble import programs
 
     tools = toolchain.find(cuda)
     code = CodeFiles(tools, (), not cuda)

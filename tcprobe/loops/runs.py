@@ -15,12 +15,12 @@ from queue import Empty, Queue
 from statistics import median
 from typing import IO, Any, NamedTuple
 
-from tcprobe.check.program import Kernel
 from tcprobe.errors import ProbeError, class_named
+from tcprobe.loops.iterations import Iterations, rounds
 from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import Loop, LoopError
 from tcprobe.loops.patch import Patch, one_round, patched
-from tcprobe.loops.rounds import Rounds, rounds
+from tcprobe.sass.kernel import Kernel
 from tcprobe.system import children
 from tcprobe.system.children import Scratch
 from tcprobe.text import escaped
@@ -159,11 +159,11 @@ def taken(loop: Loop, run: Run) -> Taken:
     return Taken(inside / of, (median(whole) - least) / of, least, rounds.begun, note)
 
 
-def counted(loop: Loop, about: Json) -> Rounds:
+def counted(loop: Loop, about: Json) -> Iterations:
     """How often a launch runs a loop: what the launch file says, or else what the code shows; else LoopError."""
     launch, values = about["launch"], [bytes.fromhex(value) for value in about["values"]]
     if launch["rounds"] is not None:
-        return Rounds(launch["rounds"], 1)
+        return Iterations(launch["rounds"], 1)
     stated = loop.kernel.code.parameters
     parameters = bytearray(max((offset + size for offset, size in stated.places), default=0)) if stated else bytearray()
     for (offset, size), value in zip(stated.places if stated else (), values, strict=True):

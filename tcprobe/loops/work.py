@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import NamedTuple
 
-from tcprobe.check.addresses import SHARED, Reach, reaches
-from tcprobe.check.program import Instruction
-from tcprobe.check.registers import UNIFORM, Operand
-from tcprobe.check.requests import UndecidedError, conflicts, sectors, width
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices
 from tcprobe.loops.loop import Loop, LoopError, Step
+from tcprobe.sass.addresses import SHARED, Reach, reaches
+from tcprobe.sass.decode import Operand, union
+from tcprobe.sass.kernel import Instruction
+from tcprobe.sass.registers import UNIFORM
+from tcprobe.sass.requests import UndecidedError, conflicts, sectors, width
 
 # what an instruction is to the scheduler
 PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)
-_GLOBAL = ("LDG", "STG", "LD", "ST", "RED", "ATOMG")
-_LOADS = ("LDG", "LD", "LDGSTS")
-_STORES = ("STS", "STSM", "STG", "ST", "STL", "RED")
+_GLOBAL = ("global", "generic")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
 FREED = 9
-# cycles that a request holds each bank of registers: main loops on an H200
-HELD = {"LDGSTS": 6, "LDG": 14, "LD": 14, "LDSM": 3}
 FAR = 124  # more cycles until data of L2 are there whose lines a block reads for the first time
 
 
@@ -79,8 +74,8 @@ def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
         if number in far:
             made = made._replace(latency=made.latency + FAR)
         works.append(made)
-        if words:
-            assumed.setdefault(words)
+        modes = "" if step.instruction.guard == "never" else prices.of(step.instruction).modes
+        assumed |= dict.fromkeys(filter(None, (words, modes)))
     return Round(tuple(works), tuple(assumed))
 
 
@@ -98,7 +93,7 @@ def _reading_on(steps: Sequence[Step]) -> set[int]:
     for _ in range(2):  # what varies at the end of a round does so in the next one
         for number, instruction in enumerate(step.instruction for step in steps):
             addresses = [operand.mask for operand in instruction.operands if operand.kind == "address"]
-            if instruction.stem in _LOADS and any(mask & varying for mask in addresses[-1:]):
+            if _loads(instruction.mnemonic) and any(mask & varying for mask in addresses[-1:]):
                 far.add(number)
             if _sources(instruction) & varying:
                 varying |= instruction.writes
@@ -107,9 +102,15 @@ def _reading_on(steps: Sequence[Step]) -> set[int]:
     return far
 
 
+def _loads(mnemonic: str) -> bool:
+    """Whether lanes load from global memory, or copy from it."""
+    row = opcode(mnemonic)
+    return row.accesses and row.kind in ("load", "copy") and not set(_GLOBAL).isdisjoint(row.reads)
+
+
 def _sources(instruction: Instruction) -> int:
     """The registers of its operands that it reads; its guard decides whether it is done, not what comes of it."""
-    return reduce(or_, (operand.mask for operand in instruction.operands[instruction.form.outputs :]), 0)
+    return union(instruction.operands[instruction.form.outputs :])
 
 
 def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: dict[int, int]) -> tuple[Work, str]:
@@ -125,14 +126,14 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
     )
     if instruction.guard == "never":
         return made, ""
-    stem = instruction.stem
+    mnemonic = instruction.mnemonic
     price = prices.of(instruction)
-    if stem.endswith("GMMA") and any(o.kind == "R" for o in instruction.operands[1:2]):
+    if mnemonic.endswith("GMMA") and any(o.kind == "R" for o in instruction.operands[1:2]):
         price = prices.measured.get(instruction.opcode + ".RA", price)
     made = made._replace(pipe=PIPES.index(price.pipe), cycles=price.cycles, latency=price.latency)
-    if stem in ("BAR", "DEPBAR", "LDGDEPBAR", "WARPGROUP") or stem.endswith("GMMA"):
+    if mnemonic in ("BAR", "DEPBAR", "LDGDEPBAR", "WARPGROUP") or mnemonic.endswith("GMMA"):
         return _ordered(made, instruction), ""
-    if stem == "LDC":  # through the same queue, from a memory of its own
+    if mnemonic == "LDC":  # through the same queue, from a memory of its own
         return made._replace(kind=MEMORY, service=4, freed=FREED), ""
     if price.pipe == "lsu":
         return _moved(made, instruction, prices, reach)
@@ -141,17 +142,17 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
 
 def _ordered(made: Work, instruction: Instruction) -> Work:
     """What waits for others, or is waited for."""
-    stem = instruction.stem
+    mnemonic = instruction.mnemonic
     limit = next((o.value for o in instruction.operands if o.kind == "number"), 0)
-    if stem == "BAR":
+    if mnemonic == "BAR":
         number, warps = _barrier(instruction)
         return made._replace(kind=BARRIER, barrier=number, limit=warps)
-    if stem == "DEPBAR":
-        counter = re.fullmatch(r"SB([0-5])", instruction.operands[0].text)
-        return made._replace(kind=WAIT, barrier=int(counter[1]), limit=limit) if counter else made
-    if stem == "LDGDEPBAR":
+    if mnemonic == "DEPBAR":
+        counter = instruction.operands[0]
+        return made._replace(kind=WAIT, barrier=counter.first, limit=limit) if counter.kind == "SB" else made
+    if mnemonic == "LDGDEPBAR":
         return made._replace(kind=COMMIT)
-    if stem.endswith("GMMA"):
+    if mnemonic.endswith("GMMA"):
         return made._replace(kind=GROUP, limit=int(any("gsb0" in o.text for o in instruction.operands)))
     if instruction.form.has("DEPBAR"):
         return made._replace(kind=GROUP_WAIT, limit=limit)
@@ -170,27 +171,30 @@ def _barrier(instruction: Instruction) -> tuple[int, int]:
 
 def _moved(made: Work, instruction: Instruction, prices: Prices, reach: Reach | None) -> tuple[Work, str]:
     """Loads, stores, exchanges and copies: the queue of a scheduler, and the memory that it leads to."""
-    stem, words = instruction.stem, ""
+    mnemonic, words = instruction.mnemonic, ""
     data = max((o.width for o in instruction.operands if o.kind == "R"), default=1)
-    made = made._replace(ports=(HELD[stem],) * 2 if stem in HELD else _read_ports(instruction))
-    stores = stem in _STORES
+    row = opcode(mnemonic)
+    made = made._replace(ports=(row.ports, row.ports) if row.ports else _read_ports(instruction))
+    stores = row.stores
     service = max(made.cycles, 2 + 2 * data) if stores else made.cycles
     made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
-    if stem == "LDGSTS":
+    if mnemonic == "LDGSTS":
         size = width(instruction.form)
         least = -(-size * WARP // 128)
         passes, words = _wavefronts(instruction, reach, least)
         wavefronts = prices.copied(instruction.opcode, least) + max(passes - least, 0)
         made = made._replace(kind=COPY, service=8, freed=25, wavefronts=wavefronts, bytes=size * WARP)
         return made, words
-    if stem in _GLOBAL:
+    if row.accesses and not {*row.reads, *row.writes}.isdisjoint(_GLOBAL):
         count, words = _sectors(instruction, reach)
         return made._replace(kind=MEMORY, wavefronts=max(1, count / 4), bytes=count * SECTOR), words
-    least = {"LDSM": data, "STSM": data}.get(stem, max(1, width(instruction.form) // 4)) if stem in SHARED else 1
-    passes, words = _wavefronts(instruction, reach, least) if stem in SHARED else (1, "")
+    least = (
+        {"LDSM": data, "STSM": data}.get(mnemonic, max(1, width(instruction.form) // 4)) if mnemonic in SHARED else 1
+    )
+    passes, words = _wavefronts(instruction, reach, least) if mnemonic in SHARED else (1, "")
     extra = max(passes - least, 0)
     made = made._replace(kind=MEMORY, wavefronts=passes, latency=made.latency + extra)
-    if not stores and stem != "LDL":
+    if not stores and mnemonic != "LDL":
         made = made._replace(returned=2 * data)
     return made, words
 
@@ -217,7 +221,7 @@ def _sectors(instruction: Instruction, reach: Reach | None) -> tuple[int, str]:
 def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> tuple[int, int]:
     """Cycles that an instruction holds the even and the odd bank; `cached`: registers kept by slot of an operand."""
     operands = instruction.operands[instruction.form.outputs :]
-    if instruction.stem.endswith("MMA"):
+    if instruction.mnemonic.endswith("MMA"):
         held = sum(o.width for o in operands if o.kind == "R" and o.first >= 0)
         hold = int(min(cycles, -(-held // 2) + 1))
         return hold, hold
@@ -228,7 +232,7 @@ def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> t
         if cached.get(slot) != operand.first:
             for j in range(max(operand.width, 1)):
                 banks[(operand.first + j) % 2] += 1
-        if ".reuse" in operand.text:
+        if operand.reuse:
             cached[slot] = operand.first
         else:
             cached.pop(slot, None)

@@ -14,9 +14,9 @@ atom/mma_atom.hpp and atom/copy_atom.hpp of CUTLASS.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 
@@ -355,22 +355,73 @@ def table(layout: L) -> Ints:
     return values
 
 
-def complement(layout: L, whole: int) -> Ints | None:
-    """The numbers up to `whole` at which copies of a layout start that cover all of them; None where none do.
+def complement(layout: L, whole: int) -> L | None:
+    """Where copies of a layout start that fill its gaps, then follow it, up to number `whole`; None where it has none.
 
-    They ascend, so that the gaps are filled before what lies beyond the layout: CuTe's complement(layout, whole).
+    CuTe's complement(layout, whole): it ascends, and a gap that is no whole number of copies keeps what is left over.
+    None is of a layout whose modes interlace, such as (2,2):(2,3), which CuTe refuses.
     """
-    pairs = sorted(
-        (stride, extent) for extent, stride in zip(flat(layout.shape), flat(layout.stride), strict=True) if extent > 1
-    )
-    starts, reach = np.zeros(1, np.int64), 1
-    for stride, extent in pairs:
-        if not stride or stride % reach:
+    starts, reach = [], 1
+    for stride, extent in sorted(zip(flat(layout.stride), flat(layout.shape), strict=True)):
+        if extent == 1 or not stride:
+            continue
+        if stride < reach:
             return None
-        starts = (starts[None, :] + (np.arange(stride // reach) * reach)[:, None]).ravel()
+        starts.append((stride // reach, reach))
         reach = stride * extent
-    rest = -(-whole // reach)
-    return (starts[None, :] + (np.arange(rest) * reach)[:, None]).ravel()
+    return _coalesced([*starts, (-(-whole // reach), reach)])
+
+
+def _coalesced(modes: Sequence[tuple[int, int]]) -> L:
+    """Modes of (extent, stride) as one layout; a mode that goes on where the one before it ends is part of it."""
+    found: list[tuple[int, int]] = []
+    for extent, stride in modes:
+        if found and stride == found[-1][0] * found[-1][1]:
+            found[-1] = found[-1][0] * extent, found[-1][1]
+        elif extent > 1:
+            found.append((extent, stride))
+    extents, strides = zip(*found or [(1, 0)], strict=True)
+    return L(extents, strides)
+
+
+def composition(outer: L, extent: int, step: int) -> L | None:
+    """The layout that gives outer(step * i) for each i below `extent`; None where CuTe refuses.
+
+    CuTe's composition(outer, extent:step): the last mode of `outer` goes on without an end.
+    """
+    *modes, (_, last) = zip(flat(outer.shape), flat(outer.stride), strict=True)
+    found = []
+    for side, stride in modes:
+        if step >= side:  # no index but 0 is within this mode
+            if step % side:
+                return None
+            step //= side
+            continue
+        within = -(-side // step)
+        if extent > within and extent % within:
+            return None
+        found.append((min(extent, within), step * stride))
+        extent, step = -(-extent // within), 1  # CuTe does so where `step` does not divide `side`, too
+    return _coalesced([*found, (extent, step * last)])
+
+
+def tile_to_shape(layout: L, tile: tuple[int, int]) -> L | None:
+    """A layout of rows and columns, repeated over a tile of whole copies of it, first down; None where CuTe refuses.
+
+    CuTe's tile_to_shape(layout, tile): copies fill the layout's gaps before they follow it.
+    """
+    down, across = (side // own for side, own in zip(tile, mode_sizes(layout), strict=True))
+    if down == across == 1:
+        return layout
+    starts = complement(layout, size(layout.shape) * down * across)
+    repeats = starts and (composition(starts, down, 1), composition(starts, across, down))
+    if repeats is None or None in repeats:
+        return None
+    both = list(zip(by_modes(layout), cast("tuple[L, L]", repeats), strict=True))
+    return L(
+        tuple((own.shape, repeat.shape) for own, repeat in both),
+        tuple((own.stride, repeat.stride) for own, repeat in both),
+    )
 
 
 def written(layout: L | Nested) -> str:

@@ -119,7 +119,7 @@ def _require_apart(threads: L, values: L, words: str) -> None:
 def memory(layout: L | cute.Composed, tile: tuple[int, int] | None) -> tuple[Places, tuple[int, int]]:
     """What is at each element offset of a layout of rows and columns, and its extent.
 
-    A tile that is larger has several of it, first along rows, as tile_to_shape puts them.
+    A tile that is larger has several of it, where CuTe's tile_to_shape puts them: gaps first, then along rows.
     """
     plain = layout.layout if isinstance(layout, cute.Composed) else layout
     words = cute.written(plain)
@@ -138,11 +138,14 @@ def memory(layout: L | cute.Composed, tile: tuple[int, int] | None) -> tuple[Pla
         raise UsageError(
             f"column 1 of the layout: a tile of {rows} x {cols}; at most {MOST_SLOTS} elements are worked out."
         )
-    down, across = (cute.table(mode) for mode in cute.by_modes(plain))
-    whole = cute.cosize(plain)
-    r, c = np.arange(rows), np.arange(cols)
-    block = (r // sides[0])[:, None] + (c // sides[1])[None, :] * (rows // sides[0])
-    at = block * whole + down[r % sides[0]][:, None] + across[c % sides[1]][None, :]
+    whole = cute.tile_to_shape(plain, (rows, cols))
+    if whole is None:
+        raise UsageError(
+            f"column 1 of the layout: {words} cannot be repeated over a tile of {rows} x {cols}: its gaps do not take "
+            "whole rows of copies. CuTe's tile_to_shape refuses it, too. Give the layout of the whole tile."
+        )
+    down, across = (cute.table(mode) for mode in cute.by_modes(whole))
+    at = down[:, None] + across[None, :]
     if isinstance(layout, cute.Composed):
         at = layout(at)
     return by_offset(at, f"column 1 of the layout: {words}"), (rows, cols)
@@ -278,14 +281,17 @@ class Tiling(NamedTuple):
             return np.arange(side)
         count, words = size(tiler.shape), f"`permute` {cute.written(tiler)} along {'mnk'[dim]}"
         starts = cute.complement(tiler, side)
-        if starts is None or count * len(starts) != side or cute.cosize(tiler) > side:
+        if starts is None or count * size(starts.shape) != side or cute.cosize(tiler) > side:
+            raise UsageError(f"{words}: it does not reorder the {side} of the tile.")
+        order = (cute.table(starts)[:, None] + cute.table(tiler)[None, :]).ravel()
+        if not np.array_equal(np.sort(order), np.arange(side)):
             raise UsageError(f"{words}: it does not reorder the {side} of the tile.")
         if count % (self.atom[dim] * self.warps.sides[dim]):
             raise UsageError(
                 f"{words}: its {count} are not a multiple of {self.atom[dim] * self.warps.sides[dim]}: "
                 f"{self.warps.sides[dim]} of the multiply's {self.atom[dim]}."
             )
-        return (starts[:, None] + cute.table(tiler)[None, :]).ravel()
+        return order
 
 
 def tiled(atom: Places, operand: str, tiling: Tiling, lanes: Ints, atom_threads: L | None = None) -> Places:
@@ -338,14 +344,12 @@ def _starts(count: int, lanes: Ints, atom_threads: L | None) -> Ints:
     """The number of the first thread of each atom."""
     if atom_threads is None:
         return np.arange(count) * len(lanes)
-    starts = cute.complement(atom_threads, len(lanes) * count)
-    if (
-        starts is None
-        or len(starts) < count
-        or sorted((starts[:count, None] + lanes[None, :]).ravel().tolist()) != list(range(count * len(lanes)))
-    ):
+    every = cute.complement(atom_threads, len(lanes) * count)
+    first = every and cute.composition(every, count, 1)
+    starts = cute.table(first) if first else np.zeros(0, np.int64)
+    if sorted((starts[:, None] + lanes[None, :]).ravel().tolist()) != list(range(count * len(lanes))):
         raise UsageError(f"{count} atoms of {len(lanes)} threads are not whole warps.")
-    return starts[:count]
+    return starts
 
 
 # copies

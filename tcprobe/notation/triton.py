@@ -398,6 +398,13 @@ def _version(attribute: Attribute) -> int:
     return version[0]
 
 
+def multiply_family(attribute: Attribute) -> str:
+    """The family of the multiplies that a layout is for: mma of version 2, wgmma of 3; empty where it is for none."""
+    of = attribute.values.get("parent") if attribute.kind == "dot_op" else attribute
+    is_multiply = isinstance(of, Attribute) and of.kind == "nvidia_mma"
+    return {2: "mma", 3: "wgmma"}.get(_version(of), "") if is_multiply else ""  # type: ignore[arg-type]
+
+
 def _nvidia_mma(attribute: Attribute, shape: Shape) -> Linear:
     version, warps = _version(attribute), attribute.numbers("warpsPerCTA")
     if version not in (2, 3):

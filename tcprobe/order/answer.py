@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.order import Order
@@ -13,9 +14,11 @@ from tcprobe.order.batches import sizes_of
 from tcprobe.order.calls import CallOptions
 from tcprobe.order.child import asked
 from tcprobe.order.picture import in_words, tree_lines
+from tcprobe.order.terms import together
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
+Ranges: TypeAlias = Sequence[Sequence[int]]  # half open
 SHOWN = 70  # letters of a kernel's name
 
 
@@ -27,13 +30,23 @@ class RevealedAnswer(Described):
     side: str
     spans: tuple[Json, ...]
     changes: bool | None
-    orders: tuple[Order, ...]
+    orders: tuple[Order | None, ...]
     rows: bool = False
 
     @property
     def order(self) -> Order | None:
-        """The order, None of several."""
+        """The order, None of several, and where D lacks products or has some twice."""
         return self.orders[0] if len(self.orders) == 1 else None
+
+    @property
+    def lost(self) -> list[list[int]]:
+        """Products that some element of D lacks, as half-open ranges of k."""
+        return together(span["lost"] for span in self.spans)
+
+    @property
+    def double(self) -> list[list[int]]:
+        """Products that some element of D has twice or more, as half-open ranges of k."""
+        return together(span["double"] for span in self.spans)
 
     @property
     def in_words(self) -> list[str]:
@@ -41,6 +54,8 @@ class RevealedAnswer(Described):
         if len(self.spans) > 1 or len(self.spans[0]["sizes"]) > 1:
             return list(self._of_sizes())
         order, span = self.orders[0], self.spans[0]
+        if order is None:
+            return [f"{self.call}: {_kernel(span)}", *_lacking(span), "there is no order: -o saves none"]
         lines = [f"{self.call}: {_kernel(span)}", *in_words(order), *tree_lines(order)]
         if len(span["alike"]) > 1:
             lines.append(f"the same bits from: {', '.join(span['alike'])}")
@@ -52,9 +67,9 @@ class RevealedAnswer(Described):
     def _of_sizes(self) -> Iterator[str]:
         """A line for each span, and whether a row's bits change."""
         for span, order in zip(self.spans, self.orders, strict=True):
-            words = "; ".join(list(in_words(order))[1:3])
+            words = "; ".join(list(in_words(order))[1:3]) if order else "there is no order"
             yield f"{self.side} {_sizes(span['sizes'])}: {words} ({_kernel(span)})"
-            yield from (f"  {line}" for line in _proof(span))
+            yield from (f"  {line}" for line in (_proof(span) if order else _lacking(span)))
         if self.changes is None:
             yield "with another k a sum has other products: its bits are not compared"
         else:
@@ -64,8 +79,8 @@ class RevealedAnswer(Described):
 
     @property
     def exit_code(self) -> int:
-        """1 where an element differs from the model."""
-        return int(any(span["different"] for span in self.spans))
+        """1 where an element differs from the model, lacks a product or has one twice."""
+        return int(any(span["different"] or span["order"] is None for span in self.spans))
 
     def json(self) -> str:
         """On one line; of one shape without `spans`."""
@@ -116,6 +131,48 @@ def _proof(span: Json) -> Iterator[str]:
         yield from (f"  {line}" for line in first["steps"])
 
 
+def _lacking(span: Json) -> Iterator[str]:
+    """Which products D lacks or has twice, where, and a pair of operands that shows it."""
+    total = span["places"]["elements"]
+    for part in span["terms"]:
+        where = ""
+        if part["elements"] < total:
+            (first, last), (left, right) = part["rows"], part["cols"]
+            where = f"in {part['elements']} of {total} elements, in rows {first}..{last} and columns {left}..{right}, "
+        if part["lost"]:
+            yield f"{where}k {_ranges(part['lost'])} {_are(part['lost'])} in no sum: D lacks {_them(part['lost'])}"
+        if part["double"]:
+            yield (
+                f"{where}k {_ranges(part['double'])} {_are(part['double'])} in two sums or more: D has "
+                f"{_them(part['double'])} more than once"
+            )
+        shown = part["shown"]
+        of_b = "" if shown["b"] is None else f" = B[{shown['k']}][{shown['col']}]"
+        yield (
+            f"A[{shown['row']}][{shown['k']}]{of_b} = {shown['a']:g}, with zeros elsewhere, gives "
+            f"D[{shown['row']}][{shown['col']}] = {shown['d']:g}: {shown['right']:g} is right"
+        )
+    if span["others"]:
+        yield f"{span['others']} elements more are no sums of their products; which of them they lack is not known"
+
+
+def _ranges(ranges: Ranges) -> str:
+    """Half-open ranges: 3, 8..15."""
+    return ", ".join(str(start) if stop == start + 1 else f"{start}..{stop - 1}" for start, stop in ranges)
+
+
+def _are(ranges: Ranges) -> str:
+    return "are" if _several(ranges) else "is"
+
+
+def _them(ranges: Ranges) -> str:
+    return "them" if _several(ranges) else "it"
+
+
+def _several(ranges: Ranges) -> bool:
+    return len(ranges) > 1 or ranges[0][1] - ranges[0][0] > 1
+
+
 def _places(span: Json) -> Iterator[str]:
     """Whether the order depends on the place in D."""
     places = span["places"]
@@ -148,5 +205,5 @@ def reveal(
     sizes_of(shape, asked_options.sums or call.endswith(".sum"))
     request = {"call": call, "shape": shape, "types": types, "options": asked_options._asdict()}
     found = asked(request)
-    orders = tuple(order_text.from_json(span["order"]) for span in found["spans"])
+    orders = tuple(span["order"] and order_text.from_json(span["order"]) for span in found["spans"])
     return RevealedAnswer(call, found["side"], tuple(found["spans"]), found["changes"], orders, rows)

@@ -92,12 +92,13 @@ def batches(call: Call, asked: Sizes, seed: int = 1, beat: Callable[[str], None]
         return Batches("k", tuple(spans), None)
     at = "mn".index(asked.side)
     width = min(COLUMNS, *(shape.n for shape in asked.shapes))
-    by_bits: dict[bytes, Revealed] = {}
+    by_bits: dict[bytes, tuple[Shape, Revealed]] = {}
     spans = []
     for bits, shapes in _runs(call, asked.shapes, width, seed, beat):
         if bits not in by_bits:
-            by_bits[bits] = reveal_call(call, shapes[0], seed, beat)
-        found, others = by_bits[bits], [shape for shape in shapes if shape[at] != by_bits[bits].order.more["shape"][at]]
+            by_bits[bits] = shapes[0], reveal_call(call, shapes[0], seed, beat)
+        first, found = by_bits[bits]
+        others = [shape for shape in shapes if shape != first and found.order]
         again = random.Random(f"{seed} {shapes[0]}").sample(others, min(1, len(others)))
         found = _again(call, found, again, seed, beat)
         spans.append(Span(tuple(shape[at] for shape in shapes), found, tuple(shape[at] for shape in again)))
@@ -137,7 +138,8 @@ def _again(
     call: Call, found: Revealed, shapes: Sequence[Shape], seed: int, beat: Callable[[str], None] | None
 ) -> Revealed:
     """The same with the proof's elements at other sizes."""
-    for shape in shapes:
+    for shape in shapes if found.order else ():
+        assert found.order
         here = Revealing(call, shape, seed + 1, beat)
         here.steady()
         here.bench.alike = here.places().alike

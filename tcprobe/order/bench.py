@@ -97,7 +97,17 @@ class Bench:
             fill_from_samples(memory, self.b, b, 1)
 
     def sampled(self, a: Array, b: Array | None) -> Array:
-        """D of samples in rows and columns that are alike, one of each: (rows, columns), as whole numbers."""
+        """D of samples in rows and columns that are alike, (rows, columns), as whole numbers; of more than there are
+        by several calls.
+        """
+        (_, down), (_, across) = self.alike
+        parts = [None] if b is None else [b[:, at : at + across] for at in range(0, b.shape[1], across)]
+        return np.block(
+            [[self._called(a[at : at + down], part) for part in parts] for at in range(0, a.shape[0], down)]
+        )
+
+    def _called(self, a: Array, b: Array | None) -> Array:
+        """D of as many samples as there are rows and columns, or fewer."""
         rows, columns = self.alike
         self.fill(np.repeat(a, rows.step, axis=0), None if b is None else np.repeat(b, columns.step, axis=1))
         d = self.run()[rows.lines, columns.lines]

@@ -22,6 +22,7 @@ from tcprobe.errors import StarvedError, class_named, debugging, understood
 from tcprobe.order.batches import batches, sizes_of
 from tcprobe.order.calls import CallError, CallOptions, call
 from tcprobe.order.reveal import Revealed
+from tcprobe.order.terms import Terms
 from tcprobe.system import children
 from tcprobe.text import escaped
 from tcprobe.values import Json
@@ -107,7 +108,7 @@ def _last_line(errors: IO[bytes]) -> str:
 def revealed_json(found: Revealed) -> Json:
     """Plain data."""
     return {
-        "order": order_text.to_json(found.order),
+        "order": found.order and order_text.to_json(found.order),
         "alike": list(found.alike),
         "elements": found.elements,
         "different": found.different,
@@ -117,7 +118,15 @@ def revealed_json(found: Revealed) -> Json:
         "calls": found.calls,
         "seconds": found.seconds,
         "kernel": None if found.kernel is None else list(found.kernel),
+        "lost": found.lacking.lost if found.lacking else [],
+        "double": found.lacking.double if found.lacking else [],
+        "terms": [_terms_json(each) for each in found.lacking.parts] if found.lacking else [],
+        "others": found.lacking.others if found.lacking else 0,
     }
+
+
+def _terms_json(terms: Terms) -> Json:
+    return {**terms._asdict(), "shown": terms.shown._asdict()}
 
 
 def answer_to(request: Json, beat: Callable[[str], None]) -> Json:

@@ -21,6 +21,7 @@ from tcprobe.order.calls import CallError
 from tcprobe.order.memory import fill_with_masks, numpy_type, pattern, patterns
 
 WIDEST = 4096  # masks of a launch
+BESIDE = 8  # pairs of a product with others of its sum of 16, two and two of them
 SMALL = 0.6 * 2.0**-24  # of f32's one, half of whose last place is 2^-24
 COUNTED = {"bf16": 1 << 8, "f16": 1 << 11, "f32": 1 << 23, "f64": 1 << 40}  # whole numbers up to which D counts
 
@@ -116,6 +117,10 @@ class Masks:
         if self._other is not None:
             self._other[...] = pattern(self._side, self.values.side_large)
 
+    def calls(self, k: int) -> int:
+        """About how many calls ask each product with another, and with those that are added at the same place."""
+        return -(-k * (-(-k // self.values.most) + BESIDE) // self.width)
+
     def survivors(self, asked: Queries) -> Ints:
         """How many units of each query survive; CallError where D counts none."""
         owners, parts = self._pieces(asked)
@@ -167,7 +172,7 @@ class Masks:
                 middle = (first + last) // 2
                 waiting += [slice(middle, last), slice(first, middle)]
                 continue
-            made[part] = self._whole(self.launch(chosen, self._bits))
+            made[part] = self._whole(self.launch(chosen, self._bits), chosen)
         return made
 
     def _give_roles(self, chosen: Queries) -> bool:
@@ -202,14 +207,14 @@ class Masks:
         numbers: Array = np.ascontiguousarray(line).view(numpy_type(self.bench.d_kind)).astype(np.float64)
         return numbers
 
-    def _whole(self, d: Array) -> Ints:
+    def _whole(self, d: Array, chosen: Queries) -> Ints:
         """Numbers of units; CallError for what is none."""
         counts = d / self.unit
-        bad = ~(np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts)))
-        if bad.any():
+        right = np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))
+        if not (right & (counts <= chosen.stop - chosen.start)).all():
             raise CallError(
-                f"masks of {self.call.name} give {float(d[bad][0])!r}, where a count of units of {self.unit!r} is "
-                "needed: no tree of sums explains it."
+                f"two large products that cancel, and units beside them: D of {self.call.name} is no number of these "
+                "units. No tree of sums explains it."
             )
         return counts.astype(np.int64)
 
@@ -242,6 +247,10 @@ class PositiveMasks:
     def __init__(self, bench: Bench) -> None:
         self.bench, self.width = bench, min(WIDEST, bench.alike[0].number)
         self._bits = [pattern("f32", value) for value in (float(np.log(SMALL)),) * 2 + (0.0, -np.inf)]
+
+    def calls(self, k: int) -> int:
+        """About how many calls ask each two terms with a third."""
+        return -(-k * k // self.width)
 
     def survivors(self, asked: Queries) -> Ints:
         """How many terms of each query are not in the smallest sum of x and y: one question a term."""

@@ -274,6 +274,6 @@ def print_order(
         click.echo(answer.json())
     else:
         terminal.lines(answer.in_words)
-    if answer.order is None and (output or svg):
+    if answer.order is None and len(answer.orders) > 1 and (output or svg):
         raise UsageError(f"`{'output' if output else 'svg'}` takes one order; several were found: name one size.")
     sys.exit(answer.exit_code)

@@ -24,9 +24,10 @@ from tcprobe.order.memory import numpy_type, patterns
 from tcprobe.order.profile import kernel_names
 from tcprobe.order.proof import KINDS, LEAST, PAIRINGS, ROWS, Difference, Operands, Sample
 from tcprobe.order.sums import Sum, tree
+from tcprobe.order.terms import Lacking, Units
 from tcprobe.text import one_line
 
-MOST_K = 1 << 14
+MOST_K = 1 << 16
 MEASURED = "sm_90"  # whose arithmetic is meant on a CPU
 TRIED = (2, 12)  # rows and columns of each kind with which candidates are told apart
 MOST_NAME = 160  # letters of a kernel's name that an order keeps
@@ -34,6 +35,8 @@ PERIOD = 15  # of rows and columns that are repeated over D
 ACROSS = 16  # elements of a line that are compared with those of the first
 NONZERO = 200  # products of one, of a sum that every type holds
 EQUAL_CALLS = 3
+GUESSED = 512  # calls of all pairs, beyond which a tree is guessed first
+MOST_CALLS = 1 << 17  # which are made for all pairs, where a guess was wrong
 
 
 class Places(NamedTuple):
@@ -49,8 +52,20 @@ class Places(NamedTuple):
     cols: tuple[int, int] | None = None
 
 
+class Proof(NamedTuple):
+    """An order, the forms that give its bits, the elements that differ by kind, and the first of them."""
+
+    order: Order
+    alike: tuple[str, ...]
+    counts: dict[str, int]
+    difference: Difference | None
+
+
 class Found(NamedTuple):
-    """What calls have shown: the orders that masks allow, and samples to tell them apart and to prove one."""
+    """What calls have shown: the orders that masks allow, and samples to tell them apart and to prove one.
+
+    `proof`: that of a tree that was guessed.
+    """
 
     name: str
     candidates: Sequence[Candidate]
@@ -61,6 +76,8 @@ class Found(NamedTuple):
     kernel: tuple[str, ...] | None
     more: dict[str, Any]
     stages: dict[str, float]
+    lacking: Lacking | None = None
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True)
@@ -68,10 +85,11 @@ class Revealed:
     """What was found: the order, the forms that give the same bits, and the proof.
 
     `elements` of `compared` kinds were compared, of which `different` differ, the first as `difference`. None were of a
-    softmax, whose terms are not known to the bit.
+    softmax, whose terms are not known to the bit. Where elements lack products or have some twice, there is no order:
+    `lacking` says which.
     """
 
-    order: Order
+    order: Order | None
     alike: tuple[str, ...]
     elements: int
     different: int
@@ -82,11 +100,12 @@ class Revealed:
     kernel: tuple[str, ...] | None
     compared: dict[str, int] = field(default_factory=dict)
     stages: dict[str, float] = field(default_factory=dict)
+    lacking: Lacking | None = None
 
     @property
     def proven(self) -> bool:
-        """Whether no element differs."""
-        return not self.different
+        """Whether there is an order, and no element differs."""
+        return self.order is not None and not self.different
 
 
 class Revealing:
@@ -122,35 +141,76 @@ class Revealing:
         self.beat(name)
 
     def find(self) -> Found:
-        """All that needs the call; CallError where it has no order that can be found."""
+        """All that needs the call; CallError where it has no order that can be found.
+
+        Without candidates and with `lacking` where elements of D lack products or have some twice.
+        """
         before = self.steady()
         self.stage("steady")
         kernel = self.kernel()
         self.stage("kernel")
+        places = self.places()
+        self.stage("places")
+        compared = places.elements > PERIOD * PERIOD and not places.different  # of fewer none is as another
+        lacking = None if self.call.softmax else Units(self.bench, self.seed).lacking(everywhere=not compared)
+        self.stage("terms")
+        found, samples, more, proof = ([], [], {}, None) if lacking else self.summed(kernel, places, before)
+        more |= {**self.about, "kernel": [one_line(name)[:MOST_NAME] for name in kernel or ()]}
+        seconds = round(time.perf_counter() - self._start, 3)
+        name, calls = self.call.name, self.bench.calls
+        return Found(name, found, samples, places, calls, seconds, kernel, more, self.stages, lacking, proof)
+
+    def summed(
+        self, kernel: tuple[str, ...] | None, places: Places, before: bytes
+    ) -> tuple[list[Candidate], list[Sample], dict[str, Any], Proof | None]:
+        """(the orders that masks allow, samples, what else was seen, a proof), where each product is in one sum."""
         if self.call.softmax:
             self.shares()
         else:
             self.product()
         self.stage("product")
-        places = self.places()
         self.bench.alike = places.alike
-        self.stage("places")
         more: dict[str, Any] = {"subnormals": self.subnormals()}
-        root = self.masks()
-        self.stage("masks")
-        found = self.candidates(root, self.call.prefers or _family(kernel))
-        self.stage("explain")
-        samples = [] if self.call.softmax else list(self.samples(found[0].order))
-        self.stage("samples")
+        found, samples, proof = self._revealed(self.call.prefers or _family(kernel))
         if self.again() != before:
             raise CallError(
                 f"{self.call.name} gives other bits for the same operands than before it was called with masks."
             )
         self.stage("again")
-        named = [one_line(name)[:MOST_NAME] for name in kernel or ()]
-        seconds = round(time.perf_counter() - self._start, 3)
-        more |= {**self.about, "kernel": named}
-        return Found(self.call.name, found, samples, places, self.bench.calls, seconds, kernel, more, self.stages)
+        return found, samples, more, proof
+
+    def _revealed(self, prefers: str) -> tuple[list[Candidate], list[Sample], Proof | None]:
+        """(the orders that masks allow, samples, a proof where the tree was guessed). Where all pairs take many calls a
+        tree is guessed from few; all are asked where it is refused, or gives other bits.
+        """
+        few = self.calls_of_all_pairs() > GUESSED
+        if few:
+            try:
+                found, samples = self._of_tree(prefers, guess=True)
+                if self.call.softmax:
+                    return found, samples, None
+                made = prove(found, samples, self.call.name)
+                self.stage("proof")
+                if made.difference is None:
+                    return found, samples, made
+            except CallError:
+                pass
+            if (calls := self.calls_of_all_pairs()) > MOST_CALLS:
+                raise CallError(
+                    f"the order of {self.call.name} is not regular, and about {calls} calls would ask all pairs of "
+                    f"{self.shape.k} products: with more rows or columns a call asks more of them."
+                )
+        return *self._of_tree(prefers, guess=False), None
+
+    def _of_tree(self, prefers: str, guess: bool) -> tuple[list[Candidate], list[Sample]]:
+        """The orders that a tree allows, and samples."""
+        root = self.masks(guess)
+        self.stage("masks")
+        found = self.candidates(root, prefers)
+        self.stage("explain")
+        samples = [] if self.call.softmax else list(self.samples(found[0].order))
+        self.stage("samples")
+        return found, samples
 
     @property
     def about(self) -> dict[str, Any]:
@@ -272,14 +332,18 @@ class Revealing:
             made[name] = "kept" if self._exact(a, b)[0, 0] == x * y else "flushed"
         return made
 
-    def masks(self) -> Sum | None:
+    def masks(self, guess: bool = False) -> Sum | None:
         """The tree of sums; None of integers, whose sums are the same in any order."""
         if self.bench.d_kind == "s32":
             return None
-        if self.call.softmax:
-            return tree(self.shape.k, PositiveMasks(self.bench).survivors)
-        self._masks = Masks(self.bench)
-        return tree(self.shape.k, self._masks.survivors)
+        self._masks = PositiveMasks(self.bench) if self.call.softmax else Masks(self.bench)
+        return tree(self.shape.k, self._masks.survivors, guess)
+
+    def calls_of_all_pairs(self) -> int:
+        """About how many calls masks take without a guess."""
+        if self.bench.d_kind == "s32":
+            return 0
+        return (PositiveMasks if self.call.softmax else Masks)(self.bench).calls(self.shape.k)
 
     def candidates(self, root: Sum | None, prefers: str) -> list[Candidate]:
         """The orders that it may be."""
@@ -288,17 +352,17 @@ class Revealing:
             names = integer_forms(self.arch, types.a, types.b, prefers)
             return [Candidate(Order(self.arch, types, k, Multiplies(names[0], ((0, k),))), names)]
         inexact = not self.call.sums and types.a in ("f32", "tf32", "f64")  # products of narrower types are exact
-        earlier = (lambda i, j: self._masks.earlier(i, j).astype(np.int64)) if inexact else None
+        masks = self._masks
+        earlier = (lambda i, j: masks.earlier(i, j).astype(np.int64)) if inexact and isinstance(masks, Masks) else None
         return candidates(root, Asked(self.arch, types, k, prefers, earlier))
 
     def samples(self, order: Order, least: int | None = None) -> Iterator[Sample]:
         """Operands of each kind with their D, until there are enough elements; `order` says which parts sums have."""
-        m, width = (each.number for each in self.bench.alike)
         k, kinds = self.shape.k, len(KINDS)
-        rows = min(m, LEAST if self.call.sums else ROWS)
         each = -(-(least or LEAST) // kinds)
-        cols = min(width, -(-each // rows))
-        rows = min(rows, -(-each // cols))
+        m, width = (side.number for side in self.bench.alike)
+        cols = 1 if self.call.sums else max(min(width, -(-each // min(m, ROWS))), -(-each // ROWS))
+        rows = -(-each // cols)
         seed = self.seed
         for kind in KINDS:
             across = -(-cols // PAIRINGS) if kind == "parts" else cols
@@ -379,8 +443,22 @@ def reveal_call(call: Call, shape: Shape, seed: int = 1, beat: Callable[[str], N
 
 def conclude(found: Found) -> Revealed:
     """Try what was found on the samples: no GPU is needed."""
+    if found.lacking:
+        return Revealed(
+            order=None,
+            alike=(),
+            elements=0,
+            different=0,
+            difference=None,
+            places=found.places,
+            calls=found.calls,
+            seconds=found.seconds,
+            kernel=found.kernel,
+            stages=found.stages,
+            lacking=found.lacking,
+        )
     start = time.perf_counter()
-    order, alike, counts, difference = prove(found.candidates, found.samples, found.name)
+    order, alike, counts, difference = found.proof or prove(found.candidates, found.samples, found.name)
     compared = {kind: sum(each.d.size for each in found.samples if each.given.kind == kind) for kind in KINDS}
     took = time.perf_counter() - start
     return Revealed(
@@ -394,22 +472,19 @@ def conclude(found: Found) -> Revealed:
         seconds=round(found.seconds + took, 3),
         kernel=found.kernel,
         compared=compared,
-        stages={**found.stages, "proof": round(took, 3)},
+        stages={**found.stages, "proof": round(found.stages.get("proof", 0.0) + took, 3)},
     )
 
 
-def prove(
-    found: Sequence[Candidate], samples: Sequence[Sample], name: str
-) -> tuple[Order, tuple[str, ...], dict[str, int], Difference | None]:
-    """(order, forms that give its bits, elements that differ by kind, the first of them)."""
+def prove(found: Sequence[Candidate], samples: Sequence[Sample], name: str) -> Proof:
+    """The candidate that gives the bits of all samples, or most of those of some."""
     few: list[Sample] = []
     for kind in KINDS:
         few += [sample.part(*TRIED) for sample in samples if sample.given.kind == kind][:4]
-    tried: list[tuple[int, int, Candidate]] = []
-    for number, candidate in enumerate(found):
-        tried.append((sum(int(proof.differing(candidate.order, sample).sum()) for sample in few), number, candidate))
-    best = min(each[0] for each in tried)
-    right = [each[2] for each in tried if each[0] == best]
+    right = list(found)
+    if len(found) > 1:
+        tried = [sum(int(proof.differing(each.order, sample).sum()) for sample in few) for each in found]
+        right = [each for each, count in zip(found, tried, strict=True) if count == min(tried)]
     chosen, counts, difference = right[0], dict.fromkeys(KINDS, 0), None
     for sample in samples:
         different = proof.differing(chosen.order, sample)
@@ -425,7 +500,8 @@ def prove(
     others = [other for other in right[1:] if not difference and _same_bits(other.order, samples)]
     alike = tuple(dict.fromkeys(form for each in (chosen, *others) for form in each.alike))
     inputs = [each.order.inputs for each in others if each.order.inputs != chosen.order.inputs]
-    return chosen.order, (*alike, *(f"inputs {each}" for each in dict.fromkeys(inputs))), counts, difference
+    alike = (*alike, *(f"inputs {each}" for each in dict.fromkeys(inputs)))
+    return Proof(chosen.order, alike, counts, difference)
 
 
 def _same_bits(order: Order, samples: Sequence[Sample]) -> bool:

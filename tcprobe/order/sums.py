@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
 from tcprobe.layout.arrays import Ints
 from tcprobe.order.calls import CallError
 from tcprobe.order.masks import Queries, queries
+from tcprobe.order.regular import regular
 
 FEW = 64  # members of a sum of which every two are asked about
 ROUNDS = 80  # parts of one sum that are found one after another
@@ -61,34 +64,69 @@ def postorder(root: Sum) -> Iterator[Sum]:
             waiting.extend((part, False) for part in reversed(each.parts))
 
 
-def tree(k: int, survivors: Survivors) -> Sum:
-    """The tree of k products; CallError where answers contradict each other."""
+class _Question(NamedTuple):
+    """Queries about the sum of some members: of sets of the same steps of k, `shape` is the same."""
+
+    shape: bytes
+    queries: Queries
+
+
+Answers = Callable[[list[_Question]], list[Ints]]
+
+
+def tree(k: int, survivors: Survivors, guess: bool = False) -> Sum:
+    """The tree of k products; CallError where answers contradict each other.
+
+    With `guess` few are asked about: sums over the same steps of k are taken to be alike, and answers to be regular
+    between those that were asked. Whoever guesses has to prove the tree.
+    """
     top = Sum()
     if k == 1:
         return Sum([0])
+    answers: Answers = partial(_of_shapes if guess else _all, survivors)
     waiting = [_Open(np.arange(k), top)]
     while waiting:
-        groups = _along_bases(waiting, survivors)
+        groups = _along_bases(waiting, answers)
         waiting = []
         while groups:
-            opened, groups = _taken_apart(groups, survivors)
+            opened, groups = _taken_apart(groups, answers)
             waiting += opened
     (root,) = top.parts
     _check(root, k, survivors)
     return root
 
 
-def _along_bases(waiting: list[_Open], survivors: Survivors) -> list[_Group]:
+def _all(survivors: Survivors, asked: list[_Question]) -> list[Ints]:
+    """Every answer, asked at once."""
+    alive = survivors(Queries(*map(np.concatenate, zip(*(each.queries for each in asked), strict=True))))
+    return np.split(alive, np.cumsum([len(each.queries.x) for each in asked])[:-1])
+
+
+def _of_shapes(survivors: Survivors, asked: list[_Question]) -> list[Ints]:
+    """One answer for all questions of a shape, and of that few queries."""
+    known: dict[tuple[bytes, int], Ints] = {}
+    for shape, of in asked:
+        key = shape, len(of.x)
+        if key not in known:
+            known[key] = regular(len(of.x), lambda some, of=of: survivors(of.at(some)))  # type: ignore[misc]
+    return [known[shape, len(of.x)] for shape, of in asked]
+
+
+def _along_bases(waiting: list[_Open], answers: Answers) -> list[_Group]:
     """The sums that have the first product of each, innermost first, put in place; and what else meets there."""
-    asked = [queries(each.members[0], each.members[1:], each.members.min(), each.members.max() + 1) for each in waiting]
-    alive = survivors(Queries(*map(np.concatenate, zip(*asked, strict=True))))
-    groups, at = [], 0
-    for each, query in zip(waiting, asked, strict=True):
-        count = len(query.x)
-        sizes = query.stop - query.start - alive[at : at + count]
-        at += count
-        groups += _nested(each, sizes)
+    asked = []
+    for each in waiting:
+        base, last = each.members[0], each.members.max()
+        asked.append(_Question(_shape(each.members), queries(base, each.members[1:], each.members.min(), last + 1)))
+    groups = []
+    for each, question, alive in zip(waiting, asked, answers(asked), strict=True):
+        groups += _nested(each, question.queries.stop - question.queries.start - alive)
     return groups
+
+
+def _shape(members: Ints) -> bytes:
+    """The steps of k from the first member on."""
+    return bytes((members - members[0]).tobytes())
 
 
 def _nested(each: _Open, sizes: Ints) -> list[_Group]:
@@ -98,10 +136,9 @@ def _nested(each: _Open, sizes: Ints) -> list[_Group]:
     levels, starts, counts = np.unique(sizes[order], return_index=True, return_counts=True)
     wrong = levels != 1 + np.cumsum(counts)
     if wrong.any():
-        at = int(np.argmax(wrong))
         raise CallError(
-            f"masks contradict each other: {int(counts[: at + 1].sum())} products meet product {base} in sums of at "
-            f"most {int(levels[at])} products, beside it. No tree of sums explains it."
+            f"masks contradict each other: beside two large products, {base} and another that cancel, D counts other "
+            f"units for some of {len(others)} products than nested sums leave. No tree of sums explains it."
         )
     inner, groups = None, []
     for start, count in zip(starts, counts, strict=True):
@@ -117,20 +154,16 @@ def _nested(each: _Open, sizes: Ints) -> list[_Group]:
     return groups
 
 
-def _taken_apart(groups: list[_Group], survivors: Survivors) -> tuple[list[_Open], list[_Group]]:
+def _taken_apart(groups: list[_Group], answers: Answers) -> tuple[list[_Open], list[_Group]]:
     """The sums among each group's members, and what is left of groups that take another round."""
-    pairs = [_pairs(each) for each in groups]
-    lengths = [len(first) for first, _ in pairs]
-    bases = np.repeat([each.base for each in groups], lengths)
-    first, second = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    together = survivors(queries(first, second, bases, bases + 1))
+    asked = []
+    for each in groups:
+        first, second = _pairs(each)
+        asked.append(_Question(_shape(each.members), queries(first, second, each.base, each.base + 1)))
     opened: list[_Open] = []
     left: list[_Group] = []
-    at = 0
-    for each, length in zip(groups, lengths, strict=True):
-        answers = together[at : at + length].astype(bool)
-        at += length
-        found, rest = (_classes if len(each.members) <= FEW else _of_first)(each, answers)
+    for each, alive in zip(groups, answers(asked), strict=True):
+        found, rest = (_classes if len(each.members) <= FEW else _of_first)(each, alive.astype(bool))
         for members in found:
             if len(members) == 1:
                 each.place.leaves.append(int(members[0]))

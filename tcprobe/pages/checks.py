@@ -26,7 +26,8 @@ def row(one: CheckedPackage) -> list[str]:
     share = f"{one.undecided} of {one.shared_accesses}"
     share += f" ({one.undecided / one.shared_accesses:.1%})" if one.shared_accesses else ""
     part = "" if one.files == one.files_of else f", {one.files} of {one.files_of} files"
-    about = [f"{one.package} {one.version}{part}", one.arch, f"{one.kernels:,}"]
+    unread = f", {one.unread} not read" if one.unread else ""
+    about = [f"{one.package} {one.version}{part}", one.arch, f"{one.kernels:,}{unread}"]
     return [*about, str(errors), ", ".join(warnings) or "none", share, f"{one.seconds:g}"]
 
 

@@ -56,6 +56,7 @@ def _stated() -> dict[str, list[list[str]]]:
         "operands": [line for id_, vector in PLACED for line in _operands(id_, vector)],
         "multiplies": list(map(_multiply, multiplies)),
         "forms": list(map(_form, newer_forms.FORMS)),
+        "shapes": list(map(_shape, newer_forms.SHAPES)),
     }
 
 
@@ -70,6 +71,15 @@ def _form(newer: newer_forms.NewerForm) -> list[str]:
         by_version.setdefault(ptx, []).append(target)
     targets = "; ".join(f"{', '.join(names)} ({ptx})" for ptx, names in by_version.items())
     return [f"`{newer.name}`", targets, newer.text or f"accepted by {newer_forms.BY}, not documented", newer.refusal]
+
+
+def _shape(newer: newer_forms.NewerShape) -> list[str]:
+    step = newer.n[1] - newer.n[0]
+    k = f"{newer.k}, sparse {newer.sparse_k}" if newer.sparse_k else str(newer.k)
+    sizes = [str(newer.m), f"{newer.n[0]} to {newer.n[-1]} by {step}", k]
+    scales = ", ".join(newer.scales) or "-"
+    form = f"`tcgen05.mma.cta_group::{newer.group}.kind::{newer.kind}`"
+    return [form, *sizes, scales, newer.descriptor, newer.source]
 
 
 def _operands(id_: str, vector: int) -> Iterator[list[str]]:

@@ -112,7 +112,7 @@ class TimedMove(Costs):
     def _names(self, copy: int) -> list[str]:
         return [f"%v{copy * self.registers + j}" for j in range(self.registers)]
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the machine code of `many` is as expected."""
         proved = ProvedNumbers(reading)
         each, _ = proved.split("many", self.opcode.__eq__)
@@ -239,7 +239,7 @@ class Bulk(Costs):
         blocks = [TimedBlock(1, 0, (size,)) for size in self.sizes]
         return {"trip": self.loop().run(blocks, tuple(boxes), np.zeros((1, BULK_AREA), np.uint8))}
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """The round trips; ProbeError unless the loop's machine code is as expected."""
         proved = ProvedNumbers(reading)
         each, around = proved.split("trip", self.opcode.__eq__)

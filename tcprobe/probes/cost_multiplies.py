@@ -385,7 +385,7 @@ class MultiplyCosts(FormDialogue, Costs):
         pairs = runs(self.row, first.loop(), TimedBlock(PAIR_WARPS * WARP))
         return {chained.variant: chained.loop().run(chained.blocks()) for chained in loops(self.row)} | pairs
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop's machine code is as expected."""
         plain = body(self.row, ProvedNumbers(reading), changed=False)
         if not may_be_emulated(self.row) or not plain.emulated:

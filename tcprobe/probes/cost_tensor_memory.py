@@ -176,7 +176,7 @@ class TensorMemoryCosts(FormDialogue, Costs):
     def runs(self) -> dict[str, Run]:
         return {issued.variant: issued.loop().run([self.block()]) for _, issued in self.loops}
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
         proved = ProvedNumbers(reading)
         intervals: list[Flight] = []
@@ -243,7 +243,7 @@ class TensorCopyCosts(FormDialogue, Costs):
         block = TimedBlock(WARP, 0, halves(encode_tcgen05(canonical("k", 0, 0))))
         return {issued.variant: issued.loop().run([block]) for issued in self.loops}
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
         proved, trips, (first, *others) = ProvedNumbers(reading), [], self.loops
         each, around = proved.split(first.variant, COPY.fullmatch)
@@ -361,7 +361,7 @@ class TensorMoveCosts(FormDialogue, Costs):
         blocks = [TimedBlock(warps * WARP) for warps in self.warps]
         return {"many": self.many().run(blocks), "trip": self.trip().run([TimedBlock(WARP)])}
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError unless the loop of the interval has the expected machine code."""
         proved = ProvedNumbers(reading)
         each, around = proved.split("many", OPS[self._op].__eq__)

@@ -191,7 +191,7 @@ class WarpgroupCosts(FormDialogue, Costs):
         pairs = cost_multiplies.runs(self.row, first.loop(), first.blocks()[0])
         return {one.variant: one.loop().run(one.blocks()) for one in warpgroup_loops(self.row)} | pairs
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if no loop of an interval has the expected machine code."""
         proved, form_numbers = ProvedNumbers(reading), FormNumbers([], [], [], [])
         for one in warpgroup_loops(self.row):

@@ -445,6 +445,10 @@ class OpcodePrice(Costs):
             runs[f"only_{other}"] = timed_run(self.id, f"only_{other}", only, (PAIR_WARPS,))
         return runs
 
+    def together(self) -> list[tuple[str, ...]]:
+        """The two lengths of each loop."""
+        return [tuple(f"{chains.name}_{length}" for length in self.lengths) for chains in self.chains]
+
     @property
     def partners(self) -> list[str]:
         """The opcodes that it is timed with: one of each pipe; barriers only with what the compiler writes.
@@ -472,7 +476,7 @@ class OpcodePrice(Costs):
         told = [f"{name} {even} {odd}" for name, (even, odd) in read.items()]
         return {**super().measure(bench), "reads": array_of_text(told)}
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """The body; ProbeError if the machine code of no loop is as expected."""
         proved = PricedNumbers(reading)
         cycles = {chains: proved.of(chains.name, self.opcode, self.lengths) for chains in self.chains}
@@ -625,7 +629,7 @@ class Constant(Costs):
         """A loop for each place, in one warp."""
         return {f"at_{at}": timed_run(self.id, f"at_{at}", copies, (1,)) for at, copies in self.loops.items()}
 
-    def conclude(self, reading: Readout, context: Context) -> Body:
+    def found(self, reading: Readout, context: Context) -> Body:
         """Cycles of one instruction by the length of its loop; of MULTIPLIES multiplies and what is beside them."""
         proved, points = PricedNumbers(reading), []
         for at, copies in self.loops.items():

@@ -25,16 +25,19 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import Any, ClassVar, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Target
+from tcprobe.isa.occupancy import MOST_THREADS, REGISTERS
 from tcprobe.layout.arrays import Bytes, Floats, Ints
-from tcprobe.probes.experiment import Bench, Dialogue, Readout, TimedCode, array_of_text, text_lines
+from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, TimedCode, array_of_text, text_lines
 from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
 from tcprobe.references.shared_memory.tensor_map import TensorMap
-from tcprobe.store.kinds.cost import Body
+from tcprobe.store import kinds
+from tcprobe.store.kinds.cost import WITHIN, Body, apart
 
 SHORT, LONG = 32, 96
 RUNS = 5
@@ -43,9 +46,7 @@ MOST_WORDS = 6  # of a block's own words, such as descriptors
 ROW_WORDS = 20  # of a row of the plan: threads, image, own words, rounds of each pass, zero
 IMAGE_WORDS = 64 * WARP  # of an image: word j of a lane is at 32 j + lane
 NEVER = 0x9E3779B9  # a sum that does not occur
-REGISTERS = 1 << 16  # of an SM
 FRAME = 24  # most registers that the frame takes
-MOST_THREADS = 1024
 POINTERS = ("data", "plan", "out")
 PTX = Macros(globals(), WARP=WARP)
 
@@ -193,6 +194,37 @@ def decode(launch: Launch, output: Bytes) -> Floats:
     return np.column_stack([(long - short) / copies, number / copies, rate])
 
 
+def slower_modes(reading: Readout, together: Sequence[tuple[str, ...]] = ()) -> Readout | None:
+    """A reading whose numbers are those of the slower mode wherever the runs of a loop fall into two; None if none do.
+
+    Two runs or more are in each mode, closer to each other than a quarter of what is between the modes, and what counts
+    of the loop is of the faster one. Loops that make one number `together` are all of the slower mode, or none is.
+    """
+    slow = {name: _slow_mode(cycles) for name, cycles in reading.items() if cycles.ndim == 2}
+    for names in together:
+        both = np.logical_and.reduce([np.isfinite(slow[name]) for name in names if name in slow])
+        slow |= {name: np.where(both, slow[name], np.nan) for name in names if name in slow}
+    if not any(np.isfinite(cycles).any() for cycles in slow.values()):
+        return None
+    made = dict(reading)
+    for name, cycles in slow.items():
+        made[name] = reading[name].copy()
+        made[name][:, RUNS] = np.where(np.isfinite(cycles), cycles, reading[name][:, RUNS])
+    return made
+
+
+def _slow_mode(cycles: Floats) -> Floats:
+    """The least cycles of the slower mode, by block; NaN where runs are of one."""
+    runs, found = np.sort(cycles[:, :RUNS], axis=1), np.full(len(cycles), np.nan)
+    for count in range(2, RUNS - 1):
+        fast, slow = runs[:, :count], runs[:, count:]
+        gap = slow[:, 0] - fast[:, -1]
+        narrow = np.maximum(np.ptp(fast, axis=1), np.ptp(slow, axis=1)) < gap / 4
+        counted = np.abs(cycles[:, RUNS] - fast[:, 0]) < gap / 4
+        found = np.where((gap > WITHIN * slow[:, 0]) & narrow & counted, slow[:, 0], found)
+    return found
+
+
 # what a loop may have besides a form's own opcodes: its counter, moves between registers, logic on addresses
 FREE = re.compile(
     r"NOP|U?BRA|BRX|U?ISETP|VIADD|U?IADD3|U?MOV|IMAD|U?LOP3|U?PRMT|U?SEL|BSSY|BSYNC|BREAK|WARPSYNC|VOTEU?|R2UR|U?LDC|"
@@ -282,6 +314,28 @@ class Costs(Dialogue):
     @abstractmethod
     def runs(self) -> Mapping[str, Run]:
         """The runs, by variant."""
+
+    @abstractmethod
+    def found(self, reading: Readout, context: Context) -> Any:
+        """The Body of a reading; ProbeError if no loop has the expected machine code."""
+
+    def together(self) -> Sequence[tuple[str, ...]]:
+        """The variants whose difference is one number, where it takes several."""
+        return ()
+
+    def conclude(self, reading: Readout, context: Context) -> Any:
+        """What is found, with both values of each number whose runs fall into two modes."""
+        body = self.found(reading, context)
+        if (slower := slower_modes(reading, self.together())) is None:
+            return body
+        try:
+            other = self.found(slower, context)
+        except ProbeError:
+            return body
+        numbers = kinds.kind(self.kind).numbers
+        measured, besides = numbers(body), numbers(other)
+        pairs = {name: [cycles, besides[name]] for name, cycles in measured.items() if name in besides}
+        return msgspec.structs.replace(body, modes={name: pair for name, pair in pairs.items() if apart(pair)})
 
     @cached_property
     def _runs(self) -> Mapping[str, Run]:

@@ -23,6 +23,7 @@ options instead, which it knows by the same names. What a docstring says below a
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -80,6 +81,7 @@ class NameWords(NamedTuple):
     archs: Literal["each", "one", "list"] = "each"
     required: bool = True
     completes: bool = True
+    answers: bool = True  # without measuring: what a message suggests is asked before it is printed
 
 
 def note(*texts: str | None) -> None:
@@ -136,9 +138,16 @@ def command(
                 answer = [question(**arguments) for arguments in asks(values)] if asks else question(**given)
                 printer(answer, **{key: values[key] for key in shown if key in values})
 
+        def answers(**values: Any) -> None:
+            with listening(lambda _text: None):
+                given = {each[0].name: values[each[0].name] for each in asked if each[0].name in values}
+                for arguments in asks(values) if asks else [given]:
+                    answer = question(**arguments)
+                    deque(answer if isinstance(answer, Iterator) else (), 0)  # a lazy one answers as it is read
+
         if words is not None:
             parameter, declared = words[0].name, words[1]
-            run = naming.named(parameter, declared.archs, declared.number)(run)
+            run = naming.named(parameter, declared.archs, declared.number, answers if declared.answers else None)(run)
         made = cls(
             name or question.__name__.rstrip("_").replace("_", "-"),
             params=sorted(parameters, key=lambda each: COMMON.index(each.name) if each.name in COMMON else -1),

@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
-from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError
+from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError, answer_or_none
 from tcprobe.notation import begins_layout, follows_layout, is_written
 from tcprobe.text import any_of, quoted
 
@@ -73,9 +74,14 @@ _NUMBERED = r"(?i)(sm_?|compute_)[0-9]{2,3}[af]?"
 _MOST_WORDS = 5  # of a GPU's name: NVIDIA RTX PRO 6000 Blackwell
 
 
-def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[[Called], Called]:
+def named(
+    parameter: str, archs: str = "each", count: str = "many", answers: Called | None = None
+) -> Callable[[Called], Called]:
     """A command whose `parameter` gets names of the words there, a `count` of one, pairs or many, and whose --arch may
     stand among them. With archs "each" it runs for one after the other, with "one" it takes one, with "list" all.
+
+    Of the commands that an error suggests those are named that `answers` takes without a UsageError, as it asks the
+    question; all without one.
     """
 
     def with_names(command: Called) -> Called:
@@ -94,12 +100,18 @@ def named(parameter: str, archs: str = "each", count: str = "many") -> Callable[
             params |= {"arch": gpus} if gpus else {}
             apart = count == "pairs" and len(words) == 2
             names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split_names(words)
-            params[parameter] = " ".join(names) or None if count == "one" else tuple(names)
+            each_arch = _archs(params, archs)
+
+            def call(asked: Called, names: Sequence[str], *context: click.Context, **more: Any) -> None:
+                meant_names = " ".join(names) or None if count == "one" else tuple(names)
+                for arch_params in each_arch:
+                    asked(*context, **params | {parameter: meant_names} | arch_params | more)
+
             try:
-                for arch_params in _archs(params, archs):
-                    command(*context, **params, **arch_params)
+                call(command, names, *context)
             except (AmbiguousError, UnknownNameError) as error:
-                error.commands = _commands(names, ["--arch", gpus] if gpus else [], error)
+                tried = _answered(partial(call, answers)) if answers else None
+                error.commands = _commands(names, ["--arch", gpus] if gpus else [], error, tried)
                 raise
 
         return called
@@ -196,19 +208,55 @@ def _ends_name(word: str) -> bool:
     return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
 
 
+Answers = Callable[[Sequence[str], Mapping[str, Any]], bool]
+# options that numbers beside a name may mean
+_NUMBERS = (("rows", "cols"), ("lanes", "elements"))
+
+
+def _answered(ask: Callable[..., None]) -> Answers:
+    """Whether the question has an answer for names, with more options."""
+
+    def is_answered(names: Sequence[str], more: Mapping[str, Any]) -> bool:
+        def asked() -> bool:
+            ask(names, **more)
+            return True
+
+        return bool(answer_or_none(asked))
+
+    return is_answered
+
+
 def _commands(
-    names: Sequence[str], arch_option: Sequence[str], name_error: AmbiguousError | UnknownNameError
+    names: Sequence[str],
+    arch_option: Sequence[str],
+    name_error: AmbiguousError | UnknownNameError,
+    is_answered: Answers | None,
 ) -> list[str]:
-    """The command as it was typed, with each choice in the place of the name that means several things."""
+    """The command as it was typed, with each choice in the place of the name that means several things, and with an
+    option for each number that stood in the name; of these lines those that are answered.
+    """
     import shlex
 
     ctx = click.get_current_context()
     options, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get("args", ())))
     rest = [word for parameter in ctx.command.params for word in _option_words(parameter, options)]
+    valued = [each for each in ctx.command.params if isinstance(each, click.Option) and not each.is_flag]
+    flags = {str(option.name): option.opts[0] for option in valued}
+    placed: list[dict[str, int]] = [{}]
+    numbers = getattr(name_error, "numbers", ())
+    if numbers:
+        pairs = (pair for pair in _NUMBERS if len(numbers) == len(pair) and flags.keys() >= set(pair))
+        placed = [dict(zip(pair, numbers, strict=True)) for pair in pairs if options.keys().isdisjoint(pair)]
+    beside = re.findall(r"(?<![\w.:])[0-9]+(?![\w.:])", name_error.name)
     lines = []
     for choice in name_error.choices:
+        if sum(not re.search(rf"(?<![0-9]){number}(?![0-9])", choice) for number in beside) != len(numbers):
+            continue  # a number of the name would be lost
         spelled = [choice if name == name_error.name else name for name in names]
-        lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *arch_option]))
+        for more in placed:
+            if is_answered is None or is_answered(spelled, {name: [number] for name, number in more.items()}):
+                words = [word for name, number in more.items() for word in (flags[name], str(number))]
+                lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *words, *arch_option]))
     return lines
 
 

@@ -198,15 +198,18 @@ class Sides(click.ParamType[tuple[int, ...]]):
 
 
 class MapTile(click.ParamType[tuple[int, ...]]):
-    """A tile of a tensor map, of one to five sides, outer ones first."""
+    """A tile of a tensor map, or the matrix that it is `of`, of one to five sides, outer ones first."""
 
     name = "ROWSxCOLS"
 
+    def __init__(self, said: str = "tile") -> None:
+        self._said = said
+
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        """Its sides; UsageError, which names `tile` and `box`, for those of the driver's order."""
+        """Its sides; UsageError, which names the parameter, for those of the driver's order."""
         from tcprobe.layout.swizzle import map_tile
 
-        return value if isinstance(value, tuple) else map_tile(str(value))
+        return value if isinstance(value, tuple) else map_tile(str(value), self._said)
 
 
 class ElementType(NonEmptyText):

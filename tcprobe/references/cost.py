@@ -23,6 +23,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import Instruction
 
 PEAKS = "NVIDIA's architecture whitepapers, peak rates over SMs and clocks"
+PEAK = "at most"  # the term of its rows
 CostNumber = Literal[
     "latency c",
     "latency",
@@ -105,7 +106,7 @@ def peak_row(instruction: Instruction | None, name: str) -> Row | None:
         return None
     most = device.peak(instruction.type("a"))
     unit = "multiply-adds per cycle per SM"
-    return Row(PEAKS, instruction.id, name, device.generation, "at most", most, unit) if most else None
+    return Row(PEAKS, instruction.id, name, device.generation, PEAK, most, unit) if most else None
 
 
 def rows_about(subject: str) -> list[Row]:

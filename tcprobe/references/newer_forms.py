@@ -7,6 +7,10 @@
 >>> SM_107["sm_107"]
 ('wmma', 'mma', 'mma.sp', 'ldmatrix', 'stmatrix', 'movmatrix')
 
+>>> [(row.kind, row.k) for row in SHAPES if row.group == 1]
+[('f8f6f4', 64), ('mxf8f6f4', 64), ('mxf4nvf4', 96), ('mxf4nvf4', 128)]
+
+Of sm_107's multiplies K is a field of the instruction descriptor, which no compiler sees: those rows are CUTLASS's.
 Accepted does not mean native: what a form becomes is another question. `tests/test_newer_forms.py` checks every row
 against a compiler (CUDA_HOME with 13.5). PTX 9.5 is the newest version that ptxas 13.5 knows; its text was not
 released, so what only 9.5 may state is marked.
@@ -39,6 +43,37 @@ class NewerForm(NamedTuple):
 SCALES = "[%r2], [%r3], "
 FORMS = facts.read(
     __file__, "newer_forms.csv", NewerForm, targets=lambda cell: read_target(cell).options, text=facts.optional(str)
+)
+
+
+class NewerShape(NamedTuple):
+    """A line of newer_shapes.csv: sizes of a dense tcgen05.mma of sm_107, and `k` beside the one of earlier archs.
+
+    `sparse_k` is that of the sparse form with the same descriptor, None where it is not stated. `scales`: type and
+    number of a row's, empty where none are, or none are stated. `descriptor`: what the instruction descriptor has.
+    """
+
+    kind: str
+    group: int
+    m: int
+    n: tuple[int, ...]
+    k: int
+    sparse_k: int | None
+    scales: tuple[str, ...]
+    descriptor: str
+    source: str
+
+
+SHAPES = facts.read(
+    __file__,
+    "newer_shapes.csv",
+    NewerShape,
+    group=facts.number,
+    m=facts.number,
+    n=facts.numbers,
+    k=facts.number,
+    sparse_k=facts.optional(facts.number),
+    scales=facts.words,
 )
 # what ptxas refuses for every target, although other kinds have it
 REFUSED = {

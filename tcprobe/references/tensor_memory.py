@@ -243,6 +243,10 @@ def _metadata(instruction: Instruction, m: int, selector: int) -> Stated:
     return (CellStatement(by, bits, m, stored, cells),)
 
 
+# the third runs on SM100: its two CTAs of 64 rows read scales by the "2x2" data path, sub-partition s the column s % 2
+BY_HALVES = f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, CuTe DSL, cuDNN-frontend PR 908"
+
+
 def vectors(instruction: Instruction) -> tuple[int, ...]:
     """How many scales a row of A may have: 1, 2 or 4; 3 or 6 with K = 96."""
     return tuple(dict.fromkeys(int(str(scale).split()[1].removesuffix("X")) for scale in instruction.stated["scales"]))
@@ -276,9 +280,7 @@ def _scales(instruction: Instruction, of_a: bool, chosen_size: Extent) -> Stated
     statement = CellStatement(SCALES + (UNLISTED if of_96 else ""), BYTE, *shape, cells)
     if of_a or not paired or m == 256:
         return (statement,)
-    return statement, CellStatement(
-        f"{FRAG}, tmem_sf_frg, ScaleFactorDuplicated2by2, and CuTe DSL", BYTE, *shape, lambda r, c: cells(r, c, 2)
-    )
+    return statement, CellStatement(BY_HALVES, BYTE, *shape, lambda r, c: cells(r, c, 2))
 
 
 SCALE_SOURCE = "CUTLASS, sm100_blockscaled_layout.hpp, Sm1xxBlockScaledBasicChunk"

@@ -101,7 +101,9 @@ class Verification(NamedTuple):
 
 
 def verify_tables(
-    patterns: Annotated[Sequence[str], NameWords("[INSTRUCTION]...", "many", required=False, completes=False)] = (),
+    patterns: Annotated[
+        Sequence[str], NameWords("[INSTRUCTION]...", "many", required=False, completes=False, answers=False)
+    ] = (),
     *,
     device: Annotated[int, Option("--device", "GPU number N.", "N", shown=True)] = 0,
     seed: Annotated[int, Option("--seed", "Seed of the random matrices.", shown=True)] = 0,

@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import ARCHS, own
-from tcprobe.sass.image import Cubin, cubin, images
+from tcprobe.sass.elf import Cubin, cubin
+from tcprobe.sass.image import images
 from tcprobe.sass.toolchain import Toolchain, attempt, compilers, version
 from tcprobe.system import children, files
 from tcprobe.system.children import Scratch

@@ -16,9 +16,9 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bytes, Ints
 from tcprobe.sass.cubin import Code
-from tcprobe.sass.decode import Argument, UnreadError
+from tcprobe.sass.decode import Operand, UnreadError
+from tcprobe.sass.elf import Parameters
 from tcprobe.sass.emulation import EMULATION
-from tcprobe.sass.image import Parameters
 from tcprobe.sass.machine import U32, U64, Image, Machine
 from tcprobe.sass.opcodes import Handler, must
 
@@ -148,7 +148,7 @@ def _check(places: Ints) -> Ints:
     return (places * 7 ^ (places >> 8) * 29 ^ (places >> 16) * 101 ^ places >> 5) + 5 & 255
 
 
-def _merge(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument) -> None:
+def _merge(m: Machine, d: Operand, a: Operand, selector: Operand, c: Operand) -> None:
     """PRMT, also with bytes of a register that nobody wrote; their values differ in each run, so nothing can depend on
     them.
 
@@ -156,8 +156,8 @@ def _merge(m: Machine, d: Argument, a: Argument, selector: Argument, c: Argument
     """
     first, second = (m.read(o) if m.is_written(o) else m.poison for o in (a, c))  # type: ignore[attr-defined]
     both = first.astype(np.uint64) | second.astype(np.uint64) << np.uint64(32)
-    nibbles = [selector.index >> 4 * byte & 15 for byte in range(4)]
-    must(selector.kind == "immediate" and max(nibbles) < 8, "PRMT by a register, or of a sign, is not modelled")
+    nibbles = [selector.word >> 4 * byte & 15 for byte in range(4)]
+    must(selector.kind == "number" and max(nibbles) < 8, "PRMT by a register, or of a sign, is not modelled")
     parts = (((both >> np.uint64(8 * n)) & np.uint64(255)) << np.uint64(8 * byte) for byte, n in enumerate(nibbles))
     m.write(d, sum(parts, np.zeros(m.lanes, np.uint64)))
 

@@ -10,7 +10,6 @@ warpgroup multiplies is empty, the compiler inserts a multiply without effect; i
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,9 +19,10 @@ from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import Kernel
-from tcprobe.sass.decode import LINE, UNPRINTED, CodeLine, UnreadError, instruction, opcode_of
-from tcprobe.sass.toolchain import MOST_STUMBLES, Assembler, Toolchain, attempt, check_survived, disassembler
-from tcprobe.system.children import Pool, Scratch, one_line
+from tcprobe.sass.decode import UNPRINTED, Form, UnreadError, decode, exact, opcode_of
+from tcprobe.sass.disassemble import printed
+from tcprobe.sass.toolchain import MOST_STUMBLES, Assembler, Toolchain, disassembler
+from tcprobe.system.children import Pool, Scratch
 
 if TYPE_CHECKING:
     from tcprobe.sass.elf import Content
@@ -42,7 +42,7 @@ class Code:
     it.
     """
 
-    instructions: dict[int, CodeLine]
+    instructions: dict[int, Form]
     start: int
     parameter_base: int
     parameter_bytes: int
@@ -120,8 +120,7 @@ def _check_arch(assembler: Assembler, cubin_arch: str) -> None:
 def disassemble(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> dict[str, Code]:
     """The code of all kernels for an arch; kernels with the same bytes and parameters share it."""
     distinct = dict.fromkeys(contents.values())
-    with Scratch() as scratch:
-        lines = listing(tools, arch, scratch, b"".join(kernel.raw for kernel in distinct))
+    lines = listing(tools, arch, b"".join(kernel.raw for kernel in distinct))
     codes, start = {}, 0
     for kernel in distinct:
         end = start + len(kernel.raw)
@@ -130,34 +129,27 @@ def disassemble(tools: Toolchain, arch: Arch, contents: dict[str, Content]) -> d
     return {name: codes[kernel] for name, kernel in contents.items()}
 
 
-def listing(tools: Toolchain, arch: Arch, scratch: Scratch, raw: bytes) -> list[ListedInstruction]:
+def listing(tools: Toolchain, arch: Arch, raw: bytes) -> list[ListedInstruction]:
     """(address, text) of every instruction of raw code; EnvironmentUnfitError unless all are printed.
 
     nvdisasm silently leaves out instructions that are newer than it; if they are few, their text is UNPRINTED.
     """
-    image = scratch.folder / "code.bin"
-    image.write_bytes(raw)
-    completed = check_survived(
-        attempt(scratch, [tools.nvdisasm, "--binary", tools.disassembles_as(arch), str(image)], tools.limit)
-    )
-    lines = [(int(m[1], 16), m[2]) for m in map(LINE.match, completed.stdout.splitlines()) if m]
+    texts, words, _ = printed(tools, arch.name, raw)
     places = range(0, len(raw), 16)
-    if not completed.returncode and len(places) > len(lines) >= len(places) * LEAST_PRINTED:
-        texts = dict(lines)
-        lines = [(address, texts.get(address, UNPRINTED)) for address in places]
-    if completed.returncode or [address for address, _ in lines] != list(places):
+    missing = sum(place not in texts for place in places)
+    if words or missing > len(places) * (1 - LEAST_PRINTED) or len(texts) + missing != len(places):
         raise EnvironmentUnfitError(
-            f"{tools.nvdisasm} does not print the code of {arch.name} ({len(lines)} of {len(raw) // 16} instructions): "
-            f"{one_line(completed.stderr) or one_line(completed.stdout) or 'it printed nothing'}."
+            f"{tools.nvdisasm} does not print the code of {arch.name} ({len(texts)} of {len(places)} instructions): "
+            f"{words or 'it printed nothing'}."
         )
-    return lines
+    return [(address, texts.get(address, UNPRINTED)) for address in places]
 
 
 def _code(listed_lines: Sequence[ListedInstruction], start: int, content: Content) -> Code:
     instructions, unread = {}, {}
     for address, text in listed_lines:
         try:
-            instructions[address] = instruction(text, address)
+            instructions[address] = exact(text)
         except UnreadError as error:
             unread[address] = f"{error}, in `{text}`"
     opcodes = tuple(opcode_of(text) for _, text in listed_lines)
@@ -174,19 +166,14 @@ def _code(listed_lines: Sequence[ListedInstruction], start: int, content: Conten
     )
 
 
-_BRANCH = re.compile(r"(?:@!?U?P\d\s+)?BRA(?:\.\w+)*\s+(?:!?U?P\d\s*,\s*)?(0x[0-9a-f]+)")
 LINE_BYTES = 16
 _CLOCK = "SR_CLOCKLO"
-ARITHMETIC = ("FADD", "FMUL", "FFMA", "HFMA2", "IMAD ", "IDP", "IADD3", "LOP3", "SHF", "PRMT")  # of 32 bits
-_SOURCE = re.compile(r"[-~|]*R(\d+)(?:\.\w+)*?(\.reuse)?\b")
-_NOTHING = re.compile(r"[A-Z]GMMA\S* RZ, gdesc\[URZ\]")
+ARITHMETIC = ("FADD", "FMUL", "FFMA", "HFMA2", "IDP", "IADD3", "LOP3", "SHF", "PRMT")  # of 32 bits
 
 
 def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
     """What is timed in each kernel of raw machine code, by name; nvdisasm runs once."""
-
-    with Scratch() as scratch:
-        lines = listing(tools or disassembler(), arch, scratch, b"".join(kernels.values()))
+    lines = listing(tools or disassembler(), arch, b"".join(kernels.values()))
     codes, start = {}, 0
     for name, raw in kernels.items():
         end = start + len(raw) // LINE_BYTES
@@ -197,37 +184,39 @@ def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | Non
 
 def timed_code(listed_lines: Sequence[ListedInstruction]) -> TimedCode:
     """The timed opcodes in a kernel's lines; the loop is empty if there is none."""
-    readings = [address for address, text in listed_lines if _CLOCK in text]
+    forms = [(address, decode(text)) for address, text in listed_lines]
+    readings = [address for address, form in forms if any(o.text.startswith(_CLOCK) for o in form.operands)]
     if len(readings) < 2:
         return TimedCode((), ())
-    between = [(address, text) for address, text in listed_lines if readings[0] < address < readings[-1]]
-    branches = [(int(match[1], 16), address) for address, text in between if (match := _BRANCH.match(text))]
+    between = [(address, form) for address, form in forms if readings[0] < address < readings[-1]]
+    branches = [(o.value, address) for address, form in between if form.mnemonic == "BRA" for o in form.operands[-1:]]
     loops = [(target, address) for target, address in branches if readings[0] < target < address]
     first, last = max(loops, key=lambda loop: loop[1] - loop[0], default=(0, -1))
-    inside = [text for address, text in between if first <= address <= last]
-    beside = tuple(_opcode(text) for address, text in between if not first <= address <= last)
+    inside = [form for address, form in between if first <= address <= last]
+    beside = tuple(_opcode(form) for address, form in between if not first <= address <= last)
     return TimedCode(tuple(map(_opcode, inside)), beside, register_reads(inside))
 
 
-def register_reads(texts: Sequence[str]) -> tuple[int, int]:
+def register_reads(forms: Sequence[Form]) -> tuple[int, int]:
     """How many registers of even and of odd numbers instructions of ARITHMETIC read, one after the other.
 
     One that an instruction names twice is read once; one that the instruction before keeps for its place (`.reuse`)
     is not read again.
     """
     counts, kept = [0, 0], dict[int, int]()
-    for text in texts:
-        if not text.startswith(ARITHMETIC):
+    for form in forms:
+        if form.guard or not (form.opcode == "IMAD" or form.opcode.startswith(ARITHMETIC)):
             kept = {}
             continue
-        found = [(place, _SOURCE.match(part)) for place, part in enumerate(text.split(", ")[1:])]
-        read = [(place, int(match[1]), bool(match[2])) for place, match in found if match]
-        fresh = {register for place, register, _ in read if kept.get(place) != register}
+        read = [(place, o) for place, o in enumerate(form.operands[1:]) if o.kind == "R" and o.first >= 0]
+        fresh = {o.first for place, o in read if kept.get(place) != o.first}
         for register in fresh:
             counts[register % 2] += 1
-        kept = {place: register for place, register, reused in read if reused}
+        kept = {place: o.first for place, o in read if o.reuse}
     return counts[0], counts[1]
 
 
-def _opcode(text: str) -> str:
-    return sys.intern(opcode_of(text) + ("->RZ" if _NOTHING.search(text) else ""))
+def _opcode(form: Form) -> str:
+    kinds = [(o.kind, o.first) for o in form.operands[:2]]
+    without_effect = form.mnemonic.endswith("GMMA") and kinds == [("R", -1), ("descriptor", -1)]
+    return sys.intern(opcode_of(form.text) + ("->RZ" if without_effect else ""))

@@ -14,8 +14,8 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Array, Bytes, Floats
 from tcprobe.sass import opcodes
-from tcprobe.sass.decode import Address, Argument
-from tcprobe.sass.machine import U32, U64, ZERO, Machine
+from tcprobe.sass.decode import Operand
+from tcprobe.sass.machine import U32, U64, Machine
 from tcprobe.sass.opcodes import OPCODES, Computation, Handler, Input, is_zero, must
 
 EMULATION: dict[str, Handler] = dict(OPCODES)
@@ -38,31 +38,31 @@ computed = partial(opcodes.computes, into=EMULATION)
 
 
 @named("CALL.REL.NOINC")
-def call(m: Machine, target: Argument) -> None:
+def call(m: Machine, target: Operand) -> None:
     """Continue at a routine, all lanes together; RET comes back. Nesting is limited, so the run ends."""
-    must(target.kind == "immediate" and bool(m.active.all()), "a call on which lanes disagree")
+    must(target.kind == "number" and bool(m.active.all()), "a call on which lanes disagree")
     must(m.next is not None and len(m.returns) < DEPTH, "calls this deep within each other are not modelled")
     m.returns.append(m.next or 0)
-    m.next = target.index
+    m.next = target.word
 
 
 @named("RET.REL.NODEC")
-def ret(m: Machine, target: Argument) -> None:
+def ret(m: Machine, target: Operand) -> None:
     """Continue after the call: the pair of registers + offset must be that address."""
-    must(isinstance(target, Address) and target.kind == "return" and bool(m.active.all()), f"{target} is not a return")
-    places = m.read64(Argument("R", target.index, "", str(target))) + np.uint64(getattr(target, "offset", 0))
-    must(bool(m.returns) and bool((places == m.returns[-1]).all()), "a return to elsewhere than after its call")
+    must(target.kind == "target" and bool(m.active.all()), f"{target} is not a return")
+    back = bool(m.returns) and bool((m.address(target) == m.returns[-1]).all())
+    must(back, "a return to elsewhere than after its call")
     m.next = m.returns.pop()
 
 
 @named("SHFL.IDX")
-def shfl_idx(m: Machine, p: Argument, d: Argument, a: Argument, lane: Argument, clamp: Argument) -> None:
+def shfl_idx(m: Machine, p: Operand, d: Operand, a: Operand, lane: Operand, clamp: Operand) -> None:
     """d = a of another lane of the warp. Into RZ it does nothing; otherwise all lanes take part, without clamping."""
     must(str(p) == "PT", "SHFL with a predicate is not modelled")
-    if d.kind == "R" and d.index == ZERO:
+    if d.view == "R" and d.first < 0:
         return
     must(bool(m.active.all()), "SHFL with inactive lanes is not modelled")
-    must(clamp.kind == "immediate" and clamp.index == WARP - 1, "SHFL within parts of a warp is not modelled")
+    must(clamp.kind == "number" and clamp.word == WARP - 1, "SHFL within parts of a warp is not modelled")
     first = np.arange(m.lanes) // WARP * WARP
     m.write(d, m.read(a)[first + (m.read(lane) % WARP)])
 
@@ -77,9 +77,9 @@ def cs2r(a: Input) -> U64:
 @computed("SHF.R.S32.HI")
 def shift_right_signed(a: Input, shift: Input, c: Input) -> U32:
     """c >> shift, arithmetic; a must be RZ."""
-    small = shift.operand.kind == "immediate" and shift.operand.index < 32
+    small = shift.operand.kind == "number" and shift.operand.word < 32
     must(is_zero(a.operand) and small, "a funnel shift is not modelled")
-    return (c.read().view(np.int32) >> np.int32(shift.operand.index)).view(np.uint32)
+    return (c.read().view(np.int32) >> np.int32(shift.operand.word)).view(np.uint32)
 
 
 # floats
@@ -172,10 +172,10 @@ def hadd2(a: Input, b: Input) -> U32:
 @computed("HADD2.F32")
 def hadd2_f32(zero: Input, a: Input) -> U32:
     """One half of a as f32; the first term must be -0."""
-    half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.operand.kind)
-    conversion = str(zero.operand) == "-RZ" and half is not None and not a.operand.negative
+    half = {"R.H0_H0": 0, "R.H1_H1": 1}.get(a.operand.view)
+    conversion = str(zero.operand) == "-RZ" and half is not None and not a.operand.sign
     must(conversion, "HADD2.F32 that is not a conversion")
-    return _f32_bits(_halves(a.machine.word("R", a.operand.index))[:, half or 0])
+    return _f32_bits(_halves(a.machine.word("R", a.operand.encoded))[:, half or 0])
 
 
 @computed("F2FP.PACK_AB", "F2FP.F16.F32.PACK_AB")
@@ -187,9 +187,9 @@ def pack(a: Input, b: Input) -> U32:
 def _unpack(kind: str) -> Computation:
     def unpack(a: Input) -> U32:
         """Two halves: the low two bytes of a, or with .H1 the high two, each an FP8 number."""
-        must(a.operand.kind in ("R", "R.H1") and not a.operand.negative, f"{a.operand} is not modelled here")
-        raw = np.ascontiguousarray(a.machine.word("R", a.operand.index)).view(np.uint8).reshape(-1, 4)
-        return _half_bits(fp8(raw[:, 2:] if a.operand.kind == "R.H1" else raw[:, :2], MANTISSA[kind]))
+        must(a.operand.view in ("R", "R.H1") and not a.operand.sign, f"{a.operand} is not modelled here")
+        raw = np.ascontiguousarray(a.machine.word("R", a.operand.encoded)).view(np.uint8).reshape(-1, 4)
+        return _half_bits(fp8(raw[:, 2:] if a.operand.view == "R.H1" else raw[:, :2], MANTISSA[kind]))
 
     return unpack
 

@@ -61,12 +61,12 @@ def encodings(codes: Iterable[Code], alone: Mapping[str, str]) -> dict[str, Enco
 
 def _lines(code: Code) -> Iterable[tuple[str, str]]:
     """(full name, bits) of each tensor-core instruction whose operands are known."""
-    for address, code_line in code.instructions.items():
-        if is_tensor(code_line):
+    for address, step in code.instructions.items():
+        if is_tensor(step):
             start = address - code.start
             word = int.from_bytes(code.raw[start : start + LINE_BYTES], "little")
             try:
-                yield opcode_of(code_line), f"{word & OPCODE:x}"
+                yield opcode_of(step), f"{word & OPCODE:x}"
             except UnreadError:
                 continue
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tcprobe.isa.arch import Arch
-from tcprobe.isa.instruction import MOVE_OPCODES, TENSOR_OPCODES, Instruction, is_native
+from tcprobe.isa.instruction import Instruction, is_native
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.sass.decode import UNPRINTED
 from tcprobe.text import one_line
 from tcprobe.values import Json
@@ -143,8 +144,8 @@ def count(instructions_read: Sequence[str], instruction: Instruction, routines: 
     """The lowering from the opcodes of an instruction's kernel, and the routines in it."""
     if UNPRINTED in instructions_read:
         return Lowering(refused=UNREADABLE)
-    counts, stems = Counter(instructions_read), TENSOR_OPCODES if instruction.multiplies else MOVE_OPCODES
-    counted = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in stems}
+    counts, mnemonics = Counter(instructions_read), of_kind("multiply" if instruction.multiplies else "matrix move")
+    counted = {o: n for o, n in sorted(counts.items()) if o.split(".")[0] in mnemonics}
     filling = sum(n for o, n in counts.items() if o in FILLING)
     return Lowering(counted, len(instructions_read) - sum(counted.values()) - filling, routines=routines)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints, Words
-from tcprobe.sass.decode import Address, Argument, CodeLine, UnreadError
+from tcprobe.sass.decode import Form, Operand, UnreadError, operand
 
 U32 = Words
 U64 = NDArray[np.uint64]
@@ -58,45 +58,49 @@ class Machine:
 
     # registers
 
-    def read(self, argument: Argument, sign: str = "") -> U32:
-        """32 bits of a register, constant or immediate. With `sign` "-", it may be negated (modulo 2^32)."""
-        if argument.negative not in ("", sign):
-            raise UnreadError(f"operand {argument} with a sign is not modelled here")
-        if argument.kind == "immediate":
-            return np.full(self.lanes, argument.index, np.uint32)
-        if argument.kind == "constant":
-            value = np.full(self.lanes, self.constant(argument.index), np.uint32)
-        elif argument.kind in self._values:
-            value = self._register(argument.kind, argument.index)
+    def read(self, operand: Operand, sign: str = "") -> U32:
+        """32 bits of a register, constant or number. With `sign` "-", it may be negated (modulo 2^32)."""
+        if operand.kind == "number":
+            return np.full(self.lanes, operand.word, np.uint32)
+        if operand.sign not in ("", sign):
+            raise UnreadError(f"operand {operand} with a sign is not modelled here")
+        if operand.kind == "constant":
+            value = np.full(self.lanes, self.constant(operand.offset), np.uint32)
+        elif operand.view in self._values:
+            value = self.word(operand.kind, operand.encoded)
         else:
-            raise UnreadError(f"operand {argument} where a 32-bit value is needed")
-        return (~value + np.uint32(1)).astype(np.uint32) if argument.negative else value
+            raise UnreadError(f"operand {operand} where a 32-bit value is needed")
+        return (~value + np.uint32(1)).astype(np.uint32) if operand.sign else value
 
-    def read64(self, argument: Argument) -> U64:
+    def read64(self, operand: Operand) -> U64:
         """A pair of registers, or of parameters, as 64 bits."""
-        if argument.kind == "constant" and not argument.negative:
-            both = self.constant(argument.index) | self.constant(argument.index + 4) << 32
+        if operand.kind == "constant" and not operand.sign:
+            both = self.constant(operand.offset) | self.constant(operand.offset + 4) << 32
             return np.full(self.lanes, both, np.uint64)
-        if argument.negative or argument.kind not in self._values:
-            raise UnreadError(f"operand {argument} where a pair of registers is needed")
-        if argument.index == ZERO:
+        if operand.sign or operand.view not in self._values:
+            raise UnreadError(f"operand {operand} where a pair of registers is needed")
+        return self.pair_of(operand.kind, operand.first)
+
+    def pair_of(self, kind: str, first: int) -> U64:
+        """The 64 bits of two registers; of RZ, which is -1, 0."""
+        if first < 0:
             return np.zeros(self.lanes, np.uint64)
-        if argument.index % 2:
-            raise UnreadError(f"{argument} is not an even register pair")
-        low, high = (self._register(argument.kind, argument.index + j) for j in (0, 1))
+        if first % 2:
+            raise UnreadError(f"{kind}{first} is not an even register pair")
+        low, high = (self.word(kind, first + j) for j in (0, 1))
         return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
-    def write(self, argument: Argument, numbers: Array, words: int = 1) -> None:
+    def write(self, operand: Operand, numbers: Array, words: int = 1) -> None:
         """Write 32 bits to a register; with words = 2, 64 bits to a pair, the low half first."""
-        if argument.kind not in self._values or argument.negative:
-            raise UnreadError(f"operand {argument} cannot be written")
-        if argument.index == ZERO:
+        if operand.view not in self._values or operand.sign:
+            raise UnreadError(f"operand {operand} cannot be written")
+        if operand.encoded == ZERO:
             return
-        if argument.index % words or argument.index + words > ZERO:
-            raise UnreadError(f"{argument} is not a group of {words} registers")
+        if operand.encoded % words or operand.encoded + words > ZERO:
+            raise UnreadError(f"{operand} is not a group of {words} registers")
         for word in range(words):
             part = (numbers >> np.uint64(32 * word)).astype(np.uint32) if words > 1 else numbers.astype(np.uint32)
-            self.set(argument.kind, argument.index + word, part)
+            self.set(operand.kind, operand.encoded + word, part)
 
     def set(self, kind: str, index: int, register_words: U32) -> None:
         """Write one register, in the active lanes."""
@@ -108,77 +112,74 @@ class Machine:
         else:
             self._values[kind][index] = register_words, self._all
 
-    def forget(self, argument: Argument, words: int) -> None:
+    def forget(self, operand: Operand, words: int) -> None:
         """Make registers unknown."""
-        if argument.kind not in self._values or argument.index + words > ZERO:
-            raise UnreadError(f"operand {argument} cannot be written")
+        if operand.view not in self._values or operand.encoded + words > ZERO:
+            raise UnreadError(f"operand {operand} cannot be written")
         for word in range(words):
-            self._values[argument.kind].pop(argument.index + word, None)
+            self._values[operand.kind].pop(operand.encoded + word, None)
 
-    def _register(self, kind: str, index: int) -> U32:
+    def word(self, kind: str, index: int) -> U32:
+        """Register `index`, which may be one of a group."""
         value, written = self._values[kind].get(index, (self._zero, None))
         if written is None or (written is not self._all and not (written | ~self.active).all()):
             raise UnreadError(f"{kind}{index} is read, but nobody wrote it (or it holds an unknown constant)")
         return value
 
-    def is_written(self, argument: Argument) -> bool:
+    def is_written(self, operand: Operand) -> bool:
         """Whether 32 bits can be read there; a register must be written in all active lanes."""
-        if argument.kind not in self._values:
+        if operand.view not in self._values:
             return True
-        _, written = self._values[argument.kind].get(argument.index, (self._zero, None))
+        _, written = self._values[operand.kind].get(operand.encoded, (self._zero, None))
         return written is not None and bool((written | ~self.active).all())
-
-    def word(self, kind: str, index: int) -> U32:
-        """Register `index`, which may be one of a group."""
-        return self._register(kind, index)
 
     # predicates
 
-    def test(self, argument: Argument) -> Bools:
+    def test(self, operand: Operand) -> Bools:
         """A predicate, negated with !; UnreadError if it is one of two carries, which count only together."""
-        if (argument.kind, argument.index) in self._pairs:
-            raise UnreadError(f"{argument} is one of two carries that count only together")
-        return self._predicate(argument)
+        if (operand.kind, operand.encoded) in self._pairs:
+            raise UnreadError(f"{operand} is one of two carries that count only together")
+        return self._predicate(operand)
 
-    def carries(self, operands: Sequence[Argument]) -> U64:
+    def carries(self, operands: Sequence[Operand]) -> U64:
         """The sum of carry predicates; of a pair both must be given, or neither."""
-        places = {(o.kind, o.index) for o in operands}
+        places = {(o.kind, o.encoded) for o in operands}
         for place in places:
             if self._pairs.get(place, place) not in places:
                 raise UnreadError(f"{place[0]}{place[1]} is one of two carries that count only together")
-        if len({o.negative for o in operands if (o.kind, o.index) in self._pairs}) > 1:
+        if len({o.sign for o in operands if (o.kind, o.encoded) in self._pairs}) > 1:
             raise UnreadError("one of two carries is negated")
         terms = (self._predicate(o).astype(np.uint64) for o in operands)
         return sum(terms, np.zeros(self.lanes, np.uint64))
 
-    def _predicate(self, argument: Argument) -> Bools:
-        if argument.kind not in ("P", "UP") or argument.negative not in ("", "!"):
-            raise UnreadError(f"operand {argument} where a predicate is needed")
-        value, written = self._predicates.get((argument.kind, argument.index), (~self._all, ~self._all))
+    def _predicate(self, operand: Operand) -> Bools:
+        if operand.view not in ("P", "UP") or operand.sign not in ("", "!"):
+            raise UnreadError(f"operand {operand} where a predicate is needed")
+        value, written = self._predicates.get((operand.kind, operand.encoded), (~self._all, ~self._all))
         if not (written | ~self.active).all():
-            raise UnreadError(f"{argument} is read, but nobody wrote it")
-        return ~value if argument.negative else value
+            raise UnreadError(f"{operand} is read, but nobody wrote it")
+        return ~value if operand.sign else value
 
-    def decide(self, argument: Argument, truths: Bools) -> None:
+    def decide(self, operand: Operand, truths: Bools) -> None:
         """Write a predicate in the active lanes; PT discards. If it was one of a pair, the other becomes unknown."""
-        if argument.kind not in ("P", "UP") or argument.negative:
-            raise UnreadError(f"operand {argument} cannot hold a predicate")
-        if argument.index == TRUE:
+        if operand.view not in ("P", "UP") or operand.sign:
+            raise UnreadError(f"operand {operand} cannot hold a predicate")
+        if operand.encoded == TRUE:
             return
-        place = argument.kind, argument.index
+        place = operand.kind, operand.encoded
         other = self._pairs.pop(place, None)
         if other:
             del self._pairs[other], self._predicates[other], self._predicates[place]
         old, written = self._predicates.get(place, (~self._all, ~self._all))
         self._predicates[place] = np.where(self.active, truths, old), written | self.active
 
-    def pair(self, first_carry: Argument, other: Argument, count: U64) -> None:
+    def pair(self, first_carry: Operand, other: Operand, count: U64) -> None:
         """Write two carries out, of which `count` (0 to 2) are set in each lane; which ones is not known."""
         if self.active is not self._all or first_carry == other:
             raise UnreadError("two carries out under a guard, or into one predicate, are not modelled")
-        for number, operand in enumerate((first_carry, other), 1):
-            self.decide(operand, count >= number)
-        places = (first_carry.kind, first_carry.index), (other.kind, other.index)
+        for number, carry in enumerate((first_carry, other), 1):
+            self.decide(carry, count >= number)
+        places = (first_carry.kind, first_carry.encoded), (other.kind, other.encoded)
         self._pairs |= {places[0]: places[1], places[1]: places[0]}
 
     # constants and memory
@@ -194,14 +195,14 @@ class Machine:
         """Whether `size` bytes of bank 0 are inside the parameters."""
         return 0 <= offset - self._base <= len(self._parameters) - size
 
-    def address(self, argument: Argument) -> U64:
+    def address(self, operand: Operand) -> U64:
         """The 64-bit addresses of a memory operand."""
-        if not isinstance(argument, Address):
-            raise UnreadError(f"operand {argument} where an address is needed")
-        total = self.read64(Argument("R", argument.index, "", f"R{argument.index}"))
-        if argument.uniform is not None:
-            total = total + self.read64(Argument("UR", argument.uniform, "", f"UR{argument.uniform}"))
-        return total + np.uint64(argument.offset & 0xFFFFFFFFFFFFFFFF)
+        if operand.kind not in ("address", "target"):
+            raise UnreadError(f"operand {operand} where an address is needed")
+        total = np.full(self.lanes, operand.offset & 0xFFFFFFFFFFFFFFFF, np.uint64)
+        for term in operand.terms:
+            total = total + self.pair_of(term.kind, term.first)
+        return total
 
     def load(self, addresses: U64, size: int) -> Bytes:
         """`size` bytes at each lane's address: (lanes, size)."""
@@ -233,47 +234,45 @@ class Machine:
 
     # control
 
-    def run(self, code_lines: Mapping[int, CodeLine], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
+    def run(self, forms: Mapping[int, Form], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
         """Run from `start` to EXIT. Addresses only grow, except at a return from a call, so the run ends."""
-        if start in code_lines and code_lines[start].text.startswith(PROLOGUE):
+        if start in forms and forms[start].text.startswith(PROLOGUE):
             self.set("UR", 2, self._zero)
         self.next = start
         while self.next is not None:
-            code_line = code_lines.get(self.next)
-            if code_line is None:
+            form = forms.get(self.next)
+            if form is None:
                 raise UnreadError(f"no instruction at {self.next:#x}")
-            self.next = code_line.address + 16
-            self._step(code_line, opcodes)
+            self.next += 16
+            self._step(form, opcodes)
 
-    def _step(self, code_line: CodeLine, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        guarded = self.test(code_line.guard) if code_line.guard else self._all
+    def _step(self, form: Form, opcodes: Mapping[str, Callable[..., None]]) -> None:
+        guarded = self.test(operand(form.guard)) if form.guard else self._all
         whole = guarded is self._all or bool(guarded.all())
         if not (whole or guarded.any()):
             return
-        function = opcodes.get(code_line.opcode)
+        function = opcodes.get(form.opcode)
         if function is None:
-            raise UnreadError(f"opcode {code_line.opcode} is not modelled")
+            raise UnreadError(f"opcode {form.opcode} is not modelled")
         self.active = self._all if whole else guarded
         try:
-            _check_kinds(code_line)
-            function(self, *code_line.operands)
+            _check_kinds(form)
+            function(self, *form.operands)
         except UnreadError as error:
-            raise UnreadError(f"{error}, in `{code_line.text.strip()}`") from None
+            raise UnreadError(f"{error}, in `{form.text.strip()}`") from None
         except TypeError as error:
             if "positional argument" not in str(error):
                 raise
-            raise UnreadError(
-                f"{len(code_line.operands)} operands are not modelled, in `{code_line.text.strip()}`"
-            ) from None
+            raise UnreadError(f"{len(form.operands)} operands are not modelled, in `{form.text.strip()}`") from None
         finally:
             self.active = self._all
 
 
-def _check_kinds(code_line: CodeLine) -> None:
+def _check_kinds(form: Form) -> None:
     """UnreadError unless uniform instructions (U..., LDCU) use uniform registers alone, and others write none."""
-    uniform = code_line.opcode.startswith(("U", "LDCU"))
-    registers = [o for o in code_line.operands if o.kind in ("R", "P", "UR", "UP")]
-    checked = [*registers, *([code_line.guard] if code_line.guard else [])] if uniform else registers[:1]
+    uniform = form.opcode.startswith(("U", "LDCU"))
+    registers = [o for o in form.operands if o.view in ("R", "P", "UR", "UP")]
+    checked = [*registers, *([operand(form.guard)] if form.guard else [])] if uniform else registers[:1]
     wrong = [o for o in checked if o.kind.startswith("U") != uniform]
     if wrong:
-        raise UnreadError(f"operand {wrong[0]} does not fit {code_line.opcode}")
+        raise UnreadError(f"operand {wrong[0]} does not fit {form.opcode}")

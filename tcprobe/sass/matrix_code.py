@@ -7,27 +7,23 @@ code may have words that nvdisasm does not take; they are left out, and counted.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tcprobe.errors import EnvironmentUnfitError
-from tcprobe.isa.instruction import MOVE_OPCODES, TENSOR_OPCODES
+from tcprobe.isa.opcodes import multiplies, of_kind
 from tcprobe.layout.arrays import Bools, Ints
-from tcprobe.sass.decode import LINE, opcode_of
-from tcprobe.sass.toolchain import Toolchain, attempt
-from tcprobe.system.children import Scratch
+from tcprobe.sass.decode import opcode_of
+from tcprobe.sass.disassemble import printed
+from tcprobe.sass.frame import LOCAL
+from tcprobe.sass.toolchain import Toolchain
 
 WideWords = NDArray[np.uint64]
-LOCAL = ("LDL", "STL")  # loads and stores of local memory, to which registers are spilled
-_MULTIPLY = re.compile(r"[A-Z]+MMA")  # also multiplies that no known code has
 CHUNK = 1 << 17  # instructions disassembled in one call
 AT_ONCE = 16 << 20  # bytes of code; they need about ten times as much memory
 MOST_CALLS = 200  # runs of nvdisasm for the code of an arch; most of them isolate what it does not take
-_REFUSED = re.compile(r"at address 0x([0-9a-f]{1,16})")
 
 
 @dataclass(frozen=True)
@@ -68,18 +64,18 @@ def _find(reader: _Disassembler, pieces: Sequence[bytes]) -> list[MatrixPlaces]:
 def _matrix_places(places: Ints, names: Sequence[str | None]) -> MatrixPlaces:
     by_place = {16 * int(place): name for place, name in zip(places, names, strict=True) if name}
     return MatrixPlaces(
-        {place: o for place, o in by_place.items() if is_matrix(o) or stem(o) in LOCAL}, names.count(None)
+        {place: o for place, o in by_place.items() if is_matrix(o) or mnemonic(o) in LOCAL}, names.count(None)
     )
 
 
-def stem(opcode: str) -> str:
+def mnemonic(opcode: str) -> str:
     """The opcode without modifiers: HMMA of HMMA.16816.F32."""
     return opcode.partition(".")[0]
 
 
 def is_matrix(opcode: str) -> bool:
     """Whether an opcode multiplies or moves matrices."""
-    return stem(opcode) in (*TENSOR_OPCODES, *MOVE_OPCODES) or bool(_MULTIPLY.fullmatch(stem(opcode)))
+    return multiplies(opcode) or mnemonic(opcode) in of_kind("matrix move")
 
 
 def _may_be_matrix_code(reader: _Disassembler, code_words: WideWords) -> Bools:
@@ -89,7 +85,7 @@ def _may_be_matrix_code(reader: _Disassembler, code_words: WideWords) -> Bools:
     ) << np.uint64(12)
     _, first, number = np.unique(pattern, return_index=True, return_inverse=True)
     names = reader.opcodes(code_words[first] & ~_GUARD | _ALWAYS)
-    of_interest = np.array([name is None or is_matrix(name) or stem(name) in LOCAL for name in names], bool)
+    of_interest = np.array([name is None or is_matrix(name) or mnemonic(name) in LOCAL for name in names], bool)
     return np.asarray(of_interest[number.reshape(-1)] if len(of_interest) else np.zeros(0, bool))
 
 
@@ -100,10 +96,7 @@ class _Disassembler:
     """nvdisasm for the code of one arch; it runs at most MOST_CALLS times."""
 
     def __init__(self, tools: Toolchain, arch: str) -> None:
-        number = max(
-            75, int(arch.removeprefix("sm_"))
-        )  # Volta is encoded as Turing, which is all that nvdisasm 13 knows
-        self._tools, self._as, self._calls = tools, f"SM{number}", 0
+        self._tools, self._arch, self._calls = tools, arch, 0
 
     def opcodes(self, code_words: WideWords) -> list[str | None]:
         """The opcode of every instruction; None if it is not one."""
@@ -129,15 +122,7 @@ class _Disassembler:
     def _call(self, code_words: WideWords) -> tuple[list[str] | None, set[int]]:
         """(all opcodes, empty set), or (None, numbers of the instructions that nvdisasm refuses by name)."""
         self._calls += 1
-        with Scratch() as scratch:
-            image = scratch.folder / "code.bin"
-            image.write_bytes(code_words.tobytes())
-            command = [self._tools.nvdisasm, "--binary", self._as, str(image)]
-            completed = attempt(scratch, command, self._tools.limit)
-        lines = [m for m in map(LINE.match, completed.stdout.splitlines()) if m]
-        if completed.returncode == 0 and [int(m[1], 16) for m in lines] == list(range(0, 16 * len(code_words), 16)):
-            return [opcode_of(m[2]) for m in lines], set()
-        if "is not defined for option" in completed.stderr:
-            raise EnvironmentUnfitError(f"{self._tools.nvdisasm} ({self._tools.nvdisasm_version}) knows no {self._as}.")
-        places = {int(place, 16) // 16 for place in _REFUSED.findall(completed.stderr)}
-        return None, {place for place in places if place < len(code_words)}
+        texts, _, refused = printed(self._tools, self._arch, code_words.tobytes())
+        if list(texts) == list(range(0, 16 * len(code_words), 16)) and not refused:
+            return [opcode_of(text) for text in texts.values()], set()
+        return None, {place // 16 for place in refused if place // 16 < len(code_words)}

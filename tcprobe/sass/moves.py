@@ -39,7 +39,7 @@ from tcprobe.probes.ptx import Kernel
 from tcprobe.probes.slots import InMemory, positions
 from tcprobe.probes.wmma import Load, image_bytes, leading_dimensions
 from tcprobe.sass.cubin import Code, assemble
-from tcprobe.sass.decode import Address, Argument, UnreadError
+from tcprobe.sass.decode import Operand, UnreadError
 from tcprobe.sass.machine import Image, Machine
 from tcprobe.sass.opcodes import OPCODES, Handler
 from tcprobe.sass.toolchain import Toolchain
@@ -157,7 +157,7 @@ def _follow(
 def _reading(matrix_bytes: int) -> Handler:
     """LDS of `matrix_bytes` bytes of matrices."""
 
-    def lds(m: Machine, d: Argument, a: Argument) -> None:
+    def lds(m: Machine, d: Operand, a: Operand) -> None:
         """A word of the matrices: the numbers of its two half words."""
         places = _shared_address(m, a).astype(np.int64) - SHARED
         if ((places % 4 != 0) | (places < 0) | (places + 4 > matrix_bytes)).any():
@@ -171,24 +171,24 @@ def _noting(moves: list[Moved], opcode: str) -> Handler:
     """LDSM or MOVM; each is appended to `moves`."""
     match = LDSM.fullmatch(opcode)
 
-    def move(m: Machine, d: Argument, a: Argument) -> None:
+    def move(m: Machine, d: Operand, a: Operand) -> None:
         """Note what the lanes give, and tag what they get."""
-        if not m.active.all() or d.kind != "R":
+        if not m.active.all() or d.view != "R":
             raise UnreadError(f"{opcode} with inactive lanes or into {d} is not modelled")
         moves.append(Moved(opcode, _shared_address(m, a) if match else m.read(a), int(match[1] or 1) if match else 1))
         for word in range(moves[-1].words):
-            m.set("R", d.index + word, _tags(len(moves) - 1, word))
+            m.set("R", d.encoded + word, _tags(len(moves) - 1, word))
 
     return move
 
 
-def _shared_address(m: Machine, argument: Argument) -> Words:
+def _shared_address(m: Machine, operand: Operand) -> Words:
     """The 32-bit addresses of a memory operand."""
-    if not isinstance(argument, Address) or argument.wide or argument.descriptor is not None:
-        raise UnreadError(f"operand {argument} where an address in shared memory is needed")
-    total = m.read(Argument("R", argument.index, "", f"R{argument.index}")).astype(np.int64) + argument.offset
-    if argument.uniform is not None:
-        total = total + m.read(Argument("UR", argument.uniform, "", f"UR{argument.uniform}"))
+    if operand.kind != "address" or operand.terms[0].wide or operand.descriptor is not None:
+        raise UnreadError(f"operand {operand} where an address in shared memory is needed")
+    total = np.full(m.lanes, operand.offset, np.int64)
+    for term in operand.terms:
+        total = total + m.word(term.kind, term.first % 256)  # RZ is 255
     return total.astype(np.uint32)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tcprobe.errors import DataError
-from tcprobe.sass.image import SYMBOL, SYMTAB, Section, sections
+from tcprobe.sass.elf import SYMBOL, SYMTAB, Section, sections
 from tcprobe.text import one_line
 
 MOST_BYTES = 8 << 20  # of a table; rows of it take up to a dozen times as much while it is read

@@ -20,13 +20,13 @@ from functools import cache
 import numpy as np
 
 from tcprobe.isa.arch import WARP
-from tcprobe.isa.instruction import TENSOR_OPCODES, Instruction
+from tcprobe.isa.instruction import Instruction, tensor_opcodes
 from tcprobe.isa.operand import FACTORS
 from tcprobe.probes import ptx
 from tcprobe.probes.multiply import Multiply
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.cubin import Code
-from tcprobe.sass.decode import Argument, UnreadError
+from tcprobe.sass.decode import Operand, UnreadError
 from tcprobe.sass.machine import ZERO, Image, Machine
 from tcprobe.sass.opcodes import OPCODES
 
@@ -128,9 +128,9 @@ def computes(opcode: str, instruction: Instruction, turned: bool) -> bool:
     return re.fullmatch(patterns.get(a, other), opcode) is not None
 
 
-def name(opcode: str, a: Argument, b: Argument) -> str:
+def name(opcode: str, a: Operand, b: Operand) -> str:
     """The instruction's full name: without the step, with the order of A and B if operands have one."""
-    return re.sub(r"\.STEP\d", "", opcode) + "".join(re.findall(r"\.(?:ROW|COL)", a.kind + b.kind))
+    return re.sub(r"\.STEP\d", "", opcode) + "".join(re.findall(r"\.(?:ROW|COL)", a.view + b.view))
 
 
 def kernel(instruction: Instruction) -> Kernel:
@@ -160,7 +160,7 @@ def trace(code: Code, instruction: Instruction) -> Traced:
         raise UnreadError(next(iter(code.unread.values())))
     machine = Machine(1, images, parameters, code.parameter_base)
     steps: list[Step] = []
-    names = [name for name in code.opcodes if name.split(".")[0] in TENSOR_OPCODES]
+    names = tensor_opcodes(code.opcodes)
     opcodes = OPCODES | {name: _multiply(name, steps) for name in names} | dict.fromkeys(CONVERSIONS, _convert)
     stored = None
     try:
@@ -203,7 +203,7 @@ def _moved_word(tags: np.ndarray) -> Word:
     return word
 
 
-def _convert(m: Machine, d: Argument, *_: Argument) -> None:
+def _convert(m: Machine, d: Operand, *_: Operand) -> None:
     """A conversion of one word or two halves, from any type to any."""
     m.write(d, np.full(m.lanes, CONVERTED))
 
@@ -211,23 +211,23 @@ def _convert(m: Machine, d: Argument, *_: Argument) -> None:
 def _multiply(opcode: str, multiplies: list[Step]) -> Callable[..., None]:
     part = int(match[1]) if (match := re.search(r"\.STEP(\d)", opcode)) else 0
 
-    def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
+    def multiply(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand, *rest: Operand) -> None:
         whole = name(opcode, a, b)
         shape = form(whole)
-        if any(str(o) not in ("!PT", "!UPT") for o in rest):
+        if any(o.kind != "R" for o in (d, a, b, c)) or any(str(o) not in ("!PT", "!UPT") for o in rest):
             raise UnreadError(f"{opcode} with these operands is not modelled")
         size = shape.d // shape.parts
         left, right = (
-            tuple(_moved_word(m.word("R", operand.index + j)) for j in range(count))
+            tuple(_moved_word(m.word("R", operand.encoded + j)) for j in range(count))
             for operand, count in ((a, shape.a), (b, shape.b))
         )
-        added = tuple(_word(m.word("R", c.index + j)) for j in range(size)) if c.index != ZERO else ()
+        added = tuple(_word(m.word("R", c.encoded + j)) for j in range(size)) if c.encoded != ZERO else ()
         if part:
             _continue(multiplies, Step(whole, left, right, added), part)
         else:
             multiplies.append(Step(whole, left, right, added))
         for j, tags in enumerate(_tags(RESULT + len(multiplies) - 1, size, part * size).T):
-            m.set("R", d.index + j, tags)
+            m.set("R", d.encoded + j, tags)
 
     return multiply
 

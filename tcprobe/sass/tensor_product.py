@@ -23,14 +23,15 @@ import numpy as np
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import TENSOR_OPCODES, Instruction
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Array, Bytes, Ints
 from tcprobe.layout.structure import elements, holder
 from tcprobe.layout.table import Table, Tables
 from tcprobe.probes.slots import FLOATS, decode, encode
 from tcprobe.sass.cubin import Code
-from tcprobe.sass.decode import Argument, CodeLine, UnreadError
+from tcprobe.sass.decode import Form, Operand, UnreadError
 from tcprobe.sass.emulation import EMULATION, whole
 from tcprobe.sass.machine import ZERO, Image, Machine
 from tcprobe.sass.opcodes import Handler, must
@@ -65,33 +66,33 @@ def types(opcode: str) -> Types:
     return Types("b1", "b1", "s32", match[7]) if match[6] else Types("f64", "f64", "f64")
 
 
-def is_tensor(code_line: CodeLine) -> bool:
+def is_tensor(step: Form) -> bool:
     """Whether a line is a tensor-core instruction."""
-    return code_line.opcode.split(".")[0] in TENSOR_OPCODES
+    return step.mnemonic in of_kind("multiply")
 
 
-def opcode_of(code_line: CodeLine) -> str:
+def opcode_of(step: Form) -> str:
     """The full name of a tensor-core instruction; UnreadError if its operands are not modelled."""
-    if len(code_line.operands) < 4 or any(str(o) not in ("!PT", "!UPT") for o in code_line.operands[4:]):
-        raise UnreadError(f"{code_line.opcode} with these operands is not modelled")
-    return name(code_line.opcode, code_line.operands[1], code_line.operands[2])
+    if len(step.operands) < 4 or any(str(o) not in ("!PT", "!UPT") for o in step.operands[4:]):
+        raise UnreadError(f"{step.opcode} with these operands is not modelled")
+    return name(step.opcode, step.operands[1], step.operands[2])
 
 
-def computing(layouts: Layouts, stem: str) -> Handler:
-    """The function of an opcode; `stem` lacks the operands' .ROW and .COL. It refuses opcodes without a layout."""
+def computing(layouts: Layouts, mnemonic: str) -> Handler:
+    """The function of an opcode; `mnemonic` lacks the operands' .ROW and .COL. It refuses opcodes without a layout."""
 
-    def multiply(m: Machine, d: Argument, a: Argument, b: Argument, c: Argument, *rest: Argument) -> None:
-        must(all(str(o) in ("!PT", "!UPT") for o in rest), f"{stem} with these operands is not modelled")
-        opcode = name(stem, a, b)
+    def multiply(m: Machine, d: Operand, a: Operand, b: Operand, c: Operand, *rest: Operand) -> None:
+        must(all(str(o) in ("!PT", "!UPT") for o in rest), f"{mnemonic} with these operands is not modelled")
+        opcode = name(mnemonic, a, b)
         if opcode not in layouts:
             raise UnreadError(f"no layout of {opcode} is known")
-        must(bool(m.active.all()) and d.kind == "R" and c.kind == "R", f"{opcode} in this form is not modelled")
+        must(bool(m.active.all()) and d.view == "R" and c.view == "R", f"{opcode} in this form is not modelled")
         product(m, opcode, layouts[opcode], (d, a, b, c))
 
     return multiply
 
 
-def product(m: Machine, opcode: str, tables: Tables, operands: Sequence[Argument]) -> None:
+def product(m: Machine, opcode: str, tables: Tables, operands: Sequence[Operand]) -> None:
     """D = A x B + C in the registers of all warps."""
     shape, kinds = form(opcode), types(opcode)
     d, a, b, c = operands
@@ -100,7 +101,7 @@ def product(m: Machine, opcode: str, tables: Tables, operands: Sequence[Argument
     total = left @ right
     if kinds.bits == "XOR":  # popc(a ^ b) = a + b - 2ab
         total = left.sum(axis=2)[:, :, None] + right.sum(axis=1)[:, None, :] - 2 * total
-    if c.index != ZERO:
+    if c.encoded != ZERO:
         must("c" in tables, f"no layout of C of {opcode} is known")
         total = total + _matrix(m, c, _Held(shape.c, kinds.d, tables["c"], (shape.m, shape.n)))
     if kinds.d in FLOATS:
@@ -109,7 +110,7 @@ def product(m: Machine, opcode: str, tables: Tables, operands: Sequence[Argument
     row, col, _ = elements(tables["d"])
     raw = encode(total[:, row, col], kinds.d, dtype(kinds.d).bits)
     for j, word in enumerate(np.ascontiguousarray(raw).view(np.uint32).reshape(m.lanes, shape.d).T):
-        m.set("R", d.index + j, np.ascontiguousarray(word))
+        m.set("R", d.encoded + j, np.ascontiguousarray(word))
 
 
 class _Held(NamedTuple):
@@ -121,14 +122,14 @@ class _Held(NamedTuple):
     size: tuple[int, int]
 
 
-def _matrix(m: Machine, argument: Argument, operand_layout: _Held) -> Array:
+def _matrix(m: Machine, operand: Operand, operand_layout: _Held) -> Array:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
     words, kind, table, size = operand_layout
-    is_operand = argument.kind in ("R", "R.ROW", "R.COL") and not argument.negative
-    must(is_operand, f"{argument} is not an operand of a multiply")
-    if argument.index == ZERO:
+    is_operand = operand.view in ("R", "R.ROW", "R.COL") and not operand.sign
+    must(is_operand, f"{operand} is not an operand of a multiply")
+    if operand.encoded == ZERO:
         return np.zeros((m.lanes // WARP, *size))
-    raw = np.stack([m.word("R", argument.index + j) for j in range(words)], axis=1)
+    raw = np.stack([m.word("R", operand.encoded + j) for j in range(words)], axis=1)
     numbers = decode(raw.view(np.uint8).reshape(m.lanes // WARP, -1), kind)
     values = whole(numbers, FLOATS[kind]) if kind in FLOATS else numbers.astype(np.float64)
     # the slot that holds each element of one matrix, row by row; UnreadError unless it is exactly one
@@ -188,8 +189,8 @@ def run_multiply(code: Code, instruction: Instruction, register_images: Mapping[
     parameters = b"".join(base.to_bytes(8, "little") for base in BASES) + bytes(4)
     if code.parameter_bytes != len(parameters):
         raise UnreadError(f"the cubin has {code.parameter_bytes} bytes of parameters, the kernel {len(parameters)}")
-    stems = {step.opcode for step in code.instructions.values() if is_tensor(step)}
-    opcodes = EMULATION | {stem: computing(layouts, stem) for stem in stems}
+    mnemonics = {step.opcode for step in code.instructions.values() if is_tensor(step)}
+    opcodes = EMULATION | {mnemonic: computing(layouts, mnemonic) for mnemonic in mnemonics}
     Machine(count, memory, parameters, code.parameter_base).run(code.instructions, code.start, opcodes)
     return decode(output, d.type)
 

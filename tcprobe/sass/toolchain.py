@@ -57,10 +57,6 @@ class Toolchain:
         targets = known_targets(self.ptxas, self.limit)
         return tuple(row for row in ARCHS if row.name in targets)
 
-    def disassembles_as(self, arch: Arch) -> str:
-        """The name for `nvdisasm --binary`. Volta is encoded as Turing, which is all that nvdisasm 13 knows."""
-        return "SM75" if arch.number < 75 else f"SM{arch.number}"
-
 
 def toolchain_of(ptxas: str, nvdisasm: str, limit: float = LIMIT) -> Toolchain:
     """The toolchain of two programs."""

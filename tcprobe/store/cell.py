@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
-from tcprobe.isa.arch import ARCHS, Arch
+from tcprobe.isa.arch import ARCHS, WARP, Arch
 from tcprobe.isa.arch import arch as find_arch
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
@@ -237,6 +237,13 @@ def _one(cell: Cell, selector: int | None) -> list[Cell]:
     return [selection(cell, selector)]
 
 
+def require_warps(cell: Cell) -> None:
+    """UsageError for a layout whose threads are no whole warps: instructions and exchanges are those of a warp."""
+    threads = cell.table.threads
+    if threads % WARP:
+        raise UsageError(f"{cell.fragment.id} has {threads} threads, no whole warps: a multiple of {WARP} is needed.")
+
+
 def require_selection(cell: Cell) -> None:
     """UsageError for the tables of all selectors together, if one is needed."""
     if cell.fragment.selectors and cell.selector is None:
@@ -313,6 +320,10 @@ def emittable(
 
 
 def _on_every_arch(fragment: Fragment, layers: Layers) -> list[Cell]:
+    if make := getattr(fragment, "make", None):  # what a text describes: on the archs of the multiply that it repeats
+        atom = getattr(fragment, "atom", None)
+        names = [one.arch for one in _on_every_arch(atom, layers)] if atom else [row.name for row in ARCHS]
+        return [make(name, layers) for name in names]
     if layers.with_published:
         return list(by_arch(fragment, [row.name for row in ARCHS], layers).values())
     cells = _everywhere(fragment, "all", layers)

@@ -170,11 +170,20 @@ def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> s
         maps = [(c.table.id, c.fragment.slot_bits, c.fragment.register_bits) for c in cells.values()]
         groups.setdefault(tuple(maps), []).append(id_)
     if len(groups) > 1:
-        listed = "; ".join(choose.some(ids, 1) for ids in [*groups.values()][:MOST_CHOICES])
+        listed = "; ".join(
+            f"{choose.some(ids, 1)} ({_registers(by_id[ids[0]])})" for ids in [*groups.values()][:MOST_CHOICES]
+        )
         more = "; ..." if len(groups) > MOST_CHOICES else ""
         words = f"{name!r} matches {len(by_id)} {kind} with {len(groups)} different tables: {listed}{more}."
         raise AmbiguousError(words, name, [ids[0] for ids in groups.values()][:MOST_CHOICES])
     return next((id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())), next(iter(by_id)))
+
+
+def _registers(cells: OperandCells) -> str:
+    """How many registers a thread has of each operand: A 4, B 2, D 4 registers; 128 registers of a single one."""
+    counts = [f"{operand.upper()} {cell.fragment.registers}" for operand, cell in cells.items()]
+    several = ", ".join(counts) if len(counts) > 1 else counts[0].rpartition(" ")[2]
+    return f"{several} register{'s' * (several != '1')}"
 
 
 def _note(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:

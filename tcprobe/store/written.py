@@ -54,7 +54,8 @@ FAMILY = "layout"
 class WrittenFragment(Fragment):
     """A fragment that a text describes; `make` gives its table on an arch, of `held` elements a thread.
 
-    `atom` is the multiply's operand that a tile repeats, None of a layout; `lanes` how many threads an atom has.
+    `atom` is the multiply's operand that a tile repeats, None of a layout; `lanes` how many threads an atom has. `said`
+    is whether the text says of which operand it is.
     """
 
     make: Callable[[str | None, Layers], WrittenCell] = field(compare=False)
@@ -62,6 +63,7 @@ class WrittenFragment(Fragment):
     atom: Fragment | None = None
     lanes: int = WARP
     memory: bool = False
+    said: bool = True
 
     def __post_init__(self) -> None:
         """Nothing: what a text describes need not fill registers, and holds elements as often as it says."""
@@ -71,15 +73,24 @@ class WrittenFragment(Fragment):
         """Slots per thread."""
         return self.held
 
+    @property
+    def label(self) -> str:
+        """The operand, where the text says one."""
+        return super().label if self.said else ""
+
 
 @dataclass(frozen=True, repr=False)
 class WrittenCell(Cell):
-    """The cell of a text: `words` say in what notation it is, `tiling` what a tile is made of."""
+    """The cell of a text: `words` say in what notation it is, `tiling` what a tile is made of.
+
+    `family` is that of the multiply that the text is for, mma or wgmma, where it says one.
+    """
 
     words: str = ""
     tiling: Tiling | None = None
-    vector: int = 0  # of a copy, the bits that a thread moves at once
-    turned: bool = False  # whether a text of CuTe gives B as N x K
+    vector: int = field(default=0, kw_only=True)  # of a copy, the bits that a thread moves at once
+    turned: bool = field(default=False, kw_only=True)  # whether a text of CuTe gives B as N x K
+    family: str = field(default="", kw_only=True)
 
     def in_cta(self, thread: int) -> dict[str, int]:
         """A thread of the CTA: its number in its warp, or its multiply's warpgroup, in the CTA, and its warp."""
@@ -269,13 +280,14 @@ def _of_triton(text: Spelled, arch_name: str | None, layers: Layers) -> WrittenC
     held = places.checked(
         places.of_linear(linear, ["lane", "warp", "block"], "register"), shape, f"column 1 of the layout: {words}"
     )
-    operand, bits = "d", None
+    operand, bits = None, None
+    family = triton.multiply_family(attribute)
     if attribute.kind == "dot_op":
         operand, width = "ab"[attribute.number("opIdx")], attribute.values.get("kWidth", 0)
         bits = 32 // width if width in (1, 2, 4, 8) else None
     elif attribute.kind == "nvidia_mma":
-        bits = 32
-    return _cell(text, arch_name, layers, held, shape, words, operand=operand, bits=bits)
+        operand, bits = "d", 32
+    return _cell(text, arch_name, layers, held, shape, words, operand=operand, bits=bits, family=family)
 
 
 def _of_file(text: Spelled, arch_name: str | None, layers: Layers) -> WrittenCell:
@@ -344,10 +356,11 @@ def _cell(  # noqa: PLR0913, PLR0917
     extent: tuple[int, int],
     words: str,
     *,
-    operand: str = "d",
+    operand: str | None = None,
     bits: int | None = None,
     memory: bool = False,
     turned: bool = False,
+    family: str = "",
 ) -> WrittenCell:
     threads, elements = held.row.shape
     values = {
@@ -358,7 +371,9 @@ def _cell(  # noqa: PLR0913, PLR0917
     }
     table = Table(slots(threads, elements), values)
     named = text._replace(operand=text.operand or operand, over=text.over or f"{extent[0]}x{extent[1]}")
-    return _of_table(named, arch_name, layers, table, extent, words, bits=bits, memory=memory, turned=turned)
+    return _of_table(
+        named, arch_name, layers, table, extent, words, bits=bits, memory=memory, turned=turned, family=family
+    )
 
 
 def _of_table(  # noqa: PLR0913, PLR0917
@@ -372,6 +387,7 @@ def _of_table(  # noqa: PLR0913, PLR0917
     bits: int | None = None,
     memory: bool = False,
     turned: bool = False,
+    family: str = "",
 ) -> WrittenCell:
     kind, width = _type_of(text, bits)
     operand = {"src": "a", "dst": "d", None: "d"}.get(text.operand, text.operand) or "d"
@@ -381,7 +397,10 @@ def _of_table(  # noqa: PLR0913, PLR0917
     def make(name: str | None, folders: Layers) -> WrittenCell:
         device = archs.arch(name).name if name and name != "all" else _default(folders)
         claim = Claim(table, words, None, table)
-        return WrittenCell(fragment, device, table, None, folders, WRITTEN, (words, claim), None, words, turned=turned)
+        stated = (words, claim)
+        return WrittenCell(
+            fragment, device, table, None, folders, WRITTEN, stated, None, words, turned=turned, family=family
+        )
 
     fragment = WrittenFragment(
         id=id_,
@@ -401,6 +420,7 @@ def _of_table(  # noqa: PLR0913, PLR0917
         held=table.elements,
         make=make,
         memory=memory,
+        said=text.operand in ROLES,
     )
     return make(arch_name, layers)
 
@@ -478,7 +498,7 @@ def _tile_of(atom: Cell, text: Spelled, mma: cute.TiledMma | None) -> WrittenCel
 
     def make(name: str | None, layers: Layers) -> WrittenCell:
         cell = find(fragment, name, layers) or atom
-        return _tile_of(cell, text, mma) if cell.table is not atom.table else made
+        return made if (cell.arch, cell.table) == (atom.arch, atom.table) else _tile_of(cell, text, mma)
 
     made_fragment = WrittenFragment(
         id=id_,
@@ -512,7 +532,6 @@ def _tile_of(atom: Cell, text: Spelled, mma: cute.TiledMma | None) -> WrittenCel
         None,
         words,
         tiling,
-        False,
     )
     return made
 

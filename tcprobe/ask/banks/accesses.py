@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,10 +43,7 @@ from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout.arrays import Ints, Offset
 from tcprobe.layout.banks import IDLE
 from tcprobe.layout.swizzle import SPELLINGS, Swizzle, is_swizzle, sizes_written, swizzle_named
-
-if TYPE_CHECKING:
-    from tcprobe.store.cell import Cell
-
+from tcprobe.store.cell import Cell, require_warps
 
 UNTYPED = (8, 16, 32, 64)
 MOST_PADDING = 1 << 16
@@ -193,8 +190,8 @@ def parse_tile(text: str, type_: str, contiguous: str, bits: int | None = None) 
 
 
 def bits_of(type_: str) -> int:
-    """Bits that an element takes in memory: 8 for the types of 6 bits, which lie in bytes."""
-    bits_by_type = {d.name: 8 if d.bits == 6 else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
+    """Bits that an element takes in memory: 8 for the types of 6 and 7 bits, which lie in bytes."""
+    bits_by_type = {d.name: 8 if d.bits in (6, 7) else d.bits for d in DTYPES} | {f"b{n}": n for n in UNTYPED}
     if type_ not in bits_by_type:
         raise UsageError(f"unknown element type {type_[:20]!r}; known: {', '.join(bits_by_type)}.")
     return bits_by_type[type_]
@@ -271,12 +268,13 @@ def parse_access(text: str) -> TileAccess:
 
 
 def slots_of(cell: Cell) -> Slots:
-    """The slots of a fragment; UsageError where it holds no matrix, or several products, which are not one tile."""
+    """The slots of a fragment; UsageError where it holds no matrix, several products, or is not of whole warps."""
     table, fragment = cell.table, cell.fragment
     if fragment.role not in WHOLE:
         raise UsageError(f"{fragment.id} holds no elements of a matrix: its role is {fragment.role.value}.")
     if "product" in table.outputs:
         raise UsageError(f"{fragment.id} holds {fragment.products} products in a warp; a tile is one matrix.")
+    require_warps(cell)
     row, col = (
         np.array([-1 if v is None else v for v in table.values[name]], np.int64).reshape(table.threads, -1)
         for name in ("row", "col")
@@ -421,7 +419,8 @@ def matrix_ways(slots: Slots, tile: Tile, wider: int = 1) -> tuple[str, ...]:
     Of elements that are `wider` times as large in registers. UsageError where the fragment does not cover the tile.
     """
     slot_places, count = _copies(slots, tile), 32 // (tile.bits * wider)
-    return _turns(_by_register(slot_places, count), count) if count else ()
+    whole = count and slot_places.line.shape[2] % count == 0
+    return _turns(_by_register(slot_places, count), count) if whole else ()
 
 
 def _by_register(slot_places: Places, count: int) -> Places:

@@ -47,7 +47,7 @@ from tcprobe.isa.names import search
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
 from tcprobe.store.acceptance import require_fit
-from tcprobe.store.cell import Cell, sources
+from tcprobe.store.cell import Cell, require_warps, sources
 from tcprobe.store.cell import cell as cell_of
 from tcprobe.text import Described
 
@@ -252,6 +252,7 @@ def require_matrix(cell: Cell) -> None:
         contents = {Role.METADATA: "index fields", Role.SCALE: "scales"}
         what = contents.get(fragment.role, "what is stored of a sparse matrix")
         raise UsageError(f"{fragment.id} holds {what}: no other fragment holds the same matrix.")
+    require_warps(cell)
     require_fit(fragment, cell.table)
 
 

@@ -35,7 +35,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Element, Table, slot_table
 from tcprobe.store.acceptance import require_fit
-from tcprobe.store.cell import Cell
+from tcprobe.store.cell import Cell, require_warps
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
 
@@ -516,6 +516,7 @@ def reduce_fragment(cell: Cell, over: str, op: str = "sum", name: str = "reduce"
             f"no reduction over {quoted(over)} with {quoted(op)}; known: over {axes}, with {', '.join(ops)}."
         )
     require_elements(cell, over == "col")
+    require_warps(cell)
     require_legal(name, FUNCTION, used=("T", "x", "out", "lane", "thread"))
     tile = fragment_tile(cell, size)
     scheme = plan(tile.table, AXES.index(over))

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.requests import width
 from tcprobe.check.rule import Finding, Severity, undecided
-from tcprobe.check.sums import Sum, sums
+from tcprobe.graph import reached
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.requests import width
+from tcprobe.sass.sums import Sum, sums
 
 NAME = "async-proxy"
 SEVERITY: Severity = "error"
@@ -27,8 +28,8 @@ SAYS = (
     "shared memory that ordinary stores filled is read by wgmma or a bulk copy without a proxy fence between, or "
     "global memory by a bulk copy"
 )
-MEND = "fence.proxy.async.shared::cta behind the stores, before the barrier that the reader waits at"
-MEND_GLOBAL = "fence.proxy.async.global behind the stores, before the barrier that the copy waits at"
+FIX = "fence.proxy.async.shared::cta behind the stores, before the barrier that the reader waits at"
+FIX_GLOBAL = "fence.proxy.async.global behind the stores, before the barrier that the copy waits at"
 EVIDENCE = (
     "PTX ISA, wgmma.fence: an async proxy fence must be used to establish an ordering between prior writes to shared "
     "memory matrices and subsequent accesses to the same matrices in wgmma.mma_async.",
@@ -60,8 +61,8 @@ def fences(instruction: Instruction) -> bool:
 
 def reads_shared(instruction: Instruction) -> bool:
     """Whether the async proxy reads shared memory for it."""
-    if instruction.stem.endswith(("GMMA", "MMA")) and instruction.stem[:1] in "HIQBU":
-        return any(operand.text.startswith("gdesc[UR") and operand.first >= 0 for operand in instruction.operands)
+    if instruction.mnemonic.endswith(("GMMA", "MMA")) and instruction.mnemonic[:1] in "HIQBU":
+        return any(operand.prefix == "gdesc" and operand.first >= 0 for operand in instruction.operands)
     return instruction.opcode.startswith(COPIES_OUT)
 
 
@@ -71,7 +72,7 @@ def step(unfenced: Unfenced, instruction: Instruction) -> Unfenced:
         return unfenced
     if fences(instruction):
         return unfenced if instruction.guard else frozenset()
-    if instruction.stem in WRITERS:
+    if instruction.mnemonic in WRITERS:
         return unfenced | {instruction.number}
     if instruction.opcode.startswith(WAITS):
         return unfenced | {START}
@@ -86,7 +87,7 @@ def joined(one: Unfenced, other: Unfenced) -> Unfenced:
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each reader."""
     yield from _of_shared(kernel)
-    if {"STG", "UBLKCP"} <= kernel.stems:
+    if {"STG", "UBLKCP"} <= kernel.mnemonics:
         yield from _of_global(kernel)
 
 
@@ -97,7 +98,7 @@ def _of_global(kernel: Kernel) -> Iterator[Finding]:
     def after(unfenced: Unfenced, instruction: Instruction) -> Unfenced:
         if _fences_global(kernel, instruction) and not instruction.guard:
             return frozenset()
-        return unfenced | {instruction.number} if instruction.stem == "STG" else unfenced
+        return unfenced | {instruction.number} if instruction.mnemonic == "STG" else unfenced
 
     before = {
         i.number: unfenced
@@ -111,7 +112,7 @@ def _of_global(kernel: Kernel) -> Iterator[Finding]:
             if _hits(places.get(store.number), width(store.form), places.get(number)):
                 text = (
                     f"{reader.opcode} reads global memory that {store.opcode} wrote, with no proxy fence between; "
-                    f"{MEND_GLOBAL}"
+                    f"{FIX_GLOBAL}"
                 )
                 yield Finding(NAME, SEVERITY, reader.address, text, {"writer": store.address})
                 break
@@ -138,7 +139,7 @@ def _hits(store: Sum | None, size: int, copy: Sum | None) -> bool:
 def _of_shared(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each reader of shared memory."""
     readers = [i for i in kernel.instructions if reads_shared(i)]
-    if not readers or kernel.stems.isdisjoint(WRITERS):
+    if not readers or kernel.mnemonics.isdisjoint(WRITERS):
         return
     start: Unfenced = frozenset({START})
     before = {i.number: fact for i, fact in at_each(kernel, forward(kernel, start, step, joined), step)}
@@ -151,9 +152,9 @@ def _of_shared(kernel: Kernel) -> Iterator[Finding]:
         writers = fact - {START} or others
         if writers:
             writer = kernel.instructions[max(writers)]
-            copied = reader.opcode.startswith(COPIES_OUT) and not kernel.stems.isdisjoint(("STS", "STSM"))
+            copied = reader.opcode.startswith(COPIES_OUT) and not kernel.mnemonics.isdisjoint(("STS", "STSM"))
             if (
-                not fact - {START} and writer.stem == "LDGSTS" and copied
+                not fact - {START} and writer.mnemonic == "LDGSTS" and copied
             ):  # another role brings factors, this one results
                 yield undecided(
                     NAME, reader, f"whether {reader.opcode} reads what another role's {writer.opcode} brought"
@@ -164,30 +165,18 @@ def _of_shared(kernel: Kernel) -> Iterator[Finding]:
 
 def ahead(kernel: Kernel, reader: Instruction) -> frozenset[int]:
     """The stores from which a way leads to a reader; they count by that way alone."""
-    block = kernel.block_of[reader.number]
-    seen, pending = {block}, [block]
-    while pending:
-        for other in kernel.before[pending.pop()]:
-            if other not in seen:
-                seen.add(other)
-                pending.append(other)
     return frozenset(
         number
-        for each in seen
+        for each in reached(kernel.before, [kernel.block_of[reader.number]])
         for number in range(kernel.blocks[each].first, kernel.blocks[each].end)
-        if kernel.instructions[number].stem in WRITERS
+        if kernel.instructions[number].mnemonic in WRITERS
     )
 
 
 def behind(kernel: Kernel, reader: Instruction) -> frozenset[int]:
     """The stores to which a way leads from a reader: they come later, as those of an epilogue."""
-    seen, pending = set[int](), list(kernel.successors.get(reader.number, ()))
-    while pending:
-        number = pending.pop()
-        if number not in seen:
-            seen.add(number)
-            pending += kernel.successors.get(number, ())
-    return frozenset(number for number in seen if kernel.instructions[number].stem in WRITERS)
+    later = reached(kernel.successors, kernel.successors.get(reader.number, ()))
+    return frozenset(number for number in later if kernel.instructions[number].mnemonic in WRITERS)
 
 
 def verdict(kernel: Kernel, reader: Instruction, writer: Instruction, filled: bool) -> Finding:
@@ -195,7 +184,7 @@ def verdict(kernel: Kernel, reader: Instruction, writer: Instruction, filled: bo
     if filled and not reader.opcode.startswith(COPIES_OUT):
         reason = f"whether {reader.opcode} reads what {writer.opcode} stored without a fence, or what copies brought"
         return undecided(NAME, reader, reason)
-    text = f"{reader.opcode} reads shared memory that {writer.opcode} wrote, with no proxy fence between; {MEND}"
+    text = f"{reader.opcode} reads shared memory that {writer.opcode} wrote, with no proxy fence between; {FIX}"
     return Finding(NAME, SEVERITY, reader.address, text, {"writer": writer.address})
 
 

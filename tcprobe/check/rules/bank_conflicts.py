@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tcprobe.check import published
-from tcprobe.check.addresses import SHARED
-from tcprobe.check.program import Kernel
-from tcprobe.check.requests import Counting, conflicts, costly
+from tcprobe.check.counting import Counting, costly
 from tcprobe.check.rule import Finding, Severity
+from tcprobe.sass.addresses import SHARED
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.requests import conflicts
 
 NAME = "bank-conflicts"
 SEVERITY: Severity = "warning"
 SAYS = "lanes of a warp meet in banks of shared memory, so that an access takes more wavefronts than its width needs"
-MEND = "pad the rows or swizzle the addresses: tcprobe banks and tcprobe swizzle show how"
+FIX = "pad the rows or swizzle the addresses: tcprobe banks and tcprobe swizzle show how"
 EVIDENCE = (
     "The rule of wavefronts is measured on an H200 for ld, st, ldmatrix, stmatrix, atomics and cp.async.ca; `tcprobe "
     "run --family banks` repeats it. Destinations of cp.async.cg are judged by the rule of cp.async.ca.",
@@ -32,9 +33,9 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     return costly(kernel, Counting(NAME, "wavefronts", SHARED, conflicts, _words, _cycles))
 
 
-def _cycles(arch: str, stem: str) -> float | None:
+def _cycles(arch: str, mnemonic: str) -> float | None:
     """Cycles of an SM for a wavefront: for one access that takes one."""
-    return published.interval(arch, NARROWEST[stem]) if stem in NARROWEST else None
+    return published.interval(arch, NARROWEST[mnemonic]) if mnemonic in NARROWEST else None
 
 
 def _words(opcode: str, numbers: Mapping[str, int | float], lanes: str) -> str:
@@ -46,7 +47,7 @@ def _words(opcode: str, numbers: Mapping[str, int | float], lanes: str) -> str:
     often = "once a round of its loop" if numbers["a_round"] else "outside loops"
     return (
         f"{opcode} takes {numbers['wavefronts']} wavefronts{warps} where {numbers['least']} would do{lanes}: "
-        f"{more:g} {unit}{'s' * (more > 1)} more for each warp, {often}; {MEND}"
+        f"{more:g} {unit}{'s' * (more > 1)} more for each warp, {often}; {FIX}"
     )
 
 

@@ -12,20 +12,20 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tcprobe.check import lanes
-from tcprobe.check.addresses import descriptors
-from tcprobe.check.lanes import Lanes
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import group_sizes
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
 from tcprobe.layout.descriptor import Descriptor
+from tcprobe.sass import lanes
+from tcprobe.sass.addresses import descriptors
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.widths import group_sizes
 
 NAME = "descriptor"
 SEVERITY: Severity = "error"
 SAYS = "constants of a descriptor contradict the instruction that takes it"
-MEND = "tcprobe descriptor --tile LINESxK --type TYPE prints the descriptor of a tile, --idesc that of a multiply"
+FIX = "tcprobe descriptor --tile LINESxK --type TYPE prints the descriptor of a tile, --idesc that of a multiply"
 EVIDENCE = (
     "PTX ISA, matrix descriptor of wgmma: LBO, SBO and swizzle lead to the bytes of each element; the formula is "
     "measured on an H200 for every mode (docs/wgmma.md).",
@@ -48,14 +48,14 @@ SWIZZLE = {0: 0, 1: 128, 2: 64, 3: 32}
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each multiply with such a descriptor."""
-    if not any(stem.endswith("GMMA") or stem in KINDS for stem in kernel.stems):
+    if not any(mnemonic.endswith("GMMA") or mnemonic in KINDS for mnemonic in kernel.mnemonics):
         return
     for number, held in sorted(descriptors(kernel).items()):
         instruction = kernel.instructions[number]
-        for text, words in held.items():
-            if text.startswith("idesc["):
+        for operand, words in held.items():
+            if operand.prefix == "idesc":
                 yield from of_instruction(instruction, words)
-            elif instruction.stem.endswith("GMMA") and "UR" in text and "URZ" not in text:
+            elif instruction.mnemonic.endswith("GMMA") and operand.first >= 0:
                 yield from of_shared(instruction, words)
 
 
@@ -66,13 +66,13 @@ def of_shared(instruction: Instruction, words: Sequence[Lanes]) -> Iterator[Find
             continue
         sizes = group_sizes(instruction.opcode)
         lines = LINES_A if operand == "a" else sizes[1]
-        transposed = any(f".tnsp{operand.upper()}" in each.text for each in instruction.operands)
-        wrong = contradiction(low, high, lines, transposed, 2 if instruction.stem == "HGMMA" else 1)
+        transposed = any(f"tnsp{operand.upper()}" in each.part for each in instruction.operands)
+        wrong = contradiction(low, high, lines, transposed, 2 if instruction.mnemonic == "HGMMA" else 1)
         if wrong is None:
             reason = f"the descriptor of {operand.upper()} of {instruction.opcode} is not a constant"
             yield undecided(NAME, instruction, reason)
         elif wrong:
-            text = f"the descriptor of {operand.upper()} of {instruction.opcode}: {wrong}; {MEND}"
+            text = f"the descriptor of {operand.upper()} of {instruction.opcode}: {wrong}; {FIX}"
             yield Finding(NAME, SEVERITY, instruction.address, text)
             return
 
@@ -107,7 +107,7 @@ def field(word: Lanes, low: int, width: int) -> int | None:
     """Bits of a word, None where they are not known, or differ between warps or lanes."""
     bits = lanes.as_bits(word)
     mask = (1 << width) - 1 << low
-    if bits is None or (bits.flips | bits.lost | bits.steps) & mask:
+    if bits is None or (bits.xor_unknown | bits.unknown | bits.add_unknown) & mask:
         return None
     values = {int(value) for value in np.unique(bits.known & np.uint32(mask))}
     return values.pop() >> low if len(values) == 1 else None
@@ -115,7 +115,7 @@ def field(word: Lanes, low: int, width: int) -> int | None:
 
 def of_instruction(instruction: Instruction, words: Sequence[Lanes]) -> Iterator[Finding]:
     """What is wrong with an instruction descriptor: what every kind of its opcode refuses."""
-    kinds = KINDS.get(instruction.stem, ())
+    kinds = KINDS.get(instruction.mnemonic, ())
     value = field(words[0], 0, 32) if words else None
     if value is None or not kinds:
         if kinds:
@@ -130,7 +130,7 @@ def of_instruction(instruction: Instruction, words: Sequence[Lanes]) -> Iterator
         if not refused:
             return
         reasons.append(refused[0])
-    text = f"the instruction descriptor {value:#010x} of {instruction.opcode}: {reasons[0].rstrip('.')}; {MEND}"
+    text = f"the instruction descriptor {value:#010x} of {instruction.opcode}: {reasons[0].rstrip('.')}; {FIX}"
     yield Finding(NAME, SEVERITY, instruction.address, text)
 
 

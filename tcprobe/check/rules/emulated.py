@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcprobe.check import published
-from tcprobe.check.program import Kernel
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.isa import inventory
-from tcprobe.isa.instruction import TENSOR_OPCODES, Instruction
+from tcprobe.isa.instruction import Instruction
+from tcprobe.isa.opcodes import of_kind
+from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.lowering import Lowering, words
 
 NAME = "emulated"
 SEVERITY: Severity = "warning"
 SAYS = "a multiply that the arch does not do in its own type, and that becomes other instructions"
-MEND = "use the form that is native there"
+FIX = "use the form that is native there"
 EVIDENCE = (
     "tcprobe lower: what every form becomes on every arch, from machine code of 17 versions of ptxas.",
     "On an H200 mma.m16n8k32 of e4m3 takes 10.6 cycles of an SM, seven times as many as the form of f16 with "
@@ -31,8 +32,8 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         return
     for routine in dict.fromkeys(kernel.code.routines):
         if "mma" in routine:
-            calls = [i.address for i in kernel.instructions if i.stem == "CALL"]
-            text = f"{routine} of the compiler does a multiply that {kernel.arch} does not have; {MEND}"
+            calls = [i.address for i in kernel.instructions if i.mnemonic == "CALL"]
+            text = f"{routine} of the compiler does a multiply that {kernel.arch} does not have; {FIX}"
             yield Finding(NAME, SEVERITY, min(calls, default=0), text, {"calls": len(calls)})
 
 
@@ -55,8 +56,8 @@ def _of_text(kernel: Kernel, ptx: str) -> Iterator[Finding]:
 
 def _address(kernel: Kernel, lowering: Lowering) -> int:
     """The first instruction of those that do it, or the first call."""
-    wanted = [i for i in kernel.instructions if i.opcode in lowering.opcodes and i.stem in TENSOR_OPCODES]
-    calls = [i for i in kernel.instructions if i.stem == "CALL"]
+    wanted = [i for i in kernel.instructions if i.opcode in lowering.opcodes and i.mnemonic in of_kind("multiply")]
+    calls = [i for i in kernel.instructions if i.mnemonic == "CALL"]
     return min((i.address for i in wanted or calls), default=0)
 
 

@@ -13,16 +13,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import WHOLE_WARP, Parting, Present, exits, partings, present
-from tcprobe.check.program import Instruction, Kernel
 from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.graph import reached
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Bools
+from tcprobe.sass.addresses import WHOLE_WARP, DivergentBranch, Present, divergent_branches, exits, present
+from tcprobe.sass.kernel import Instruction, Kernel
 
 NAME = "partial-warp"
 SEVERITY: Severity = "error"
 SAYS = "an instruction that a whole warp executes is reached by some of its lanes"
-MEND = "move it out of the condition, or make the condition the same for all lanes of a warp"
+FIX = "move it out of the condition, or make the condition the same for all lanes of a warp"
 EVIDENCE = (
     "PTX ISA, mma, ldmatrix, stmatrix and wgmma with .aligned: all threads of the warp execute the same instruction; "
     "under a condition only where all of them evaluate it alike. Otherwise the behaviour is undefined.",
@@ -33,16 +34,16 @@ EVIDENCE = (
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each instruction that some lanes of a warp reach alone; one note for each branch in doubt."""
-    if kernel.stems.isdisjoint(WHOLE_WARP) or not kernel.blocks:
+    if kernel.mnemonics.isdisjoint(WHOLE_WARP) or not kernel.blocks:
         return
-    ways = Ways(partings(kernel), tuple((known, behind(kernel, i)) for i, known in exits(kernel)))
+    ways = Ways(divergent_branches(kernel), tuple((known, behind(kernel, i)) for i, known in exits(kernel)))
     said = set[str]()
     for number, lanes in sorted(present(kernel).items()):
         instruction, block = kernel.instructions[number], kernel.block_of[number]
         lacking = first_lacking(kernel, ways, instruction, lanes)
         alone = [lane for lane in lacking if lane is not None]
         if alone and len(alone) == len(lacking):
-            text = f"{instruction.opcode} is executed by some lanes of a warp alone; {MEND}"
+            text = f"{instruction.opcode} is executed by some lanes of a warp alone; {FIX}"
             yield Finding(NAME, SEVERITY, instruction.address, text, {"lane": alone[0]})
             continue
         what, reason = "shape", f"whether a block is so wide that whole warps execute {instruction.opcode}"
@@ -56,14 +57,14 @@ def check(kernel: Kernel) -> Iterator[Finding]:
 class Ways(NamedTuple):
     """The branches on which lanes of a warp part, and the exits at which some may end: which do, and what is behind."""
 
-    partings: tuple[Parting, ...]
+    divergent_branches: tuple[DivergentBranch, ...]
     exits: tuple[tuple[Bools | None, frozenset[int]], ...]
 
 
 def first_lacking(kernel: Kernel, ways: Ways, instruction: Instruction, lanes: Present) -> list[int | None]:
     """As `first_alone`, of an instruction: by all that is known, or by a branch, an exit, its guard."""
     block = kernel.block_of[instruction.number]
-    around = [each for each in ways.partings if block in each.region]
+    around = [each for each in ways.divergent_branches if block in each.region]
     found = first_alone(lanes.active, lanes) if lanes.sure else by_known(kernel, around, block, lanes)
     ended = [known for known, after in ways.exits if known is not None and instruction.number in after]
     others = [~known for known in ended] + ([lanes.guarded] if lanes.guarded is not None else [])
@@ -78,10 +79,14 @@ def in_doubt(instruction: Instruction, ways: Ways, block: int, lanes: Present) -
         return instruction.guard, reason, ways
     if lanes.sure:
         return "", "", ways
-    unknown = [each for each in ways.partings if block in each.region and each.known is None]
+    unknown = [each for each in ways.divergent_branches if block in each.region and each.known is None]
     if unknown:
         reason = f"whether lanes of a warp differ on the branch before {instruction.opcode}, on what they load"
-        return "", reason, ways._replace(partings=tuple(each for each in ways.partings if each not in unknown))
+        return (
+            "",
+            reason,
+            ways._replace(divergent_branches=tuple(each for each in ways.divergent_branches if each not in unknown)),
+        )
     ended = [after for known, after in ways.exits if known is None and instruction.number in after]
     reason = f"whether some lanes of a warp end at an EXIT before {instruction.opcode}, on what is not known"
     left = tuple((known, after) for known, after in ways.exits if known is not None or after not in ended)
@@ -91,12 +96,7 @@ def in_doubt(instruction: Instruction, ways: Ways, block: int, lanes: Present) -
 def behind(kernel: Kernel, start: Instruction) -> frozenset[int]:
     """The instructions that are reached from one."""
     own = kernel.block_of[start.number]
-    pending, blocks = [*kernel.blocks[own].after], set[int]()
-    while pending:
-        number = pending.pop()
-        if number not in blocks:
-            blocks.add(number)
-            pending += kernel.blocks[number].after
+    blocks = reached([block.after for block in kernel.blocks], kernel.blocks[own].after)
     return frozenset(
         number
         for number, block in kernel.block_of.items()
@@ -121,15 +121,15 @@ def _first_alone(active: bytes, there: bytes, shapes: tuple[int, ...]) -> tuple[
     return () if all(lane is None for lane in found.values()) else tuple(found.values())
 
 
-def by_known(kernel: Kernel, around: list[Parting], block: int, lanes: Present) -> list[int | None]:
+def by_known(kernel: Kernel, around: list[DivergentBranch], block: int, lanes: Present) -> list[int | None]:
     """As `first_alone`, by the branches around it that are known: of each the lanes of the one way that leads
     there."""
-    for parting in around:
-        if parting.known is not None and parting.branch.stem == "BRA":
-            through, to = kernel.blocks[kernel.block_of[parting.branch.number]].after
-            ways = [leads(kernel, way, block, parting.region) for way in (through, to)]
+    for divergent in around:
+        if divergent.known is not None and divergent.branch.mnemonic == "BRA":
+            through, to = kernel.blocks[kernel.block_of[divergent.branch.number]].after
+            ways = [leads(kernel, way, block, divergent.region) for way in (through, to)]
             if ways.count(True) == 1:
-                found = first_alone(parting.known if ways[1] else ~parting.known, lanes)
+                found = first_alone(divergent.known if ways[1] else ~divergent.known, lanes)
                 if found:
                     return found
     return []
@@ -137,15 +137,8 @@ def by_known(kernel: Kernel, around: list[Parting], block: int, lanes: Present) 
 
 def leads(kernel: Kernel, start: int, block: int, region: frozenset[int]) -> bool:
     """Whether a block is reached from another inside a region."""
-    seen, pending = set[int](), [start]
-    while pending:
-        number = pending.pop()
-        if number == block:
-            return True
-        if number not in seen and number in region:
-            seen.add(number)
-            pending += kernel.blocks[number].after
-    return False
+    outside = set(range(len(kernel.blocks))) - region - {block}
+    return block in reached([one.after for one in kernel.blocks], [start], outside)
 
 
 _LOAD = """.version 7.0

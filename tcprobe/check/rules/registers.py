@@ -3,75 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from math import prod
-from typing import NamedTuple
 
-from tcprobe import facts
-from tcprobe.check.program import Kernel
 from tcprobe.check.rule import Finding, Severity
-from tcprobe.isa.arch import ARCHS, WARP
+from tcprobe.isa.arch import BY_NAME, WARP
+from tcprobe.isa.occupancy import REGISTER_UNIT, Block, held, least
+from tcprobe.sass.kernel import Kernel
 
 NAME = "registers"
 SEVERITY: Severity = "warning"
 SAYS = "with a few registers fewer in each thread, one block more would fit an SM"
-MEND = "ask for that many by .maxnreg or launch bounds and compare, or leave it where one block an SM is enough"
+FIX = "ask for that many by .maxnreg or launch bounds and compare, or leave it where one block an SM is enough"
 EVIDENCE = (
-    "CUDA programming guide, technical specifications by compute capability: 65,536 registers of an SM, its most "
-    "blocks and threads (check/rules/registers.csv), its shared memory (isa/archs.csv).",
-    "Registers are given to warps by 256: a thread's count is rounded up to 8 (CUDA occupancy calculator).",
+    "cuda_occupancy.h of CUDA 13.5 and the CUDA programming guide, technical specifications by compute capability: an "
+    "SM's most blocks, threads, shared memory and barriers (isa/occupancy.csv), and its 65,536 registers.",
+    "Registers are given to warps by 256: a thread's count is rounded up to 8; a warp's are in one of four "
+    "sub-partitions (cuda_occupancy.h).",
     "Looked at are kernels whose file states the threads of a block, where at most three blocks fit an SM; shared "
     "memory that a launch adds is not seen.",
 )
-FILE = 65536  # registers of an SM
-UNIT = 8  # registers of a thread
+UNIT = REGISTER_UNIT // WARP  # registers of a thread
 MOST_BLOCKS = 3  # with which one block more is a third more, or better
-RESERVED, LEAST_RESERVING = (
-    1024,
-    80,
-)  # bytes of shared memory that the system takes of each block, and from which arch on
-ARCH_NUMBERS = {row.name: row for row in ARCHS}
-
-
-class Limits(NamedTuple):
-    """The threads and blocks that an SM of an arch holds at most."""
-
-    arch: str
-    threads: int
-    blocks: int
-    source: str
-
-
-@cache
-def limits() -> dict[str, Limits]:
-    """By arch; of an arch that is not here nobody states them."""
-    rows = facts.read(__file__, "registers.csv", Limits, threads=int, blocks=int)
-    return {row.arch: row for row in rows}
-
-
-def blocks(limit: Limits, threads: int, registers: int, shared: int) -> int:
-    """How many blocks fit an SM."""
-    warps = -(-threads // WARP)
-    by_registers = FILE // (-(-registers // UNIT) * UNIT * WARP * warps)
-    reserved = RESERVED if ARCH_NUMBERS[limit.arch].number >= LEAST_RESERVING else 0
-    by_shared = ((ARCH_NUMBERS[limit.arch].shared_kib << 10) + reserved) // max(shared + reserved, 1)
-    return min(limit.blocks, limit.threads // (warps * WARP), by_registers, by_shared)
 
 
 def check(kernel: Kernel) -> Iterator[Finding]:
-    """One finding for a kernel that is one unit of registers above a count with which another block fits."""
-    code, limit = kernel.code, limits().get(kernel.arch)
+    """One finding for a kernel that is one unit of registers above a count with which another block fits.
+
+    Nothing is said of archs for which nobody states how many threads an SM has.
+    """
+    code, arch = kernel.code, BY_NAME.get(kernel.arch)
     threads = prod(code.threads) if code.threads else code.most_threads
-    if limit is None or not threads or not code.registers or code.parameters is None:
+    if arch is None or not threads or not code.registers or code.parameters is None:
         return
-    now = blocks(limit, threads, code.registers, code.shared)
-    fewer = (-(-code.registers // UNIT) - 1) * UNIT
-    then = blocks(limit, threads, fewer, code.shared) if fewer else now
+    fits = held(arch.number, block := Block(threads, code.registers, code.shared, code.barriers))
+    if fits["threads"] is None:
+        return
+    now, fewer = least(fits), (-(-code.registers // UNIT) - 1) * UNIT
+    then = least(held(arch.number, block._replace(registers=fewer))) if fewer else now
     if MOST_BLOCKS >= now > 0 and then > now:
         numbers = {"registers": code.registers, "blocks": now, "fewer": fewer, "then": then, "threads": threads}
         text = (
             f"{code.registers} registers: {now} block{'s' * (now > 1)} of {threads} threads fit an SM, with {fewer} "
-            f"registers {then} would; {MEND}"
+            f"registers {then} would; {FIX}"
         )
         yield Finding(NAME, SEVERITY, 0, text, numbers)
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tcprobe.check.addresses import GLOBAL
-from tcprobe.check.program import Kernel
-from tcprobe.check.requests import SECTOR, Counting, costly, sectors
+from tcprobe.check.counting import Counting, costly
 from tcprobe.check.rule import Finding, Severity
+from tcprobe.sass.addresses import GLOBAL
+from tcprobe.sass.kernel import Kernel
+from tcprobe.sass.requests import SECTOR, sectors
 
 NAME = "sectors"
 SEVERITY: Severity = "warning"
 SAYS = "a warp's request of global memory touches more sectors of 32 bytes than its bytes fill"
-MEND = "let neighbouring lanes take neighbouring bytes: tcprobe load shows which"
+FIX = "let neighbouring lanes take neighbouring bytes: tcprobe load shows which"
 EVIDENCE = (
     "CUDA C++ Best Practices Guide, Coalesced Access to Global Memory: the accesses of a warp coalesce into as many "
     "32-byte transactions as are necessary to service them.",
@@ -31,7 +32,7 @@ def _words(opcode: str, numbers: Mapping[str, int | float], lanes: str) -> str:
     touched, least = numbers["sectors"], numbers["least"]
     return (
         f"{opcode} touches {touched} sectors where {least} would hold its bytes{lanes}: "
-        f"{(touched - least) * SECTOR} bytes more are moved; {MEND}"
+        f"{(touched - least) * SECTOR} bytes more are moved; {FIX}"
     )
 
 

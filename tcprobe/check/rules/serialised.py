@@ -7,17 +7,18 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from tcprobe.check import published
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import decode
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.check.rules import wgmma_shared
+from tcprobe.graph import reached
+from tcprobe.sass.decode import decode
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
 
 NAME = "serialised"
 SEVERITY: Severity = "warning"
 SAYS = "each wgmma is waited for alone before the next one begins, or a wait ends groups whose results nothing asks for"
-MEND = "commit several multiplies as one group, and leave groups running: wait_group N with N > 0"
+FIX = "commit several multiplies as one group, and leave groups running: wait_group N with N > 0"
 EVIDENCE = (
     "On an H200 a wgmma m64n128k16 that is waited for alone takes its round trip; four in a group overlap (`tcprobe "
     "cost wgmma.m64n128k16.f32.f16.f16 --json`: interval and round_trip).",
@@ -40,7 +41,7 @@ class Wait(NamedTuple):
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """A finding for each wait that need not be, or need not be so strong."""
-    multiplies = {i.number: groups.multiply(i) for i in kernel.instructions if i.stem.endswith("GMMA")}
+    multiplies = {i.number: groups.multiply(i) for i in kernel.instructions if i.mnemonic.endswith("GMMA")}
     if not multiplies:
         return
     for wait in waits(kernel):
@@ -63,9 +64,9 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         if longer is not None and alone and not wait.left:
             numbers["cycles"] = longer
             taken = f", {longer:g} cycles later than in a row"
-        text = f"{what}, and the next multiply begins when no other runs{taken}; {MEND}"
+        text = f"{what}, and the next multiply begins when no other runs{taken}; {FIX}"
         if wait.left:
-            text = f"{what}, and {wait.left} group{'s' * (wait.left > 1)} are left running where more could; {MEND}"
+            text = f"{what}, and {wait.left} group{'s' * (wait.left > 1)} are left running where more could; {FIX}"
         yield Finding(NAME, SEVERITY, wait.instruction.address, text, numbers)
 
 
@@ -86,20 +87,14 @@ def _asked(kernel: Kernel, wait: Wait, multiplies: Mapping[int, groups.Multiply]
     for number in wait.ended:
         a, d = a | multiplies[number].a, d | multiplies[number].d
     found: set[str] = set()
-    seen, pending = set[int](), list(kernel.successors.get(wait.instruction.number, ()))
-    while pending:
-        number = pending.pop()
-        instruction = kernel.instructions[number]
-        if number in seen or groups.groups_left(instruction) is not None:
-            continue
-        seen.add(number)
-        if number not in multiplies:
-            touched = instruction.writes & (a | d) | instruction.reads & groups.REGISTERS & d
-            if touched and instruction.stem not in MOVES:
-                found.add("result")
-            if instruction.stem in RELEASES:
-                found.add("release")
-        pending += kernel.successors.get(number, ())
+    waits = {i.number for i in kernel.instructions if groups.groups_left(i) is not None}
+    later = reached(kernel.successors, kernel.successors.get(wait.instruction.number, ()), waits)
+    for instruction in (kernel.instructions[number] for number in later - multiplies.keys()):
+        touched = instruction.writes & (a | d) | instruction.reads & groups.REGISTERS & d
+        if touched and instruction.mnemonic not in MOVES:
+            found.add("result")
+        if instruction.mnemonic in RELEASES:
+            found.add("release")
     return found
 
 
@@ -119,15 +114,8 @@ def _as_well_weaker(kernel: Kernel, wait: Wait) -> bool:
 
 def _goes_on(kernel: Kernel, wait: Wait) -> bool:
     """Whether a multiply comes after the wait."""
-    seen, pending = set[int](), list(kernel.successors.get(wait.instruction.number, ()))
-    while pending:
-        number = pending.pop()
-        if number not in seen:
-            seen.add(number)
-            if kernel.instructions[number].stem.endswith("GMMA"):
-                return True
-            pending += kernel.successors.get(number, ())
-    return False
+    later = reached(kernel.successors, kernel.successors.get(wait.instruction.number, ()))
+    return any(kernel.instructions[number].mnemonic.endswith("GMMA") for number in later)
 
 
 _D = ", ".join(f"f{j}" for j in range(32))

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from functools import cache
 
 from tcprobe.check import published
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.requests import loop_of
 from tcprobe.check.rule import Finding, Severity
 from tcprobe.isa import bit_fields, inventory
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction as Form
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.requests import loop_of
 
 NAME = "slow-path"
 SEVERITY: Severity = "warning"
 SAYS = "mma.sync where the arch has wgmma or tcgen05.mma of the type, which reach its peak"
-MEND = "compile for sm_90a and use wgmma (sm_100a: tcgen05.mma); small problems may be as fast by mma.sync"
+FIX = "compile for sm_90a and use wgmma (sm_100a: tcgen05.mma); small problems may be as fast by mma.sync"
 EVIDENCE = (
     "On an H200 mma.m16n8k16 of f16 does 1,355 of 2,048 multiply-adds a cycle of an SM, wgmma 2,048 (`tcprobe cost "
     "--table`, measured; the peak as NVIDIA states it).",
@@ -30,11 +30,13 @@ FASTER = {"tcgen05": "tcgen05.mma", "wgmma": "wgmma"}  # families, the fastest f
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for a kernel that multiplies by warps in a loop, and by no warpgroup."""
     faster = faster_family(kernel.arch)
-    by_groups = any(stem.endswith("GMMA") or (stem.startswith("UTC") and stem.endswith("MMA")) for stem in kernel.stems)
-    if faster is None or by_groups or not kernel.stems.intersection(STEMS):
+    by_groups = any(
+        name.endswith("GMMA") or (name.startswith("UTC") and name.endswith("MMA")) for name in kernel.mnemonics
+    )
+    if faster is None or by_groups or not kernel.mnemonics.intersection(STEMS):
         return
     found = [
-        i for i in kernel.instructions if i.stem in STEMS and i.guard != "never" and loop_of(kernel, i) is not None
+        i for i in kernel.instructions if i.mnemonic in STEMS and i.guard != "never" and loop_of(kernel, i) is not None
     ]
     opcodes = Counter(i.opcode for i in found if _has_faster(kernel.arch, i.opcode, faster))
     if opcodes:
@@ -71,7 +73,7 @@ def _finding(kernel: Kernel, first: Instruction, count: int, faster: str) -> Fin
     if share:
         numbers |= {"share": round(share.macs / share.most, 3), "macs_per_cycle": share.macs, "peak": share.most}
         rate = f"at best {share.macs / share.most:.0%} of what an SM can do ({share.source})"
-    text = f"{count} {first.opcode} in loops, {rate}, where the arch has {FASTER[faster]}; {MEND}"
+    text = f"{count} {first.opcode} in loops, {rate}, where the arch has {FASTER[faster]}; {FIX}"
     return Finding(NAME, SEVERITY, first.address, text, numbers)
 
 

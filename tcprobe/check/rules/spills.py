@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tcprobe.check import published
-from tcprobe.check.frame import LOCAL, offset
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.requests import loop_of, width
 from tcprobe.check.rule import Finding, Severity
+from tcprobe.sass.frame import LOCAL, offset
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.requests import loop_of, width
 
 NAME = "spills"
 SEVERITY: Severity = "warning"
 SAYS = "a loop loads from or stores to the stack, where registers are kept that do not fit"
-MEND = "allow more registers (.maxnreg, launch bounds), or keep fewer values alive: smaller tiles, fewer accumulators"
+FIX = "allow more registers (.maxnreg, launch bounds), or keep fewer values alive: smaller tiles, fewer accumulators"
 EVIDENCE = (
     "PTX ISA, .local: each thread's own memory; ptxas -v counts spill stores and spill loads in it.",
     "Local memory is memory: it passes the same queue as global loads, and lies in L1 at best.",
@@ -24,16 +24,16 @@ EVIDENCE = (
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each innermost loop that reaches for the stack, at the first instruction that does."""
-    if not kernel.stems.intersection(LOCAL):
+    if not kernel.mnemonics.intersection(LOCAL):
         return
     by_loop: dict[frozenset[int], list[Instruction]] = {}
     for instruction in kernel.instructions:
-        if instruction.stem in LOCAL and instruction.guard != "never" and offset(instruction.form) is not None:
+        if instruction.mnemonic in LOCAL and instruction.guard != "never" and offset(instruction.form) is not None:
             loop = loop_of(kernel, instruction)
             if loop is not None:
                 by_loop.setdefault(loop, []).append(instruction)
     for found in sorted(by_loop.values(), key=lambda each: each[0].number):
-        loads = sum(instruction.stem == "LDL" for instruction in found)
+        loads = sum(instruction.mnemonic == "LDL" for instruction in found)
         places = {place for i in found for place in range(offset(i.form) or 0, (offset(i.form) or 0) + width(i.form))}
         numbers: dict[str, int | float] = {
             "loads": loads,
@@ -50,7 +50,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         text = (
             f"{numbers['registers']} registers are on the stack in a loop: {numbers['loads']} loads and "
             f"{numbers['stores']} stores of local memory, {numbers['bytes']} bytes for each thread{taken} a round; "
-            f"{MEND}"
+            f"{FIX}"
         )
         yield Finding(NAME, SEVERITY, found[0].address, text, numbers)
 

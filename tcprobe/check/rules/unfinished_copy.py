@@ -22,27 +22,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.addresses import Reach, reaches
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import Form
 from tcprobe.check.rule import Finding, Severity, undecided
+from tcprobe.graph import reached
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Ints
+from tcprobe.sass.addresses import Reach, reaches
+from tcprobe.sass.decode import Form
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
 
 NAME = "unfinished-copy"
 SEVERITY: Severity = "error"
 SAYS = (
     "data of cp.async are read from shared memory before the wait that ends the copy, or before the barrier behind it"
 )
-MEND = "cp.async.wait_group of few enough groups, then a barrier, before the data are read"
+FIX = "cp.async.wait_group of few enough groups, then a barrier, before the data are read"
 EVIDENCE = (
     "PTX ISA, cp.async: the copy is complete for the executing thread when cp.async.wait_group or wait_all has "
     "waited for its group; for other threads, once they synchronise with it behind that.",
     "Measured on an H200 (docs/checks_h200.json): read without the wait, 8,650,592 to 8,650,752 of 8,650,752 "
     "words wrong a launch; with it 0. That a barrier is missing was not measured.",
 )
-OTHER_WRITERS = ("STS", "STSM", "ATOMS", "UTMALDG", "UBLKCP", "STAS", "UTCCP")
+OTHER_WRITERS = ("STS", "STSM", "ATOMS", "UTMALDG", "UBLKCP", "STAS")
 MANY = 16  # groups from which on they are not counted
 WINDOW = 0xFFFFFF  # bits of an address inside a block's shared memory
 WORD = 4  # bytes
@@ -73,9 +74,9 @@ def reads_shared(instruction: Instruction) -> bool:
     """Whether it reads shared memory."""
     if instruction.guard == "never":
         return False
-    if instruction.stem in ("LDS", "LDSM"):
+    if instruction.mnemonic in ("LDS", "LDSM"):
         return True
-    return instruction.stem.endswith("GMMA") and any(o.text.startswith("gdesc[UR") for o in instruction.operands)
+    return instruction.mnemonic.endswith("GMMA") and any(o.prefix == "gdesc" for o in instruction.operands)
 
 
 def left_by(instruction: Instruction) -> int | None:
@@ -88,7 +89,7 @@ def left_by(instruction: Instruction) -> int | None:
 
 @lru_cache(maxsize=1 << 12)
 def _left_by(form: Form) -> int | None:
-    if form.guard or form.stem != "DEPBAR":
+    if form.guard or form.mnemonic != "DEPBAR":
         return -1 if form.opcode.startswith("SYNCS.PHASECHK") and not form.guard else None
     return next((operand.value for operand in form.operands if operand.kind == "number"), 0)
 
@@ -97,7 +98,7 @@ def _left_by(form: Form) -> int | None:
 def _counts(form: Form) -> bool:
     """Whether `step` looks at an instruction."""
     return (
-        form.stem in ("LDGSTS", "LDGDEPBAR", *OTHER_WRITERS)
+        form.mnemonic in ("LDGSTS", "LDGDEPBAR", *OTHER_WRITERS)
         or form.opcode.startswith(("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT"))
         or _left_by(form) is not None
     )
@@ -107,17 +108,17 @@ def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> C
     """What may be the case after an instruction; `filling` has the commits of loops that do not wait."""
     if not _counts(instruction.form):
         return copies
-    stem = instruction.stem
-    if stem == "LDGSTS" and instruction.guard != "never":
+    mnemonic = instruction.mnemonic
+    if mnemonic == "LDGSTS" and instruction.guard != "never":
         return copies._replace(
             fresh=copies.fresh if instruction.guard else None,
             waiting=fewest(copies.fresh, copies.waiting),
             issued=instruction.number,
             since={**copies.since, instruction.number: 0},
         )
-    if stem in OTHER_WRITERS:
+    if mnemonic in OTHER_WRITERS:
         return copies._replace(other=True)
-    if stem == "LDGDEPBAR":
+    if mnemonic == "LDGDEPBAR":
         more = MANY if instruction.number in filling else 1
         return copies._replace(
             fresh=_committed(copies.fresh, more),
@@ -159,7 +160,7 @@ def commits_of_loops(kernel: Kernel) -> frozenset[int]:
             for number in range(kernel.blocks[block].first, kernel.blocks[block].end)
         ]
         if not any(left_by(i) is not None for i in inside):
-            found |= {i.number for i in inside if i.stem == "LDGDEPBAR"}
+            found |= {i.number for i in inside if i.mnemonic == "LDGDEPBAR"}
     return frozenset(found)
 
 
@@ -194,19 +195,19 @@ def joined(one: Copies, other: Copies) -> Copies:
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each read that comes too early, each wait that ends nothing."""
-    if "LDGSTS" not in kernel.stems or not any(reads_shared(i) for i in kernel.instructions):
+    if "LDGSTS" not in kernel.mnemonics or not any(reads_shared(i) for i in kernel.instructions):
         return
     follow = partial(step, commits_of_loops(kernel))
     places = Places(kernel)
     unwaited = reads_of_loops(kernel)
-    counted = "UTMACMDFLUSH" not in kernel.stems  # groups of bulk copies are waited for alike
+    counted = "UTMACMDFLUSH" not in kernel.mnemonics  # groups of bulk copies are waited for alike
     doubted = False
     for instruction, copies in at_each(kernel, forward(kernel, Copies(), follow, joined), follow):
         left = left_by(instruction)
         if reads_shared(instruction):
             words = too_early(kernel, places, instruction, copies) or unwaited.get(instruction.number)
             if words:
-                text = f"{instruction.opcode} reads shared memory {words[0]}; {MEND}"
+                text = f"{instruction.opcode} reads shared memory {words[0]}; {FIX}"
                 copy = kernel.instructions[words[1]].address
                 yield Finding(NAME, SEVERITY, instruction.address, text, {"copy": copy})
             elif not doubted and (reason := in_doubt(places, instruction, copies)):
@@ -218,7 +219,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             ends = ends_too_few(groups, left)
             again = copies.settled is not None and left >= copies.settled  # the wait before has left as few
             if ends is not None and not again:
-                text = f"a wait that lets {left} groups run ends {ends or 'none'} where it is first reached; {MEND}"
+                text = f"a wait that lets {left} groups run ends {ends or 'none'} where it is first reached; {FIX}"
                 yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(groups), "left": left})
 
 
@@ -270,8 +271,8 @@ def reads_of_loops(kernel: Kernel) -> dict[int, tuple[str, int]]:
         inside = [] if number in waits else _of(kernel, number, "LDGDEPBAR")
         circle = _circle(kernel, number, waits) if inside else set()
         members = [i for block in sorted(circle) for i in _instructions(kernel, block)]
-        filled = [i for i in members if i.stem == "LDGSTS"]
-        if filled and not any(i.stem in OTHER_WRITERS for i in members):
+        filled = [i for i in members if i.mnemonic == "LDGSTS"]
+        if filled and not any(i.mnemonic in OTHER_WRITERS for i in members):
             for i in members:
                 if reads_shared(i):
                     words = f"in a loop that copies with {filled[0].opcode} and goes round without a wait"
@@ -284,24 +285,14 @@ def _instructions(kernel: Kernel, number: int) -> list[Instruction]:
     return [kernel.instructions[j] for j in range(block.first, block.end)]
 
 
-def _of(kernel: Kernel, number: int, stem: str) -> list[Instruction]:
-    return [i for i in _instructions(kernel, number) if i.stem == stem]
+def _of(kernel: Kernel, number: int, mnemonic: str) -> list[Instruction]:
+    return [i for i in _instructions(kernel, number) if i.mnemonic == mnemonic]
 
 
 def _circle(kernel: Kernel, start: int, without: set[int]) -> set[int]:
     """The blocks on ways from a block back to itself that avoid others."""
-
-    def reached(ways: Mapping[int, tuple[int, ...]]) -> set[int]:
-        seen, pending = set[int](), [start]
-        while pending:
-            for other in ways[pending.pop()]:
-                if other not in seen and other not in without:
-                    seen.add(other)
-                    pending.append(other)
-        return seen
-
-    ahead = reached({number: block.after for number, block in enumerate(kernel.blocks)})
-    return ahead & reached(kernel.before) if start in ahead else set()
+    ahead = reached([block.after for block in kernel.blocks], kernel.blocks[start].after, without)
+    return ahead & reached(kernel.before, kernel.before[start], without) if start in ahead else set()
 
 
 class Places:
@@ -330,8 +321,8 @@ class Places:
     @cached_property
     def shared(self) -> bool:
         """Whether some warp reads what another one copies, by those copies and reads of which both follow."""
-        reads = self._union(i.number for i in self._kernel.instructions if i.stem in ("LDS", "LDSM"))
-        copies = self._union(i.number for i in self._kernel.instructions if i.stem == "LDGSTS")
+        reads = self._union(i.number for i in self._kernel.instructions if i.mnemonic in ("LDS", "LDSM"))
+        copies = self._union(i.number for i in self._kernel.instructions if i.mnemonic == "LDGSTS")
         return len(reads) == len(copies) and self._crossing(reads, copies)
 
     @cached_property
@@ -386,11 +377,15 @@ class Places:
 def _words(reach: Reach) -> Ints | None:
     """The words of an access by warp; None where they do not follow, or it may not be known which lanes take part."""
     address = reach.address
-    if (address.flips | address.lost | address.steps) & WINDOW or len(set(reach.shapes)) > 1 or not reach.sure:
+    if (
+        (address.xor_unknown | address.unknown | address.add_unknown) & WINDOW
+        or len(set(reach.shapes)) > 1
+        or not reach.sure
+    ):
         return None
     form = reach.instruction.form
     lanes, size = 32, next((int(bits) // 8 for bits in ("64", "128") if form.has(bits)), WORD)
-    if form.stem == "LDSM":
+    if form.mnemonic == "LDSM":
         lanes, size = {"4": 32, "2": 16}.get(form.opcode.rpartition(".")[2], 8), 16
     known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), reach.active)
     places = known[:, :lanes].astype(np.int64)[:, :, None] // WORD + np.arange(size // WORD)

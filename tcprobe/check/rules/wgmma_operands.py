@@ -10,19 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.registers import UNIFORM, group_shape
 from tcprobe.check.rule import Finding, Severity
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.registers import UNIFORM
+from tcprobe.sass.widths import group_shape
 
 NAME = "wgmma-operands"
 SEVERITY: Severity = "error"
 SAYS = "a register of A or D of a wgmma is written, or one of D read, before the wait that ends its group"
-MEND = "assemble with ptxas 13.5 or later; by hand: move what touches the register behind the wait"
+FIX = "assemble with ptxas 13.3 or later; by hand: move what touches the register behind the wait"
 EVIDENCE = (
     "PTX ISA, wgmma.mma_async: accessing the registers of D or A before wgmma.wait_group has waited for the group is "
     "undefined, except D as accumulator of a following wgmma of the same shape.",
-    "ptxas 12.9.86 and 13.0.88 do it to legal PTX (docs/check.md); 13.5.37 does not.",
+    "Of 15 versions, ptxas 12.0.140 to 13.2.86 do it to legal PTX (docs/check.md); 13.3.73, 13.4.92, 13.5.37 do not.",
     "Measured on an H200, ptxas 13.0.88, eight blocks per SM (docs/checks_h200.json): m64n128k16 with A in "
     "registers, 1,932,814 to 2,499,393 of 8,650,752 elements wrong a launch; each of seven loops wrong in each "
     "of 20 launches; 0 with A loaded behind the wait.",
@@ -64,7 +65,7 @@ def groups_left(instruction: Instruction) -> int | None:
 
 def step(running: Running, instruction: Instruction) -> Running:
     """The multiplies that run after an instruction."""
-    if instruction.stem.endswith("GMMA"):
+    if instruction.mnemonic.endswith("GMMA"):
         after = {**running, instruction.number: 0}
         if commits(instruction):
             after = {number: min(since + 1, MOST_GROUPS) for number, since in after.items()}
@@ -82,7 +83,7 @@ def joined(one: Running, other: Running) -> Running:
 
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each instruction that touches a register of a multiply that may still run."""
-    multiplies = {i.number: multiply(i) for i in kernel.instructions if i.stem.endswith("GMMA")}
+    multiplies = {i.number: multiply(i) for i in kernel.instructions if i.mnemonic.endswith("GMMA")}
     if not multiplies:
         return
     start: Running = {}
@@ -116,7 +117,7 @@ def finding(instruction: Instruction, reader: Instruction, hit: int, of: Multipl
     role = "A" if of.a >> register & 1 else "D"
     text = (
         f"{instruction.opcode} {does} R{register}, of {role} of {reader.opcode} before the wait that ends its group; "
-        f"{MEND}"
+        f"{FIX}"
     )
     return Finding(NAME, SEVERITY, instruction.address, text, {"register": register, "reader": reader.address})
 

@@ -15,24 +15,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.check.flow import at_each, forward
-from tcprobe.check.held import State
-from tcprobe.check.lanes import ALL, Lanes
-from tcprobe.check.program import Instruction, Kernel
-from tcprobe.check.reader import Reader
-from tcprobe.check.registers import group_sizes
-from tcprobe.check.requests import width
-from tcprobe.check.rounds import ROUNDS, Rounds, TooManyError, rounds
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.check.rules.descriptor import K_BYTES, LINES_A, SWIZZLE
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.layout.descriptor import Descriptor
+from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.iterations import ITERATIONS, Iterations, TooManyError, rounds
+from tcprobe.sass.kernel import Instruction, Kernel
+from tcprobe.sass.lanes import ALL, Lanes
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.requests import width
+from tcprobe.sass.state import State
+from tcprobe.sass.widths import group_sizes
 
 NAME = "wgmma-shared"
 SEVERITY: Severity = "error"
 SAYS = "shared memory that a wgmma reads through a descriptor is filled anew before the wait that ends its group"
-MEND = "wgmma.wait_group of few enough groups, then a barrier, before the tile is filled again"
+FIX = "wgmma.wait_group of few enough groups, then a barrier, before the tile is filled again"
 EVIDENCE = (
     "PTX ISA, wgmma.mma_async: it is asynchronous, and reads its matrices in shared memory through the async proxy; "
     "wgmma.wait_group is what waits for the completion of its group.",
@@ -40,7 +40,7 @@ EVIDENCE = (
     "of m64n256k16 read it, up to 17,118,672 of 17,301,504 elements wrong; cp.async, 16,564,171; of m64n64k16 490 to "
     "7,925 of 4,325,376; 0 behind the wait.",
 )
-STORES = ("STS", "STSM", "ATOMS", "LDGSTS")
+STORES = ("STS", "STSM", "ATOMS", "LDGSTS", "STAS")
 BULK = ("UTMALDG", "UBLKCP.S.G")
 FILLS = ("STS.", "LDGSTS", *BULK)  # of a role that does nothing else
 ARRIVES, CHECKS = "SYNCS.ARRIVE", "SYNCS.PHASECHK"
@@ -102,12 +102,12 @@ def _early(kernel: Kernel) -> list[Instruction]:
 
 def reads_tiles(instruction: Instruction) -> bool:
     """Whether it is a warpgroup's multiply with a factor in shared memory."""
-    return instruction.stem.endswith("GMMA") and any(o.text.startswith("gdesc[UR") for o in instruction.operands)
+    return instruction.mnemonic.endswith("GMMA") and any(o.prefix == "gdesc" for o in instruction.operands)
 
 
 def writes_tiles(instruction: Instruction) -> bool:
     """Whether it fills shared memory."""
-    return instruction.guard != "never" and (instruction.stem in STORES or instruction.opcode.startswith(BULK))
+    return instruction.guard != "never" and (instruction.mnemonic in STORES or instruction.opcode.startswith(BULK))
 
 
 class _Compared:
@@ -124,7 +124,7 @@ class _Compared:
         if any(i.opcode.startswith(ARRIVES) for i in early):
             wanted |= {number for number, i in every.items() if i.opcode.startswith((*FILLS, CHECKS))}
         left = max((groups.groups_left(i) or 0 for i in kernel.instructions), default=0)
-        found, reader = rounds(kernel, frozenset(wanted), max(ROUNDS, left + 2))
+        found, reader = rounds(kernel, frozenset(wanted), max(ITERATIONS, left + 2))
         places = _places(found, reader)
         if any(units and max(units) >= MOST_SHARED // UNIT for units in places.units.values()):
             self.doubt = "it needs more shared memory than an SM has, and descriptors name none there"
@@ -137,7 +137,7 @@ class _Compared:
                 self._compare(kernel, found, places, freed, i, readers)
 
     def _compare(  # noqa: PLR0913, PLR0917
-        self, kernel: Kernel, found: Rounds, places: Places, freed: Freed, i: Instruction, readers: Sequence[int]
+        self, kernel: Kernel, found: Iterations, places: Places, freed: Freed, i: Instruction, readers: Sequence[int]
     ) -> None:
         """Hold an instruction of the rounds against the multiplies that run before it."""
         number = found.first[i.number]
@@ -164,11 +164,11 @@ def _finding(at: Instruction, by: Instruction, reader: Instruction, of: int) -> 
         if by.number == at.number or writes_tiles(at)
         else f"{at.opcode} lets {by.opcode} fill shared memory that {reader.opcode} reads"
     )
-    text = f"{does}, before the wait that ends its group; {MEND}"
+    text = f"{does}, before the wait that ends its group; {FIX}"
     return Finding(NAME, SEVERITY, at.address, text, {"reader": 16 * of})
 
 
-def _freed(found: Rounds, places: Places) -> Freed:
+def _freed(found: Iterations, places: Places) -> Freed:
     """By barrier, what is filled behind a wait for it, and by what."""
 
     def step(waited: Waited, i: Instruction) -> Waited:
@@ -186,7 +186,7 @@ def _freed(found: Rounds, places: Places) -> Freed:
     return freed
 
 
-def _places(found: Rounds, reader: Reader) -> Places:
+def _places(found: Iterations, reader: Reader) -> Places:
     units: dict[int, Units | None] = {}
     barriers: dict[int, int | None] = {}
     for number, state in found.states.items():
@@ -202,7 +202,7 @@ def _places(found: Rounds, reader: Reader) -> Places:
 
 def exact(value: Lanes) -> bool:
     """Whether the place in the block's shared memory is known of every lane."""
-    return not (value.flips | value.lost | value.steps) & WINDOW
+    return not (value.xor_unknown | value.unknown | value.add_unknown) & WINDOW
 
 
 def barrier(instruction: Instruction, reader: Reader, state: State) -> int | None:
@@ -226,7 +226,7 @@ def _takes_part(instruction: Instruction, reader: Reader, state: State) -> np.nd
 def written(instruction: Instruction, reader: Reader, state: State) -> Units | None:
     """What stores, cp.async and bulk copies write; of a bulk copy whose size is not known its first unit."""
     operand = next(o for o in instruction.operands if o.kind == "address")
-    if instruction.stem not in STORES:
+    if instruction.mnemonic not in STORES:
         (address, *_) = reader.inputs(operand.mask & -operand.mask, state.held)
         if not exact(address):
             return None
@@ -237,17 +237,17 @@ def written(instruction: Instruction, reader: Reader, state: State) -> Units | N
         return None
     active = _takes_part(instruction, reader, state)
     known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), active)
-    if instruction.stem == "STSM":
+    if instruction.mnemonic == "STSM":
         count = {"4": 32, "2": 16}.get(instruction.opcode.rpartition(".")[2], 8)
         known, active = known[:, :count], active[:, :count]
-    size = UNIT if instruction.stem == "STSM" else width(instruction.form)
+    size = UNIT if instruction.mnemonic == "STSM" else width(instruction.form)
     places = known[active].astype(np.int64)
     return frozenset(np.unique((places[:, None] + np.arange(0, size, 4)) // UNIT).tolist())
 
 
 def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
     size = instruction.operands[-1]
-    if instruction.stem == "UBLKCP" and size.kind == "UR":
+    if instruction.mnemonic == "UBLKCP" and size.kind == "UR":
         value = reader.read(size, state.held)
         if value.exact and value.known.size == 1:
             return max(1, min(int(value.known[0, 0]), 1 << 18) // UNIT)
@@ -256,17 +256,17 @@ def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
 
 def read(instruction: Instruction, reader: Reader, state: State) -> Units | None:
     """What a multiply reads of shared memory."""
-    operand = next(o for o in instruction.operands if o.text.startswith("gdesc[UR"))
+    operand = next(o for o in instruction.operands if o.prefix == "gdesc")
     held = list(reader.inputs(operand.mask, state.held))
-    sizes, size = group_sizes(instruction.opcode), 2 if instruction.stem == "HGMMA" else 1
+    sizes, size = group_sizes(instruction.opcode), 2 if instruction.mnemonic == "HGMMA" else 1
     found = frozenset[int]()
     for name, (low, high), lines in (("A", held[:2], LINES_A), ("B", held[2:4], sizes[1])):
         if name == "A" and instruction.operands[1].kind == "R":
             continue
-        transposed = any(f".tnsp{name}" in each.text for each in instruction.operands)
+        transposed = any(f"tnsp{name}" in each.part for each in instruction.operands)
         # the system's bits of an address may reach up to LBO, which swizzled tiles with k contiguous don't have
         used = 0x3FFF if high.exact and not transposed and (high.known >> np.uint32(30)).all() else ALL
-        if not high.exact or (low.flips | low.lost | low.steps) & used:
+        if not high.exact or (low.xor_unknown | low.unknown | low.add_unknown) & used:
             return None
         warps = np.asarray(state.active.any(axis=1))
         *rows, there = np.broadcast_arrays(low.known[:, 0] & np.uint32(used), high.known[:, 0], warps)

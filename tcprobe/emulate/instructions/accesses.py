@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.emulate.clocks import Known
-from tcprobe.emulate.machine import Machine, State, Step, Where
+from tcprobe.emulate.clocks import WEAK
+from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.mbarriers import barriers
 from tcprobe.emulate.memory import GLOBAL, LOCAL, RANK, SHARED, WINDOW
 from tcprobe.emulate.operands import COMBINED, NUMPY
+from tcprobe.emulate.patterns import ACQUIRE, RELEASE, STRONG_WORDS, modify, observe, publish, scope_of
 from tcprobe.emulate.ptx import Address, Named, Operand, Register, Statement
 from tcprobe.emulate.rounding import WORDS, exact_sum, narrow, widen
 from tcprobe.emulate.unwritten import mark
@@ -29,8 +30,6 @@ SPACES = (
     "const",
 )
 WIDTH = {"v2": 2, "v4": 4, "v8": 8}
-ACQUIRE, RELEASE = ("acquire", "acq_rel", "sc"), ("release", "acq_rel", "sc")
-STRONG_WORDS = ("volatile", "relaxed", "acquire", "release", "mmio")
 HINTS = (
     *("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "cta", "cluster", "gpu", "sys", "unified"),
     *("L2::64B", "L2::128B", "L2::256B", "L2::cache_hint", "L1::no_allocate", "L1::evict_last", "L1::evict_first"),
@@ -93,7 +92,7 @@ def _load(statement: Statement, machine: Machine) -> Step:
     wide = statement.modifiers[-1] == "b128"
     address, size = address_of(machine, source, space), kind.itemsize * count
     writers = [] if wide else [machine.writer(target, kind) for target in targets]
-    strong = any(word in STRONG_WORDS for word in statement.modifiers)
+    strong = scope_of(statement) if any(word in STRONG_WORDS for word in statement.modifiers) else WEAK
     acquires = "acquire" in statement.modifiers
     if not wide and len(targets) != count:
         raise statement.refused(f"with {len(targets)} registers for {count}")
@@ -113,7 +112,7 @@ def _load(statement: Statement, machine: Machine) -> Step:
         if unwritten is not None:
             mark(machine, targets, [unwritten] * len(targets), where)
         if strong:
-            _observe(machine, at, where, acquires)
+            observe(machine, machine.reach(space, at, size, machine.threads[where]), where, strong, acquires)
 
     return run
 
@@ -172,7 +171,7 @@ def _store(statement: Statement, machine: Machine) -> Step:
         assert isinstance(target.base, Named)
         return _store_parameter(machine, target.base.name, target.offset, readers, kind)
     address = address_of(machine, target, space)
-    strong = any(word in STRONG_WORDS for word in words)
+    strong = scope_of(statement) if any(word in STRONG_WORDS for word in words) else WEAK
     releases = "release" in words
 
     def run(where: Where) -> None:
@@ -180,9 +179,9 @@ def _store(statement: Statement, machine: Machine) -> Step:
         for number, read in enumerate(readers):
             made[:, number] = read(where)
         at = address(where)
-        if strong:
-            _publish(machine, at, where, releases)
         machine.store(space, at, made.view(np.uint8).reshape(-1, size), where, strong)
+        if strong:
+            publish(machine, machine.reach(space, at, size, machine.threads[where]), where, strong, releases)
 
     return run
 
@@ -209,75 +208,10 @@ def _store_parameter(machine: Machine, name: str, offset: int, readers: list[Any
     return run
 
 
-# order by strong accesses: what was released at an address, and by whom
-
-
 FENCED = (
     *("sc", "acq_rel", "acquire", "release", "cta", "cluster", "gpu", "sys", "gl"),
     *("sync_restrict::shared::cta", "sync_restrict::shared::cluster"),
 )
-
-
-class Released(State):
-    """By address what was released there, and in which cluster, which stays; threads that have executed a fence; what
-    threads have observed, to learn at their next fence.
-    """
-
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine)
-        self.at: dict[int, tuple[Known, int]] = {}
-        self.fenced = np.zeros(machine.count, np.bool_)
-        self.observed: list[tuple[Any, tuple[Known, int]]] = []
-
-    def restart(self) -> None:
-        """None of the threads has done anything."""
-        self.fenced[:] = False
-        self.observed.clear()
-
-
-def _publish(machine: Machine, at: Any, where: Where, releases: bool) -> None:
-    """Strong writes: with a release, or a fence before, others may learn what these threads know."""
-    threads = machine.threads[where]
-    if not releases:
-        fenced = machine.state(Released).fenced
-        if not fenced[threads].any():
-            return
-        if not fenced[threads].all():
-            threads, at = threads[fenced[threads]], np.broadcast_to(at, threads.shape)[fenced[threads]]
-    released, addresses = machine.state(Released).at, np.broadcast_to(at, threads.shape)
-    for address in np.unique(addresses):
-        own = threads[addresses == address]
-        known = machine.clocks.release(own)
-        serial = int(machine.clocks.serial[own[0]])
-        before = released.get(int(address))
-        released[int(address)] = (before[0].joined(known) if before and before[1] == serial else known, serial)
-
-
-def _observe(machine: Machine, at: Any, where: Where, acquires: bool) -> None:
-    """Strong reads: with an acquire, or a fence later, these threads learn what was released."""
-    released = machine.state(Released).at
-    if not released:
-        return
-    threads = machine.threads[where]
-    addresses = np.broadcast_to(at, threads.shape)
-    for address in np.unique(addresses):
-        if (found := released.get(int(address))) is None:
-            continue
-        own = threads[addresses == address]
-        if acquires:
-            learn(machine, own, found)
-        else:
-            machine.state(Released).observed.append((own, found))
-
-
-def learn(machine: Machine, threads: Any, found: tuple[Known, int]) -> None:
-    """Threads acquire what was released, in their cluster or in another."""
-    known, serial = found
-    own = int(machine.clocks.serial[threads[0]])
-    if own == serial:
-        machine.clocks.acquire(threads, known)
-    else:
-        machine.clocks.met.add((own, serial))
 
 
 def _fence(statement: Statement, machine: Machine) -> Step:
@@ -287,17 +221,9 @@ def _fence(statement: Statement, machine: Machine) -> Step:
     if "mbarrier_init" in statement.modifiers:
         return _initialisation_fence(machine)
     statement.only(*FENCED)
-    released = machine.state(Released)
-
-    def run(where: Where) -> None:
-        released.fenced[where] = True
-        threads = machine.threads[where]
-        for own, found in released.observed:
-            both = np.intersect1d(own, threads)
-            if both.size:
-                learn(machine, both, found)
-
-    return run
+    scope, words = scope_of(statement), statement.modifiers
+    acquires, releases = "release" not in words, "acquire" not in words
+    return lambda where: machine.clocks.fence(where, scope, acquires, releases)
 
 
 def _proxy_fence(statement: Statement, machine: Machine) -> Step:
@@ -380,8 +306,8 @@ def _atomic(statement: Statement, machine: Machine) -> Step:
     if name != "cas" and function is None:
         raise statement.refused()
     size = bits.itemsize * count
-    releases = any(w in RELEASE for w in words)
-    acquires = any(w in ACQUIRE for w in words)
+    scope = scope_of(statement)
+    order = not reduces, any(w in ACQUIRE for w in words), any(w in RELEASE for w in words)
 
     def run(where: Where) -> None:
         threads = machine.threads[where]
@@ -390,10 +316,9 @@ def _atomic(statement: Statement, machine: Machine) -> Step:
         for number, read in enumerate(readers):
             values[:, number] = read(where)
         old = np.zeros((threads.size, count), bits)
-        _publish(machine, at, where, releases)
         for memory, offsets, lanes in machine.reach(space, at, size, threads):
             chosen, given, mine = threads[lanes], values[lanes], old[lanes].copy()
-            machine.read(memory, offsets, size, chosen, strong=True)
+            machine.read(memory, offsets, size, chosen, scope)
             for turn in _turns(offsets):
                 before = memory.gather(offsets[turn], size).view(bits)
                 mine[turn] = before
@@ -401,11 +326,9 @@ def _atomic(statement: Statement, machine: Machine) -> Step:
                     after = np.where(before == given[turn, :1], given[turn, 1:], before)
                 else:
                     after = np.asarray(function(before, given[turn])).astype(bits)  # type: ignore[misc]
-                machine.write(
-                    memory, offsets[turn], np.ascontiguousarray(after).view(np.uint8), chosen[turn], strong=True
-                )
+                machine.write(memory, offsets[turn], np.ascontiguousarray(after).view(np.uint8), chosen[turn], scope)
             old[lanes] = mine
-        _observe(machine, at, where, acquires)
+            modify(machine, memory.name, offsets, chosen, scope, order)
         for number, write in enumerate(writers):
             write(where, old[:, number])
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tcprobe.emulate.clocks import Known
+from tcprobe.emulate.clocks import KNOWN, NOTHING, Known, joined
 from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.instructions.exchange import with_mask
 from tcprobe.emulate.machine import WARP, Machine, Outcome, Part, State, Step, Wait, Where
@@ -24,23 +23,16 @@ MOST_COUNT = (1 << 20) - 1  # arrivals of an mbarrier
 
 @dataclass(eq=False)
 class Barrier:
-    """A numbered barrier of a block, or the barrier of a cluster."""
+    """A numbered barrier of a block, or the barrier of a cluster; `line`: where its `expected` threads were stated."""
 
     expected: int = 0
+    line: int = 0
     round: int = 0
     came: int = 0
-    known: list[Known] = field(default_factory=list)
+    known: Known = field(default_factory=dict)  # what those released that have come
     waiting: list[Any] = field(default_factory=list)  # threads that learn what all knew
-    joined: Known | None = None  # of the round that is over
-
-    def wait(self, number: int) -> Wait:
-        """For the end of this round."""
-        now = self.round
-        return Wait(
-            lambda: self.round > now,
-            lambda: f"barrier {number}: {self.came} of {self.expected} threads have come",
-            again=False,
-        )
+    votes: list[Bools] = field(default_factory=list)
+    joined: Known = field(default_factory=dict)  # of the round that is over
 
 
 class Barriers(State):
@@ -51,6 +43,7 @@ class Barriers(State):
         self.of_blocks: dict[int, Barrier] = {}
         self.of_clusters: dict[int, Barrier] = {}
         self.rounds = np.zeros(machine.count, np.int64)
+        self.ones, self.voters = (np.zeros(machine.count, np.int64) for _ in range(2))  # of the last bar.red
         self.cluster_size = machine.shape.ranks * machine.threads_of_block
 
     def cluster_of(self, threads: Any) -> Any:
@@ -96,55 +89,107 @@ def _numbers(operands: Any, machine: Machine) -> tuple[Any, Any]:
     return number, count
 
 
-def _arrive(machine: Machine, where: Where, of: tuple[Any, Any], waits: bool, pc: int) -> Outcome | None:
+def _arrive(
+    machine: Machine, where: Where, of: tuple[Any, Any], waits: bool, pc: int, votes: Bools | None = None
+) -> Outcome | None:
     """Threads come to barriers; those whose barrier is not complete wait."""
     number, count = of
     threads = machine.threads[where]
     numbers = np.broadcast_to(number(where), threads.shape).astype(np.int64)
-    counts = np.broadcast_to(count(where), threads.shape) if count else None
+    counts = np.broadcast_to(count(where), threads.shape).astype(np.int64) if count else None
+    if (numbers >= MOST_BARRIERS).any():
+        first = int(np.argmax(numbers >= MOST_BARRIERS))
+        machine.find("barrier", int(threads[first]), f"barrier {numbers[first]}: there are 0 to {MOST_BARRIERS - 1}")
     keys = machine.block_of[threads] * MOST_BARRIERS + numbers % MOST_BARRIERS
-    table = machine.state(Barriers).of_blocks
-    held: list[Part] = []
+    parts: list[Part] = []
     released = np.zeros(threads.size, np.bool_)
     for key in np.unique(keys):
-        chosen = keys == key
-        own = threads[chosen]
-        barrier = table.setdefault(int(key), Barrier())
-        ended = 0 if counts is not None else _ended(machine, int(machine.block_of[own[0]]))
-        barrier.expected = machine.shape.threads if counts is None else int(counts[chosen][0])
-        barrier.came += own.size
-        barrier.known.append(machine.clocks.release(own))
-        if waits:
-            barrier.waiting.append(own)
-        wait = barrier.wait(int(key) % MOST_BARRIERS)
-        if barrier.came + ended >= barrier.expected:
-            _open(machine, barrier)
-        if wait.ready() or not waits:
-            released |= chosen
-        else:
-            held.append(Part(pc, machine.subset(where, chosen), wait))
-    if not held:
+        of_key = keys == key
+        barrier = machine.state(Barriers).of_blocks.setdefault(int(key), Barrier())
+        expected = machine.threads_of_block if counts is None else int(counts[of_key][0])
+        _expect(machine, barrier, expected, int(key) % MOST_BARRIERS, int(threads[of_key][0]))
+        for chosen in _rounds(machine, barrier, of_key, threads):
+            own = threads[chosen]
+            now = barrier.round
+            barrier.came += own.size + _lanes_that_ended(machine, own)
+            barrier.known = joined(barrier.known, machine.clocks.release(own))
+            if votes is not None:
+                barrier.votes.append(votes[chosen])
+            if waits:
+                barrier.waiting.append(own)
+            if _complete(machine, barrier, int(own[0]), counts is None, now) or not waits:
+                released |= chosen
+            else:
+                wait = _wait_for(machine, barrier, int(key) % MOST_BARRIERS, int(own[0]), counts is None)
+                parts.append(Part(pc, machine.subset(where, chosen), wait))
+    if not parts:
         return None
-    parts = held if not released.any() else [*held, Part(pc + 1, machine.subset(where, released))]
+    if released.any():
+        parts.append(Part(pc + 1, machine.subset(where, released)))
     return Outcome(tuple(parts), pc + 1)
 
 
-def _ended(machine: Machine, block: int) -> int:
-    """Threads of a block that never come, since they have ended."""
-    first = block * machine.threads_of_block
-    return machine.shape.threads - int(machine.live[first : first + machine.threads_of_block].sum())
+def _expect(machine: Machine, barrier: Barrier, expected: int, number: int, thread: int) -> None:
+    """The count of a round is that of who comes first; findings for another one, and for parts of warps."""
+    line = machine.statements[machine.pc].line
+    if expected % WARP:
+        machine.find("barrier", thread, f"barrier {number} for {expected} threads, which are no whole warps")
+    if barrier.came and expected != barrier.expected:
+        machine.find(
+            "barrier",
+            thread,
+            f"comes to barrier {number} for {expected} threads; in line {barrier.line} it is for {barrier.expected}",
+        )
+    if not barrier.came:
+        barrier.expected, barrier.line = expected, line
 
 
-def joined(every: Sequence[Known]) -> Known:
-    """What all know together."""
-    return reduce(Known.joined, every)
+def _rounds(machine: Machine, barrier: Barrier, chosen: Bools, threads: Any) -> list[Bools]:
+    """Threads that come at once, parted where they are more than the barrier still awaits: warp after warp."""
+    if barrier.came + np.count_nonzero(chosen) <= barrier.expected:
+        return [chosen]
+    warps = threads // WARP
+    return [chosen & (warps == warp) for warp in np.unique(warps[chosen])]
+
+
+def _lanes_that_ended(machine: Machine, own: Any) -> int:
+    """A warp comes as a whole: lanes that are not there, or have ended, count with its first that lives."""
+    warps = np.unique(own // WARP)
+    live = machine.live.reshape(-1, WARP)[warps]
+    with_first = np.isin(warps * WARP + live.argmax(axis=1), own)
+    return int((~live).sum(axis=1)[with_first].sum())
+
+
+def _complete(machine: Machine, barrier: Barrier, thread: int, whole: bool, now: int) -> bool:
+    """Whether a round of a barrier is over; of a `whole` block, warps that have ended never come."""
+    if barrier.round > now:
+        return True
+    first = thread // machine.threads_of_block * machine.threads_of_block
+    live = machine.live[first : first + machine.threads_of_block].reshape(-1, WARP)
+    ended = WARP * np.count_nonzero(~live.any(axis=1)) if whole else 0
+    if barrier.came + ended >= barrier.expected:
+        _open(machine, barrier)
+    return barrier.round > now
+
+
+def _wait_for(machine: Machine, barrier: Barrier, number: int, thread: int, whole: bool) -> Wait:
+    """For the end of this round."""
+    now = barrier.round
+    return Wait(
+        lambda: _complete(machine, barrier, thread, whole, now),
+        lambda: f"barrier {number}: {barrier.came} of {barrier.expected} threads have come",
+        again=False,
+    )
 
 
 def _open(machine: Machine, barrier: Barrier) -> None:
-    known = joined(barrier.known)
+    held = machine.state(Barriers)
+    votes = np.concatenate([np.zeros(0, np.bool_), *barrier.votes])
     for own in barrier.waiting:
-        machine.clocks.acquire(own, known)
-    barrier.round, barrier.came, barrier.known, barrier.waiting = barrier.round + 1, 0, [], []
+        machine.clocks.acquire(own, barrier.known)
+        held.ones[own], held.voters[own] = np.count_nonzero(votes), votes.size
+    barrier.round, barrier.came, barrier.known = barrier.round + 1, 0, NOTHING
+    barrier.waiting, barrier.votes = [], []
 
 
 def _vote(statement: Statement, machine: Machine) -> Step:
@@ -158,28 +203,24 @@ def _vote(statement: Statement, machine: Machine) -> Step:
     counts = machine.reader(rest[0], np.uint32) if len(rest) > 1 else None
     numbers = machine.reader(number, np.uint32)
     write = machine.writer(target, np.uint32 if name == "popc" else np.bool_)
-    votes = np.zeros(machine.count, np.bool_)
-    there = np.zeros(machine.count, np.bool_)
-    pc = machine.pc
+    held, pc = machine.state(Barriers), machine.pc
     arrived = np.zeros(machine.count, np.bool_)
 
     def run(where: Where) -> Outcome | None:
         threads = machine.threads[where]
         fresh = ~arrived[threads]
         if fresh.any():
-            held = value(where)
-            votes[where], there[where], arrived[where] = ~held if inverted else held, True, True
-            outcome = _arrive(machine, where, (numbers, counts), waits=True, pc=pc)
+            cast = np.broadcast_to(value(where), threads.shape) != inverted
+            arrived[where] = True
+            outcome = _arrive(machine, where, (numbers, counts), waits=True, pc=pc, votes=cast)
             if outcome is not None:
                 return Outcome(
                     tuple(
                         p._replace(pc=pc, wait=p.wait._replace(again=True) if p.wait else None) for p in outcome.parts
                     )
                 )
-        rows = votes.reshape(machine.blocks, -1)
-        ones = rows.sum(axis=1)
-        every = there.reshape(machine.blocks, -1).sum(axis=1)
-        made = {"popc": ones, "or": ones > 0, "and": ones == every}[name][machine.block_of[threads]]
+        ones = held.ones[threads]
+        made = {"popc": ones, "or": ones > 0, "and": ones == held.voters[threads]}[name]
         write(where, made.astype(np.uint32) if name == "popc" else made)
         arrived[where] = False
         return None
@@ -212,6 +253,7 @@ def _cluster(statement: Statement, machine: Machine) -> Step:
 
 def _arrive_in_cluster(machine: Machine, releases: bool) -> Step:
     held = machine.state(Barriers)
+    release = machine.clocks.release if releases else machine.clocks.whisper
 
     def run(where: Where) -> None:
         threads = machine.threads[where]
@@ -221,14 +263,13 @@ def _arrive_in_cluster(machine: Machine, releases: bool) -> Step:
             barrier = held.of_clusters.setdefault(int(cluster), Barrier())
             held.rounds[own] = barrier.round
             barrier.came += own.size
-            if releases:
-                barrier.known.append(machine.clocks.release(own))
+            barrier.known = joined(barrier.known, release(own))
             barrier.expected = machine.shape.ranks * machine.shape.threads
             first, size = int(cluster) * held.cluster_size, held.cluster_size
             ended = barrier.expected - int(machine.live[first : first + size].sum())
             if barrier.came + ended >= barrier.expected:
-                barrier.joined = joined(barrier.known or [machine.clocks.nothing()])
-                barrier.round, barrier.came, barrier.known = barrier.round + 1, 0, []
+                barrier.joined, barrier.known = barrier.known, NOTHING
+                barrier.round, barrier.came = barrier.round + 1, 0
 
     return run
 
@@ -252,9 +293,7 @@ def _wait_for_cluster(machine: Machine) -> Step:
                 parts.append(Part(pc, machine.subset(where, passed)))
             return Outcome(tuple(parts))
         for cluster in np.unique(clusters):
-            known = held.of_clusters[int(cluster)].joined
-            if known is not None:
-                machine.clocks.acquire(threads[clusters == cluster], known)
+            machine.clocks.acquire(threads[clusters == cluster], held.of_clusters[int(cluster)].joined)
         return None
 
     return run
@@ -332,6 +371,7 @@ def _each(
     def run(where: Where) -> None:
         threads = machine.threads[where]
         offsets = offsets_of(machine, space, address(where), threads)
+        machine.visit(offsets, threads)
         numbers = np.broadcast_to(count(where) if count else 0, threads.shape)
         for thread, offset, number in zip(threads, offsets, numbers, strict=True):
             if (barrier := found_at(machine, int(offset), int(thread))) is not None:
@@ -372,10 +412,12 @@ def _arrive_at(statement: Statement, machine: Machine) -> Step:
     number = machine.reader(rest[0], np.uint32) if rest else None
     expects, drops = "expect_tx" in words, words[0] == "arrive_drop"
     write = machine.writer(target, np.uint64)
+    known = machine.clocks.whisper if "relaxed" in words else machine.clocks.release
 
     def run(where: Where) -> None:
         threads = machine.threads[where]
         offsets = offsets_of(machine, space, address(where), threads)
+        machine.visit(offsets, threads)
         numbers = np.broadcast_to(number(where) if number else 1, threads.shape)
         states = np.zeros(threads.size, np.uint64)
         for offset in np.unique(offsets):
@@ -398,7 +440,7 @@ def _arrive_at(statement: Statement, machine: Machine) -> Step:
                     f"{arrivals} arrivals at an mbarrier that awaits {barrier.pending} of {barrier.count}",
                 )
                 arrivals = barrier.pending
-            barrier.arrive(arrivals, machine.clocks.release(own), "relaxed" not in words)
+            barrier.arrive(arrivals, known(own))
         write(where, states)
 
     return run
@@ -407,10 +449,10 @@ def _arrive_at(statement: Statement, machine: Machine) -> Step:
 def _reach_barrier(machine: Machine, barrier: MBarrier, threads: Any, offset: int) -> None:
     """The barrier's initialisation must be known to whoever uses it."""
     tags = machine.shared.writers(np.full(threads.size, offset), 8)
-    unordered = ~machine.clocks.ordered(threads, tags) & (tags != 0)
+    clocks = machine.clocks
+    unordered = ~clocks.ordered(threads, tags, clocks.views.heard if barrier.fenced else KNOWN) & (tags != 0)
     if unordered.any():
         machine.find_race(machine.shared, threads, unordered, tags, "uses an mbarrier in", "initialised")
-    del barrier
 
 
 class Asked(NamedTuple):

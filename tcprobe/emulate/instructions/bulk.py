@@ -9,6 +9,7 @@ import numpy as np
 
 from tcprobe.emulate.asynchronous import Flight
 from tcprobe.emulate.boxes import MAP_BYTES, Box, box_of, decode_map
+from tcprobe.emulate.clocks import GPU, PROXY, WEAK, clock_of
 from tcprobe.emulate.instructions.accesses import address_of, combine
 from tcprobe.emulate.instructions.barriers import found_at, offsets_of
 from tcprobe.emulate.instructions.copies import Copies
@@ -225,7 +226,7 @@ def issue_copy(
             machine.find("bounds", thread, f"the copy's address {to:#x} is outside shared memory")
         return
     tags = machine.shared.writers(np.array([place]), 8)
-    if not barrier.fenced and not (machine.clocks.ordered(own, tags, fenced=True) | (tags == 0)).all():
+    if not barrier.fenced and not (machine.clocks.ordered(own, tags, PROXY) | (tags == 0)).all():
         machine.find(
             "proxy",
             thread,
@@ -255,7 +256,7 @@ def issue_copy(
         memory.write_states(chunks, CHUNK)
         tag = machine.clocks.engine_tag(barrier.engine, int(machine.clocks.serial[thread]))
         memory.set_writers(chunks, CHUNK, np.full(chunks.size, tag))
-        barrier.next_clock = tag >> 16 & 0xFFFFFF
+        barrier.next_clock = clock_of(tag)
         flight.key = barrier.phase
         barrier.flights.append(flight)
         barrier.complete_bytes(count)
@@ -272,7 +273,7 @@ def check_overwritten(machine: Machine, memory: Space, chunks: Any, threads: Any
     machine.check_write(memory, chunks, ~memory.gather(chunks, CHUNK), threads)
     tags = memory.writers(chunks, CHUNK)
     if tags.any():
-        late = ~machine.clocks.ordered(threads, tags, fenced=True) & (tags != 0) & machine.clocks.ordered(threads, tags)
+        late = ~machine.clocks.ordered(threads, tags, PROXY) & (tags != 0) & machine.clocks.ordered(threads, tags)
         if late.any():
             machine.find(
                 "proxy",
@@ -366,7 +367,7 @@ def _issue_store(
             function, kind = joins
             old = memory.gather(to, unit).view(kind)
             data = np.ascontiguousarray(function(old, data.view(kind))).astype(kind).view(np.uint8)
-        machine.write(memory, to, data.reshape(-1, unit), own, strong=joins is not None)
+        machine.write(memory, to, data.reshape(-1, unit), own, WEAK if joins is None else GPU)
         shared.add_readers(
             own[:1].repeat(places.size) // 32, places, unit, machine.clocks.tags(np.full(places.size, thread))
         )

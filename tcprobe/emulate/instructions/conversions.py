@@ -7,11 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from tcprobe.emulate.instructions.floats import kind_of
+from tcprobe.arithmetic.floats import FORMATS
+from tcprobe.emulate.instructions.floats import kind_of, positive, saturated
 from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.operands import NUMPY, operation
-from tcprobe.emulate.ptx import Both, Immediate, Negated, Sink, Statement
-from tcprobe.emulate.rounding import DIRECTIONS, WORDS, flushed, narrow, of_integer, widen
+from tcprobe.emulate.ptx import Both, Immediate, Negated, Operand, Sink, Statement
+from tcprobe.emulate.rounding import (
+    DIRECTIONS,
+    NAN,
+    WORDS,
+    flushed,
+    nan_kept,
+    narrow,
+    of_integer,
+    widen,
+    without_tiny,
+)
 
 PAIRS = {
     "f16x2": "f16",
@@ -24,19 +35,14 @@ PAIRS = {
 }
 FLOATS = ("f16", "bf16", "f32", "f64", "tf32")
 TO_WHOLE = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
-MODES = (*DIRECTIONS, *TO_WHOLE, "ftz", "sat", "satfinite", "relu")
 
 
 def _convert(statement: Statement, machine: Machine) -> Step | None:
     words = statement.modifiers
     known = (*NUMPY, *PAIRS, *FLOATS)
     names = [word for word in words if word in known]
-    if strange := [word for word in words if word not in known and word not in MODES]:
-        if strange == ["pack"]:
-            return _packed(statement, machine)
-        raise statement.refused(f"with .{strange[0]}")
-    if len(names) != 2:
-        raise statement.refused()
+    if "pack" in words:
+        return _packed(statement, machine)
     to, of = names
     if to in PAIRS or of in PAIRS:
         return _pair(statement, machine, to, of)
@@ -68,40 +74,62 @@ def _scalar(statement: Statement, machine: Machine, to: str, of: str) -> Step:
     source: Any = np.dtype(WORDS[of]) if of in FLOATS else NUMPY[of]
     target: Any = np.dtype(WORDS[to]) if to in FLOATS else NUMPY[to]
 
+    if words in (("f32", "f32"), ("f32", "bf16"), ("f64", "f64")):  # the bits of a NaN stay, too
+        left = target.type(8 * (target.itemsize - source.itemsize))
+        return operation(machine, statement, lambda a: np.asarray(a).astype(target) << left, target, source)
+
     def run(a: Any) -> Any:
         a = np.asarray(a)
-        if of in FLOATS:
-            x = widen(flushed(a, of) if flush and of == "f32" else a, of)
-            if a.ndim == 0:
-                x = x.reshape(())
-        else:
-            x = (
-                of_integer(a.astype(np.uint64 if source.kind == "u" else np.int64))
-                if source.itemsize == 8
-                else a.astype(np.float64)
-            )
+        # PTX ISA 9.1 says that .ftz makes subnormal operands zeros here, too; an H200 keeps those that become f16
+        given = flushed(a, of) if flush and of == "f32" and to != "f16" else a
+        x = widen(given, of).reshape(a.shape) if of in FLOATS else _of_whole(a, way if to == "f64" else "")
         if whole:
             x = TO_WHOLE[whole](x)
         if to not in FLOATS:
-            return _to_whole(TO_WHOLE[whole or "rzi"](x), target)
+            return _to_whole(x, target, of)
         if saturate:
-            x = np.where(np.isnan(x), 0.0, np.clip(x, 0.0, 1.0))
+            x = saturated(x)
         if relu:
-            x = np.where(np.isnan(x), x, np.maximum(x, 0.0))
+            x = positive(x)
+        if flush and to == "f32":
+            x = without_tiny(x, "f32", way)
         bits = narrow(x, to, way, saturate="satfinite" in words)
-        return flushed(bits, to) if flush and to == "f32" else bits
+        if to == "tf32" and way == "rna":
+            return _tf32_nan(a, bits, "satfinite" in words)
+        if "f64" not in (to, of) or not (none := np.isnan(x)).any():
+            return bits
+        return np.where(none, nan_kept(np.uint32(NAN["f32"]) if flush and of == "f32" else a, of, to), bits)
 
     return operation(machine, statement, run, target, source)
 
 
-def _to_whole(x: Any, target: Any) -> Any:
-    """Clamped; a NaN is 0."""
+def _of_whole(numbers: Any, way: str) -> Any:
+    """Whole numbers as f64, rounded to odd, or in a direction."""
+    if numbers.dtype.itemsize < 8:
+        return numbers.astype(np.float64)
+    return of_integer(numbers, way)
+
+
+def _tf32_nan(a: Any, bits: Any, finite: bool) -> Any:
+    """cvt.rna.tf32 of a NaN, as an H200 has it: its bits, cut off; with .satfinite one unit less."""
+    none = np.isnan(widen(a, "f32")).reshape(a.shape)
+    unit = np.uint32(1 << 13)
+    cut = a & ~(unit - np.uint32(1))
+    return np.where(none, cut - unit if finite else cut, bits)
+
+
+def _to_whole(x: Any, target: Any, of: str) -> Any:
+    """Clamped; a NaN is 0, but of f64 or as 64 bits the highest bit alone (PTX ISA 9.1, section 9.7.9.21)."""
     info = np.iinfo(target)
-    over, under = x >= float(info.max), x <= float(info.min)
-    inside = np.where(over | under | np.isnan(x), 0.0, x)
+    over, under, nan = x >= float(info.max), x <= float(info.min), np.isnan(x)
+    inside = np.where(over | under | nan, 0.0, x)
     made = inside.astype(np.uint64).astype(target) if target.kind == "u" else inside.astype(np.int64).astype(target)
     made = np.where(over, target.type(info.max), made)
-    return np.where(under, target.type(info.min), made)
+    made = np.where(under, target.type(info.min), made)
+    if of != "f64" and info.bits != 64:
+        return made
+    highest = np.array(1 << info.bits - 1, np.uint64).astype(f"u{target.itemsize}").view(target)[()]
+    return np.where(nan, highest, made)
 
 
 def _pair(statement: Statement, machine: Machine, to: str, of: str) -> Step:
@@ -117,8 +145,7 @@ def _pair(statement: Statement, machine: Machine, to: str, of: str) -> Step:
         def join(upper: Any, lower: Any) -> Any:
             halves = []
             for x in (upper, lower):
-                positive = np.where(np.isnan(x), x, np.maximum(x, 0.0)) if relu else x
-                halves.append(narrow(positive, kind, way, saturate=satfinite).astype(word))
+                halves.append(narrow(positive(x) if relu else x, kind, way, saturate=satfinite).astype(word))
             return (halves[0] << word.type(bits) | halves[1]).astype(word)
 
         if of == "f32":
@@ -145,13 +172,13 @@ def _unpair(statement: Statement, machine: Machine) -> Step | None:
     relu = "relu" in statement.modifiers
     source: Any = np.dtype(np.uint8 if of == "e2m1" else np.uint16)
     bits = 4 if of == "e2m1" else 8
+    read = (1 << FORMATS[of].bits) - 1
 
     def run(pair: Any) -> Any:
         halves = []
         for shift in (0, bits):
-            x = widen((np.asarray(pair) >> source.type(shift) & source.type((1 << bits) - 1)).astype(np.uint8), of)
-            x = np.where(np.isnan(x), x, np.maximum(x, 0.0)) if relu else x
-            halves.append(narrow(x, to).astype(np.uint32))
+            x = widen((np.asarray(pair) >> source.type(shift) & source.type(read)).astype(np.uint8), of)
+            halves.append(narrow(positive(x) if relu else x, to).astype(np.uint32))
         return halves[1] << np.uint32(16) | halves[0]
 
     return operation(machine, statement, run, np.uint32, source)
@@ -189,12 +216,13 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 JOINED: dict[str, Callable[[Any, Any], Any]] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
+UNORDERED = ("equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan")
+
+
 def _comparison(statement: Statement, of: str) -> Callable[[Any, Any], Any]:
     """The function of two numbers, of floats as bits."""
-    name = statement.modifiers[0]
+    name = next(word for word in statement.modifiers if word in COMPARISONS or word in UNORDERED)
     if of.removesuffix("x2") not in FLOATS:
-        if name not in COMPARISONS:
-            raise statement.refused()
         return COMPARISONS[name]
     flush = "ftz" in statement.modifiers
 
@@ -203,49 +231,56 @@ def _comparison(statement: Statement, of: str) -> Callable[[Any, Any], Any]:
         unordered = np.isnan(x) | np.isnan(y)
         if name in ("num", "nan"):
             return unordered == (name == "nan")
-        if name.endswith("u") and name != "u":
+        if name in UNORDERED:
             return COMPARISONS[name[:-1]](x, y) | unordered
         return COMPARISONS[name](x, y) & ~unordered
 
-    if name not in (*COMPARISONS, "equ", "neu", "ltu", "leu", "gtu", "geu", "num", "nan"):
-        raise statement.refused()
     return run
 
 
 def _set_predicate(statement: Statement, machine: Machine) -> Step:
+    """setp: of numbers the second predicate has the opposite, of pairs it is of the upper halves."""
     target, *sources = statement.operands
-    first, second = (target.first, target.second) if isinstance(target, Both) else (target, Sink())
+    first, second = (target.first, target.second) if isinstance(target, Both) else (target, None)
     words = statement.modifiers
     of = kind_of(statement) or next(word for word in reversed(words) if word in NUMPY)
-    if of.endswith("x2"):
-        return _set_pair(statement, machine, of.removesuffix("x2"), first, second)
+    if second and of in ("f16", "bf16"):
+        raise statement.refused("with two predicates")  # PTX ISA 9.1, section 9.7.7.2
+    pairs, of = of.endswith("x2"), of.removesuffix("x2")
     compare = _comparison(statement, of)
-    kind: Any = np.dtype(WORDS[of]) if of in FLOATS else NUMPY[of]
+    kind: Any = np.dtype(np.uint32 if pairs else WORDS[of] if of in FLOATS else NUMPY[of])
     a, b = (machine.reader(_as_bits(o, of), kind) for o in sources[:2])
-    join = next((JOINED[word] for word in words[1:] if word in JOINED), None)
-    other = sources[2] if join else None
-    inverted = isinstance(other, Negated)
-    extra = (
-        machine.reader(other.register if isinstance(other, Negated) else other, np.bool_) if other is not None else None
-    )
-    write, write_not = (
-        machine.writer(first, np.bool_),
-        None if isinstance(second, Sink) else machine.writer(second, np.bool_),
+    join = next((JOINED[word] for word in words if word in JOINED), None)
+    extra = _predicate(sources[2], machine) if join else None
+    write, write_second = (
+        None if o is None or isinstance(o, Sink) else machine.writer(o, np.bool_) for o in (first, second)
     )
 
     def run(where: Where) -> None:
-        holds = compare(a(where), b(where))
-        opposite = ~holds if write_not else None
-        if join and extra is not None:
-            more = extra(where)
-            more = ~more if inverted else more
-            holds = join(holds, more)
-            opposite = join(opposite, more) if write_not else None
-        write(where, holds)
-        if write_not:
-            write_not(where, opposite)
+        x, y, more = a(where), b(where), extra(where) if extra else None
+        holds = compare(*_halves(of, 0, x, y)) if pairs else compare(x, y)
+        other = compare(*_halves(of, 16, x, y)) if pairs else ~holds
+        if join:
+            holds, other = join(holds, more), join(other, more)
+        if write:
+            write(where, holds)
+        if write_second:
+            write_second(where, other)
 
     return run
+
+
+def _predicate(operand: Operand, machine: Machine) -> Callable[[Where], Any]:
+    """A predicate, or !p."""
+    if not isinstance(operand, Negated):
+        return machine.reader(operand, np.bool_)
+    read = machine.reader(operand.register, np.bool_)
+    return lambda where: ~read(where)
+
+
+def _halves(of: str, shift: int, *pairs: Any) -> list[Any]:
+    """The lower or the upper halves of registers."""
+    return [(np.asarray(pair) >> np.uint32(shift)).astype(WORDS[of]) for pair in pairs]
 
 
 def _as_bits(operand: Any, of: str) -> Any:
@@ -255,27 +290,9 @@ def _as_bits(operand: Any, of: str) -> Any:
     return operand
 
 
-def _set_pair(statement: Statement, machine: Machine, of: str, first: Any, second: Any) -> Step:
-    """setp of f16x2: of the lower and of the upper halves."""
-    compare = _comparison(statement, of)
-    a, b = (machine.reader(o, np.uint32) for o in statement.operands[1:3])
-    writers = [machine.writer(o, np.bool_) for o in (first, second)]
-    half = WORDS[of]
-
-    def run(where: Where) -> None:
-        x, y = np.asarray(a(where)), np.asarray(b(where))
-        for shift, write in zip((0, 16), writers, strict=True):
-            write(where, compare((x >> np.uint32(shift)).astype(half), (y >> np.uint32(shift)).astype(half)))
-
-    return run
-
-
 def _set(statement: Statement, machine: Machine) -> Step:
     """set: all ones or 1.0."""
-    names = [word for word in statement.modifiers if word in NUMPY or word in FLOATS]
-    if len(names) != 2 or any(word in JOINED for word in statement.modifiers):
-        raise statement.refused()
-    to, of = names
+    to, of = (word for word in statement.modifiers if word in NUMPY or word in FLOATS)
     if of.endswith("x2"):
         return _set_halves(statement, machine, to, of.removesuffix("x2"))
     compare = _comparison(statement, of)
@@ -287,12 +304,11 @@ def _set(statement: Statement, machine: Machine) -> Step:
 
 
 def _set_halves(statement: Statement, machine: Machine, to: str, of: str) -> Step:
-    compare, half = _comparison(statement, of), WORDS[of]
+    compare = _comparison(statement, of)
     yes = np.uint32({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(to, 0xFFFF))
 
     def run(a: Any, b: Any) -> Any:
-        a, b = np.asarray(a), np.asarray(b)
-        parts = [compare((a >> np.uint32(n)).astype(half), (b >> np.uint32(n)).astype(half)) for n in (0, 16)]
+        parts = [compare(*_halves(of, shift, a, b)) for shift in (0, 16)]
         return np.where(parts[0], yes, np.uint32(0)) | np.where(parts[1], yes << np.uint32(16), np.uint32(0))
 
     return operation(machine, statement, run, np.uint32, np.uint32, np.uint32)

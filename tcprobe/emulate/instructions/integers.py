@@ -27,13 +27,27 @@ def _kind(statement: Statement) -> Any:
     return NUMPY[names[-1]]
 
 
-def _two(function: Callable[..., Any], *allowed: str) -> Callable[[Statement, Machine], Step | None]:
+def _two(function: Callable[..., Any]) -> Callable[[Statement, Machine], Step | None]:
     def compile_(statement: Statement, machine: Machine) -> Step | None:
         kind = _kind(statement)
         if kind is None:
             return None
-        has(statement, *allowed)
+        has(statement)
         return operation(machine, statement, function, kind, *(kind,) * (len(statement.operands) - 1))
+
+    return compile_
+
+
+def _extreme(function: Callable[..., Any]) -> Callable[[Statement, Machine], Step | None]:
+    """min, max: with .relu of zero too."""
+
+    def compile_(statement: Statement, machine: Machine) -> Step | None:
+        kind = _kind(statement)
+        if kind is None:
+            return None
+        if "relu" not in has(statement, "relu"):
+            return operation(machine, statement, function, kind, kind, kind)
+        return operation(machine, statement, lambda a, b: np.maximum(function(a, b), kind.type(0)), kind, kind, kind)
 
     return compile_
 
@@ -61,10 +75,15 @@ def _add(statement: Statement, machine: Machine) -> Step | None:
 
         def saturated(a: Any, b: Any) -> Any:
             wide = np.subtract(a, b, dtype=np.int64) if subtract else np.add(a, b, dtype=np.int64)
-            return np.clip(wide, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+            return _clamped(wide)
 
         return operation(machine, statement, saturated, kind, kind, kind)
     return operation(machine, statement, np.subtract if subtract else np.add, kind, kind, kind)
+
+
+def _clamped(wide: Any) -> Any:
+    """.sat: the nearest s32."""
+    return np.clip(wide, -(1 << 31), (1 << 31) - 1).astype(np.int32)
 
 
 class Carry(State):
@@ -117,7 +136,7 @@ def _mul(statement: Statement, machine: Machine) -> Step | None:
     kind = _kind(statement)
     if kind is None:
         return None
-    words = has(statement, "lo", "hi", "wide", "cc")
+    words = has(statement, "lo", "hi", "wide", "cc", "sat")
     if "cc" in words or statement.opcode == "madc":
         return _mad_with_carry(statement, machine, kind, words)
     adds = statement.opcode == "mad"
@@ -128,6 +147,8 @@ def _mul(statement: Statement, machine: Machine) -> Step | None:
             product = np.asarray(a).astype(result) * np.asarray(b).astype(result)
         else:
             product = _high(a, b) if "hi" in words else np.multiply(a, b)
+        if "sat" in words:
+            return _clamped(np.add(product, c, dtype=np.int64))
         return product + c if adds else product
 
     return operation(machine, statement, run, result, kind, kind, *((result,) if adds else ()))
@@ -159,7 +180,6 @@ def _divide(a: Any, b: Any) -> Any:
     none = b == 0
     safe = np.where(none, a.dtype.type(1), b)
     if a.dtype.kind == "i":
-        quotient = np.abs(a.astype(np.float64) * 0).astype(a.dtype)
         wide = np.where(a < 0, np.uint64(0) - a.astype(np.uint64), a.astype(np.uint64))
         by = np.where(safe < 0, np.uint64(0) - safe.astype(np.uint64), safe.astype(np.uint64))
         size = wide // by
@@ -170,8 +190,9 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _remainder(a: Any, b: Any) -> Any:
+    """With the sign of `a`; all ones for a divisor of zero, as an H200 has it."""
     a, b = np.broadcast_arrays(np.asarray(a), np.asarray(b))
-    return np.where(b == 0, a, a - _divide(a, b) * b)
+    return np.where(b == 0, np.array(-1).astype(a.dtype), a - _divide(a, b) * b)
 
 
 def _shift(statement: Statement, machine: Machine) -> Step | None:
@@ -204,14 +225,18 @@ def _funnel(statement: Statement, machine: Machine) -> Step:
     return operation(machine, statement, run, np.uint32, np.uint32, np.uint32, np.uint32)
 
 
+_READ = {32: 255, 64: 0xFFFFFFFF}  # bits of a place and a length that count; PTX has them up to 255, an H200 does so
+
+
 def _field(statement: Statement, machine: Machine) -> Step | None:
     """bfe."""
     kind = _kind(statement)
     bits, unsigned = 8 * kind.itemsize, np.dtype(f"u{kind.itemsize}")
+    read = _READ[bits]
 
     def run(a: Any, at: Any, length: Any) -> Any:
         a = np.asarray(a)
-        at, length = (np.asarray(n).astype(np.int64) & 255 for n in (at, length))
+        at, length = (np.asarray(n).astype(np.int64) & read for n in (at, length))
         word = a.view(unsigned)
         taken = np.where(at < bits, word >> np.minimum(at, bits - 1).astype(unsigned), 0).astype(unsigned)
         mask = np.where(
@@ -239,9 +264,10 @@ def _insert(statement: Statement, machine: Machine) -> Step:
     """bfi: the low bits of a into b."""
     kind = NUMPY[types(statement)[-1]]
     bits = 8 * kind.itemsize
+    read = _READ[bits]
 
     def run(a: Any, b: Any, at: Any, length: Any) -> Any:
-        at, length = (np.asarray(n).astype(np.int64) & 255 for n in (at, length))
+        at, length = (np.asarray(n).astype(np.int64) & read for n in (at, length))
         mask = np.where(
             length >= bits, ~kind.type(0), (kind.type(1) << np.minimum(length, bits - 1).astype(kind)) - kind.type(1)
         )
@@ -285,17 +311,27 @@ def _count(statement: Statement, machine: Machine) -> Step:
     return operation(machine, statement, run, unsigned if statement.opcode == "brev" else np.uint32, kind)
 
 
+PERMUTED = {  # by a mode and the low bits of its selector the bytes, the lowest first (PTX ISA 9.1, 9.7.9.7)
+    "f4e": ("0123", "1234", "2345", "3456"),
+    "b4e": ("0765", "1076", "2107", "3210"),
+    "rc8": ("0000", "1111", "2222", "3333"),
+    "ecl": ("0123", "1123", "2223", "3333"),
+    "ecr": ("0000", "0111", "0122", "0123"),
+    "rc16": ("0101", "2323", "0101", "2323"),
+}
+
+
 def _permute(statement: Statement, machine: Machine) -> Step:
     """prmt."""
-    words = has(statement, "f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
-    if words:
-        raise statement.refused()
+    mode = next((word for word in statement.modifiers if word in PERMUTED), None)
+    selectors = np.array([int(bytes_[::-1], 16) for bytes_ in PERMUTED[mode]], np.uint32) if mode else None
 
     def run(a: Any, b: Any, selector: Any) -> Any:
         both = np.asarray(b).astype(np.uint64) << np.uint64(32) | np.asarray(a).astype(np.uint64)
+        selector = np.asarray(selector) if selectors is None else selectors[np.asarray(selector) & np.uint32(3)]
         made: Any = np.uint64(0)
         for byte in range(4):
-            wanted = (np.asarray(selector) >> np.uint32(4 * byte) & np.uint32(15)).astype(np.uint64)
+            wanted = (selector >> np.uint32(4 * byte) & np.uint32(15)).astype(np.uint64)
             value = both >> (wanted & np.uint64(7)) * np.uint64(8) & np.uint64(255)
             value = np.where(
                 wanted & np.uint64(8), np.where(value & np.uint64(128), np.uint64(255), np.uint64(0)), value
@@ -437,8 +473,13 @@ def _repack(statement: Statement, machine: Machine) -> Step:
 def _compare_sign(statement: Statement, machine: Machine) -> Step:
     """slct: a where c >= 0."""
     first, second = types(statement)
-    kind = NUMPY[first]
-    return operation(machine, statement, lambda a, b, c: np.where(c >= 0, a, b), kind, kind, kind, NUMPY[second])
+    kind = np.dtype(f"u{NUMPY[first].itemsize}")
+    least = -(2.0**-126) if "ftz" in statement.modifiers else 0  # what is above it is zero
+
+    def run(a: Any, b: Any, c: Any) -> Any:
+        return np.where((c > least) | (c == 0), a, b)
+
+    return operation(machine, statement, run, kind, kind, kind, NUMPY[second])
 
 
 def _mask(statement: Statement, machine: Machine) -> Step:
@@ -487,8 +528,8 @@ OPCODES: Mapping[str, Callable[[Statement, Machine], Step | None]] = {
     "madc": _mul,
     "div": _two(_divide),
     "rem": _two(_remainder),
-    "min": _either(_two(np.minimum), _short_pairs),
-    "max": _either(_two(np.maximum), _short_pairs),
+    "min": _either(_extreme(np.minimum), _short_pairs),
+    "max": _either(_extreme(np.maximum), _short_pairs),
     "abs": _two(np.abs),
     "neg": _two(np.negative),
     "and": _logic(np.bitwise_and),

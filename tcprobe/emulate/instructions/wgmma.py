@@ -12,6 +12,7 @@ import numpy as np
 from tcprobe.arithmetic.gemm import gemm
 from tcprobe.arithmetic.parameters import Arithmetic, ElementTypes, Integers
 from tcprobe.emulate.asynchronous import Flight
+from tcprobe.emulate.clocks import clock_of
 from tcprobe.emulate.fragments import join, places, split
 from tcprobe.emulate.instructions.multiply import check_registers, form_of, slot_bits
 from tcprobe.emulate.machine import Machine, Outcome, State, Step, Where
@@ -265,7 +266,7 @@ class Multiply:
         left = np.zeros(machine.count, np.bool_)
         left[span] = True
         held.open.append(
-            InFlight(flight, int(held.groups[first]), left, self.accumulator, self.factor, engine, tag >> 16 & 0xFFFFFF)
+            InFlight(flight, int(held.groups[first]), left, self.accumulator, self.factor, engine, clock_of(tag))
         )
         held.written[self.accumulator][span] += 1
         held.reading[self.factor][span] += 1

@@ -76,7 +76,7 @@ class Meaning:
         if not rows:
             from tcprobe.isa.names import search
 
-            raise search.no_multiply(self.instructions[0])
+            raise search.no_multiply(self.instructions[0], self.name)
         return rows
 
     @property

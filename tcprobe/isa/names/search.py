@@ -23,6 +23,7 @@ from tcprobe import facts
 from tcprobe.errors import UnknownNameError, UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARPGROUP
+from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand, id_of
 from tcprobe.isa.inventory import Forms
@@ -227,11 +228,11 @@ def unknown(meaning: Meaning) -> UsageError:
     """
     name = meaning.name
     if meaning.bare:
-        return no_registers(meaning.bare[0])
+        return no_registers(meaning.bare[0], name)
     if meaning.shared:
         operand = meaning.shared[0]
         words = f"{operand.id} is in shared memory, behind a descriptor."
-        return UsageError(words, "operand in shared memory", id=operand.instruction.id)
+        return UsageError(words, "operand in shared memory", id=operand.id, form=operand.instruction.id)
     if elsewhere := _elsewhere(name):
         return elsewhere
     if beside := neighbour(name):
@@ -250,12 +251,19 @@ def _elsewhere(name: str) -> UsageError | None:
         return None
     words = f"{id_}.{last} is in {operand.place.value}, so there is no table of registers."
     if operand.place is Place.SHARED:
-        return UsageError(words, "tcgen05 operand in shared memory")
+        return behind_descriptor(row, words) if row.multiplies else UsageError(words, "address", id=id_)
     return (
         UsageError(words, "no registers", id=id_)
         if row.fragments
         else UsageError(words, "operand in tensor memory", id=f"{id_}.{last}")
     )
+
+
+def behind_descriptor(multiply: Instruction, words: str) -> UsageError:
+    """What is wrong with asking for an operand of a tcgen05 multiply that is in shared memory."""
+    types = map(str, multiply.stated.get("ab_types", ()))
+    whole = next((name for name in types if dtype(name).bits >= 8), "bf16")  # tiles of such are described
+    return UsageError(words, "tcgen05 operand in shared memory", type=whole)
 
 
 def _nearest(name: str) -> UsageError:
@@ -275,10 +283,11 @@ def too_long(name: str, most: int) -> UsageError:
     return _none(name, f"It has {len(name)} characters; no name has more than {most}.", "names")
 
 
-def _none(name: str, hint: str, topic: str = "", choices: Sequence[str] = ()) -> UsageError:
-    return UnknownNameError(
-        f"no fragment or instruction is called {quoted(name)}. {hint}".strip(), topic, name, choices
-    )
+def _none(
+    name: str, hint: str, topic: str = "", choices: Sequence[str] = (), numbers: Sequence[int] = ()
+) -> UsageError:
+    words = f"no fragment or instruction is called {quoted(name)}. {hint}".strip()
+    return UnknownNameError(words, topic, name, choices, numbers)
 
 
 def _reordered(name: str) -> list[str]:
@@ -305,17 +314,25 @@ def no_family(name: str, others: Iterable[str] = ()) -> UsageError:
     return UsageError(f"no family is called {quoted(name)}; known: {known}.")
 
 
-def no_registers(instruction: Instruction) -> UsageError:
-    """What is wrong with asking for the table of something that holds nothing in registers."""
+def no_registers(instruction: Instruction, name: str = "") -> UsageError:
+    """What is wrong with asking, by `name`, for the table of something that holds nothing in registers."""
     places = ", ".join(f"{operand.name} is in {operand.place.value}" for operand in instruction.elsewhere)
-    return UsageError(f"{instruction.id} has no table of registers: {places}.", "no registers", id=instruction.id)
+    return UnknownNameError(
+        f"{instruction.id} has no table of registers: {places}.",
+        "no registers",
+        name,
+        [f"{instruction.id}.{operand.name}" for operand in instruction.elsewhere],
+        id=instruction.id,
+    )
 
 
-def no_multiply(instruction: Instruction) -> UsageError:
-    """What is wrong with asking for the product of something that has none, or none in registers."""
+def no_multiply(instruction: Instruction, name: str = "") -> UsageError:
+    """What is wrong with asking, by `name`, for the product of something that has none, or none in registers."""
     if instruction.multiplies:
-        return no_registers(instruction)
-    return UsageError(f"{instruction.id} is not a multiply: it moves a matrix.", "instruction that moves a matrix")
+        return no_registers(instruction, name)
+    return UsageError(
+        f"{instruction.id} is not a multiply: it moves a matrix.", "instruction that moves a matrix", id=instruction.id
+    )
 
 
 def _by_words(name: str) -> UsageError:
@@ -331,11 +348,21 @@ def _by_words(name: str) -> UsageError:
         tries = [(*wanted[:at], *wanted[at + 1 :]) for at in reversed(range(len(wanted)))]
     kept, ids = next(((kept, ids) for kept in tries if (ids := fitting(kept))), ((), []))
     hint = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
-    topic = "numbers" if any(word.isdigit() for word in strange) else "" if ids else "names"
+    numbers = [word for word in strange if re.fullmatch("[0-9]{1,9}", word)]
+    if numbers and ids and numbers == strange:
+        return beside(name, strange, ids)
+    topic = "numbers" if numbers else "" if ids else "names"
     if ids:
         left_out = [word for word in wanted if word not in kept] or ["one of the types"]
         hint += f"Without {', '.join(left_out)} it would mean {some(ids, 3)}."
     return _none(name, hint, topic, ids if len(ids) <= MOST_CHOICES else ())
+
+
+def beside(name: str, numbers: Sequence[str], ids: Sequence[str]) -> UsageError:
+    """What is wrong with a name beside which numbers stand, those of an element or a slot; what the rest means."""
+    hint = f"Not known: {', '.join(map(quoted, numbers))}. Without {', '.join(numbers)} it would mean {some(ids, 3)}."
+    choices = ids if len(ids) <= MOST_CHOICES else ()
+    return _none(name, hint, "numbers", choices, [int(number) for number in numbers])
 
 
 def some(names: Iterable[str], most: int = 6) -> str:

@@ -89,7 +89,7 @@ def _mistakes(saved: SavedMistakes | None) -> ListPart:
 
 def _rules() -> ListPart:
     heads = ("rule", "severity", "what it finds", "what to do")
-    rows = [cells(rule.NAME, rule.SEVERITY, rule.SAYS, rule.MEND) for rule in rules().values()]
+    rows = [cells(rule.NAME, rule.SEVERITY, rule.SAYS, rule.FIX) for rule in rules().values()]
     return ListPart(
         "Rules", "rules", "tcprobe check --rules prints the evidence of each, and two examples.", heads, rows
     )

@@ -3,13 +3,15 @@
 A module has `METHODS`, which can find it; `Body`, the shape of what is found (its JSON Schema follows); `check`,
 which raises DataError for a body that has the shape and cannot be true of its subject and arch; `essence`, what of a
 body two devices of one arch must agree on; and `words`, which says of all findings of an arch what was found. It may
-have `WITHIN`, how far numbers of the essence may differ, and `doubt`, which says of a body that contradicts the model.
+have `WITHIN`, how far numbers of the essence may differ, `also`, what a number of it may be besides, and `doubt`, which
+says of a body that contradicts the model.
 The module's name is the kind's. A kind whose findings of an arch are one document has its own `read` and `save`.
 """
 
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 from types import ModuleType
 from typing import Annotated, Any
 
@@ -70,12 +72,22 @@ def essence(finding: Finding) -> Any:
 def differences(first: Finding, other: Finding) -> list[tuple[str, object, object]]:
     """In what two findings of a subject disagree: (part, the first's, the other's), by name of the part.
 
-    Measured numbers of a kind with `WITHIN` may differ by that, relative, and only one may have them.
+    Measured numbers of a kind with `WITHIN` may differ by that, relative, and only one may have them; each may be
+    what the kind's `also` says besides.
     """
     sides = [_leaves("", essence(finding)) for finding in (first, other)]
-    within = getattr(kind(first.kind), "WITHIN", 0.0)
+    rules = kind(first.kind)
+    within, also = getattr(rules, "WITHIN", 0.0), getattr(rules, "also", None)
+    besides: list[dict[str, list[float]]] = [{}, {}]
+    if also and first.body is not None and other.body is not None:
+        besides = [also(first.body, other.body), also(other.body, first.body)]
+
+    def agree(part: str, a: object, b: object) -> bool:
+        each = product((a, *besides[0].get(part, ())), (b, *besides[1].get(part, ())))
+        return any(_alike(one, another, within) for one, another in each)
+
     pairs = [(part, sides[0].get(part), sides[1].get(part)) for part in dict.fromkeys((*sides[0], *sides[1]))]
-    return [(part, a, b) for part, a, b in pairs if not _alike(a, b, within)]
+    return [(part, a, b) for part, a, b in pairs if not agree(part, a, b)]
 
 
 def doubt(finding: Finding) -> str | None:

@@ -8,15 +8,20 @@ has cycles per SM needs for one of them with so many warps and chains; `interval
 multiply `interval` and `round_trip` are lists by where A is, warpgroups and how many are in flight; `forms` the same by
 swizzle and major. Of a bulk copy `round_trip` is by bytes. `refused` says of a loop why it gave no number. `random`
 compares random inputs with zeros. `passes` is what bank conflicts make of an interval. `mhz` is the clock by which
-cycles went by, `clocks` what it settles at where all SMs run the form.
+cycles went by, `clocks` what it settles at where all SMs run the form. `modes` has, by a number's name (`numbers`), all
+values that it took where its own runs, or surveys of one device, fall into several.
+
+What is stored is what was measured. The ends of a loop are off by what is in flight there: a number may be TOLERANCE
+better than the arch's peak, and what counts of it is the peak (`bounded`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Literal
+from itertools import pairwise
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -43,8 +48,9 @@ AtOnce = Annotated[int, msgspec.Meta(ge=1, le=1024)]  # independent of one anoth
 CopiedBytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
 PassCount = Annotated[int, msgspec.Meta(ge=1, le=1024)]  # of the banks
 CostPlace = Literal["shared", "registers"]
-Held = Literal["shared", "registers", "tensor"]  # where A of a multiply is
+Held = Literal["registers", "shared", "tensor"]  # where A of a multiply is
 Data = Literal["zeros", "random"]
+Modes = dict[str, Annotated[list[Cycles], msgspec.Meta(min_length=2, max_length=8)]]  # by a number's name
 _SIZED = re.compile(r"\.m[0-9]{1,3}n(?P<n>[0-9]{1,3})k[0-9]{1,3}\.")  # of a form of tcgen05
 FULL_LOAD = "full-load"  # what the subject of a finding on the clock begins with
 
@@ -137,6 +143,7 @@ class Body(Base):
     random: Annotated[float, msgspec.Meta(gt=0, le=1e3)] | None = None
     mhz: MHz | None = None
     clocks: list[Clock] = []
+    modes: Modes = {}
     refused: dict[str, str] = {}
 
 
@@ -154,6 +161,7 @@ def check(finding: Finding) -> None:
             f"{MOST_SPREAD:.0%}: "
             "is the GPU used by others?"
         )
+    check_modes(finding, numbers(body))
     if isinstance(body.interval, Point) and body.curve and body.interval not in body.curve:
         raise DataError(f"{finding.subject}: its interval is not a point of its curve.")
     if any(form.swizzle not in SWIZZLES for form in body.forms):
@@ -161,6 +169,27 @@ def check(finding: Finding) -> None:
     _check_rate(finding)
     if row and row.multiplies:
         _check_peak(finding, row)
+
+
+def check_modes(finding: Finding, measured: Mapping[str, float]) -> None:
+    """The values of each number of several modes are apart, and what was measured is one of them."""
+    for name, values in finding.body.modes.items():
+        if measured.get(name) not in values:
+            raise DataError(f"{finding.subject}: {name} is {measured.get(name)}, none of its modes {values}.")
+        if not apart(values):
+            raise DataError(f"{finding.subject}: {name} has modes within {WITHIN:.0%} of each other: {values}.")
+
+
+def apart(values: Sequence[float]) -> bool:
+    """Whether each of some cycles is further from all others than those that agree."""
+    ordered = sorted(values)
+    return all(high - low > WITHIN * high for low, high in pairwise(ordered))
+
+
+def in_modes(modes: Mapping[str, Sequence[float]]) -> str:
+    """Numbers of several modes in words; "" where there are none."""
+    each = (f"{name} {' or '.join(f'{cycles:g}' for cycles in values)}" for name, values in modes.items())
+    return f"in several modes, of which the first counts: {'; '.join(each)}" if modes else ""
 
 
 def _check_subject(finding: Finding) -> None:
@@ -233,6 +262,29 @@ def _check_peak(finding: Finding, instruction: Instruction) -> None:
             )
 
 
+def peak(finding: Finding) -> int | None:
+    """The most multiply-adds per cycle that an SM of its arch has of its type, None where nobody states it."""
+    row = inventory.instructions().get(finding.subject.removeprefix(f"{FULL_LOAD}."))
+    return arch(finding.arch).peak(row.type("a")) if row and row.multiplies else None
+
+
+def bounded(finding: Finding) -> Body:
+    """The numbers that count of a finding: none is better than the peak of its arch."""
+    body: Body = finding.body
+    if (most := peak(finding)) is None:
+        return body
+    least = products(finding.subject.removeprefix(f"{FULL_LOAD}.")) / most
+
+    def slower(found: Any) -> Any:
+        if isinstance(found, list):
+            return [slower(one) for one in found]
+        return found if found is None or found.cycles >= least else msgspec.structs.replace(found, cycles=least)
+
+    raised = {name: slower(getattr(body, name)) for name in ("interval", "curve", "forms", "clocks")}
+    rate = body.macs_per_cycle and min(body.macs_per_cycle, float(most))
+    return msgspec.structs.replace(body, **raised, macs_per_cycle=rate)
+
+
 def _intervals(body: Body) -> Iterator[float]:
     points = body.interval if isinstance(body.interval, list) else [body.interval] if body.interval else []
     yield from (point.cycles for point in (*points, *body.curve, *body.forms))
@@ -265,6 +317,18 @@ def numbers(body: Body) -> dict[str, float]:
     one_each |= {f"with {partner}": pair.together for partner, pair in body.overlap.items()}
     one_each |= {f"all SMs, {clock.data}": clock.cycles for clock in body.clocks}
     return {name: cycles for name, cycles in one_each.items() if cycles is not None}
+
+
+def also(body: Body, other: Body) -> dict[str, list[float]]:
+    """What a number may be besides, by name, for another device's to agree with it.
+
+    It may be in another mode; and of a copy the cycles of L2 at the other's clock of the SMs.
+    """
+    found = {name: list(values) for name, values in body.modes.items()}
+    for name, cycles in numbers(body).items():
+        if name.endswith("MHz") and body.mhz and other.mhz:
+            found.setdefault(name, []).append(cycles * other.mhz / body.mhz)
+    return found
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -6,7 +6,7 @@ opcode in the chain, or the cycles that the compiler leaves behind another one. 
 `one_warp` of one warp, `curve` by warps and chains. `reads` has the interval by how many registers each of the two
 banks reads for one. `beside` has, by the opcode that stands for a pipe, both alone and together; `pipe` follows: the
 one whose opcode adds its cycles. `by` has numbers along one axis, such as cycles of an instruction by the length of its
-loop.
+loop. `modes` are as those of costs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import arch
 from tcprobe.store.finding import Finding, how
-from tcprobe.store.kinds.cost import MOST_SPREAD, Cycles, MHz, Overlap, PerCopy, Point
+from tcprobe.store.kinds.cost import MOST_SPREAD, Cycles, MHz, Modes, Overlap, PerCopy, Point, check_modes
 
 METHODS = ("live",)
 WITHIN = 0.05  # of one another are the cycles of two devices that agree
@@ -63,6 +63,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     reads: list[Reads] = []
     beside: dict[str, Overlap] = {}
     by: dict[str, list[Sample]] = {}
+    modes: Modes = {}
     mhz: MHz | None = None
     refused: dict[str, str] = {}
 
@@ -88,6 +89,7 @@ def check(finding: Finding) -> None:
             f"{finding.subject}: the median run and the nearest to it differ by {body.spread:.0%}, more than "
             f"{MOST_SPREAD:.0%}: is the GPU used by others?"
         )
+    check_modes(finding, numbers(body))
     if body.interval and body.curve and body.interval not in body.curve:
         raise DataError(f"{finding.subject}: its interval is not a point of its curve.")
 
@@ -111,6 +113,12 @@ def numbers(body: Body) -> dict[str, float]:
     one_each |= {f"beside {other}": pair.together for other, pair in body.beside.items()}
     one_each |= {f"{axis} {point.at}": point.cycles for axis, points in body.by.items() for point in points}
     return {name: cycles for name, cycles in one_each.items() if cycles is not None}
+
+
+def also(body: Body, other: Body) -> dict[str, list[float]]:
+    """What a number may be besides, by name, for another device's to agree with it: another of its modes."""
+    del other
+    return body.modes
 
 
 def words(findings: Sequence[Finding]) -> str:

@@ -1,0 +1,319 @@
+"""A kernel's loops taken apart, round by round, so that what registers hold is known as numbers.
+
+At a fixed point a ring's stage is any of its stages. Here the first rounds of a loop are code of their own, one after
+the other, and a stage that begins at a constant and moves by one is a constant in each: ROUNDS of a loop that has
+nothing to look at in a smaller one inside, ROUNDS_OUTSIDE of one around it; loops with nothing to look at are gone
+through once, and lose what they write. Ways that only a number tells apart which is not known are all followed; a loop
+that such a number ends is left behind its first and second round, by ways that do not meet again before the next round
+around them. So what is found happens on some way, but not every way is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from tcprobe.graph import reached
+from tcprobe.sass import lanes
+from tcprobe.sass.decode import union
+from tcprobe.sass.dependence import dependence
+from tcprobe.sass.flow import backward
+from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.kernel import Block, Instruction, Kernel
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.registers import PREDICATE
+from tcprobe.sass.state import NEVER, NEVER_BIT, Held, Register, State, same, same_state, unset
+
+ITERATIONS, ITERATIONS_OUTSIDE = 4, 2
+LEFT_AFTER = 2  # rounds behind which a loop is left whose end is not known
+MARKS = 2  # loops that are left of which the round is kept
+MOST_BLOCKS = 4000  # copies of blocks; of a kernel that has more nothing is said
+
+Path = tuple[tuple[int, int], ...]  # (first block of a loop, its round), of loops around a place, and of those left
+Place = tuple[int, Path]
+T = TypeVar("T")
+
+
+class TooManyError(Exception):
+    """There are more copies of blocks than are looked at."""
+
+
+class Loop(NamedTuple):
+    """A loop: its first block, all of them, how many rounds are followed, and the registers that it writes."""
+
+    head: int
+    blocks: frozenset[int]
+    rounds: int
+    written: int
+
+
+@dataclass(frozen=True, eq=False)
+class Iterations:
+    """Copies of a kernel's blocks, a graph as `flow` takes it; what holds before the instructions that were asked for.
+
+    `first[n]`: the number of instruction n in the kernel itself. `states`: by number here.
+    """
+
+    name: str
+    instructions: list[Instruction]
+    blocks: tuple[Block, ...]
+    first: list[int]
+    states: dict[int, State]
+
+
+def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ITERATIONS) -> tuple[Iterations, Reader]:
+    """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError."""
+    walk = _Walk(kernel, wanted, count)
+    walk.settle()
+    return walk.taken_apart(), walk.interpreter
+
+
+class _Walk:
+    def __init__(self, kernel: Kernel, wanted: frozenset[int], count: int) -> None:
+        self.kernel, self.wanted, self.count = kernel, wanted, count
+        self.interpreter = Interpreter(kernel)
+        self.kept = reached(kernel.before, {kernel.block_of[number] for number in wanted})
+        self.live = backward(kernel, 0, self._needed_before, int.__or__)
+        self.steps = {number: list(self._steps(number)) for number in self.kept}
+        self.entries: dict[Place, dict[Place, State]] = {(0, self._entered(0, ())): {}}
+        self.after: dict[Place, list[Place]] = {}
+        self.left: set[tuple[int, Path]] = set()  # (loop, path around it) of loops that are left
+        self.ended: dict[tuple[int, Path], tuple[Place, State]] = {}  # of loops whose last round is followed
+
+    def _roots(self, instruction: Instruction) -> int:
+        """The registers whose values are asked for."""
+        form = instruction.form
+        if instruction.number in self.wanted:
+            mask = union(operand for operand in form.operands if operand.kind in ("address", "descriptor"))
+            size = form.operands[-1].mask if form.mnemonic == "UBLKCP" else 0
+            return form.reads >> PREDICATE << PREDICATE | mask | size
+        return form.reads if form.mnemonic in ("BRA", "EXIT") else 0
+
+    def _needed_before(self, live: int, instruction: Instruction) -> int:
+        form, written = instruction.form, writes(instruction.form)
+        if written & live:
+            live = (live if form.guard else live & ~written) | reads(form)
+        return live | self._roots(instruction)
+
+    def _steps(self, number: int) -> Iterator[Instruction]:
+        """The instructions of a block on which something depends that is asked for."""
+        live, block, found = self.live.get(number, 0), self.kernel.blocks[number], list[Instruction]()
+        for index in reversed(range(block.first, block.end)):
+            instruction = self.kernel.instructions[index]
+            if writes(instruction.form) & live or index in self.wanted or instruction.mnemonic == "EXIT":
+                found.append(instruction)
+            live = self._needed_before(live, instruction)
+        yield from reversed(found)
+
+    @cached_property
+    def loops(self) -> dict[int, Loop]:
+        """By first block, from the outermost on. Loops by which a warp's lanes converge are none.
+
+        A loop that waits for a barrier has nothing else to look at.
+        """
+        waits = {n for n in self.wanted if self.kernel.instructions[n].opcode.startswith("SYNCS.PHASECHK")}
+        looked = {self.kernel.block_of[number] for number in self.wanted - waits}
+        found = [loop for loop in self.kernel.loops if not self._converges(loop)]
+        relevant = [loop for loop in found if loop & looked]
+        made = dict[int, Loop]()
+        for loop in reversed(found):
+            heads = [n for n in sorted(loop) if not n or any(other not in loop for other in self.kernel.before[n])]
+            inside = any(other < loop for other in relevant)
+            count = 1 if loop not in relevant else ITERATIONS_OUTSIDE if inside else self.count
+            made[heads[0] if heads else min(loop)] = Loop(
+                heads[0] if heads else min(loop), loop, count, self._writes(loop)
+            )
+        return made
+
+    def _converges(self, loop: frozenset[int]) -> bool:
+        """Whether a loop goes round for lanes of a warp that differ: BRA.U.ANY to its own block."""
+        (number, *others) = loop
+        end = self.kernel.instructions[self.kernel.blocks[number].end - 1]
+        return not others and "ANY" in end.opcode.split(".")
+
+    def _writes(self, loop: frozenset[int]) -> int:
+        mask = 0
+        for number in loop:
+            block = self.kernel.blocks[number]
+            for index in range(block.first, block.end):
+                mask |= writes(self.kernel.instructions[index].form)
+        return mask
+
+    def _entered(self, number: int, path: Path) -> Path:
+        """The path of a block, with the loops that begin there."""
+        there = {head for head, _ in path}
+        new = tuple((head, 0) for head, loop in self.loops.items() if number in loop.blocks and head not in there)
+        return path + new
+
+    def settle(self) -> None:
+        """Run copies until nothing changes."""
+        pending = set(self.entries)
+        while pending or (pending := self._left_at_last()):
+            place = min(pending, key=lambda each: (each[1], each[0]))
+            pending.discard(place)
+            if len(self.entries) > MOST_BLOCKS:
+                raise TooManyError
+            followed = self.after[place] = []
+            for to, state in self._leave(place, self._run(place[0], self.entry(place))):
+                followed.append(to)
+                known = self.entries.setdefault(to, {})
+                if place not in known or not same_state(known[place], state):
+                    known[place] = state
+                    pending.add(to)
+
+    def _left_at_last(self) -> set[Place]:
+        """Leave the loops that are known to go round more often than is followed, and have not been left."""
+        found = set[Place]()
+        for (head, around), (place, state) in list(self.ended.items()):
+            if (head, around) in self.left:
+                continue
+            self.left.add((head, around))
+            loop = self.loops[head]
+            held = {bit: _gone(bit) if loop.written >> bit & 1 else value for bit, value in state.held.items()}
+            for number in sorted(loop.blocks):
+                for after in self.kernel.blocks[number].after:
+                    if after not in loop.blocks and after in self.kept:
+                        to = after, self._entered(after, (*around, (head, loop.rounds)))
+                        self.after[place].append(to)
+                        self.entries.setdefault(to, {})[place] = state._replace(held=held)
+                        found.add(to)
+        return found
+
+    def entry(self, place: Place) -> State:
+        """What holds where a copy of a block begins."""
+        states = list(self.entries[place].values())
+        if not place[0]:
+            states.insert(0, State({}, self.interpreter.threads.there))
+        joined = states[0]
+        for state in states[1:]:
+            joined = _met(joined, state)
+        return joined
+
+    def _run(self, number: int, entry: State, note: Callable[[Instruction, State], None] | None = None) -> State:
+        held, active, sure = dict(entry.held), entry.active, entry.sure
+        self.interpreter.begin()
+        for instruction in self.steps[number]:
+            form = instruction.form
+            if note is not None and instruction.number in self.wanted:
+                note(instruction, State({**self.interpreter.seen(form, held)}, active, sure))
+            if form.mnemonic == "EXIT":
+                condition = self.interpreter.condition(form.guard, held)
+                active = active & (condition.known == 0) if condition.exact else active
+                sure = sure and (condition.exact or condition.uniform)
+            elif form.writes or form.mnemonic == "STL":
+                self.interpreter.write(instruction, dependence(form), held)
+        return State(held, np.asarray(active), sure)
+
+    def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
+        """The copies that follow, and what holds on the way there."""
+        number = place[0]
+        branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
+        ways = [(after, state, False) for after in self.kernel.blocks[number].after]
+        if len(ways) == 2 and branch.mnemonic == "BRA":
+            ways = ways[:1] if branch.opcode.startswith("BRA.DIV") else list(self._ways(number, branch, state))
+        live = self.live.get(number, 0)
+        for after, leaving, certain in ways:
+            if after in self.kept:
+                to = self._moved(place, after, leaving, certain)
+                if to is not None:
+                    kept = {bit: value for bit, value in leaving.held.items() if live >> bit & 1}
+                    yield (after, to), self._without(number, after, leaving._replace(held=kept))
+
+    def _ways(self, number: int, branch: Instruction, state: State) -> Iterator[tuple[int, State, bool]]:
+        """(block, what holds there, whether it is certain) of a conditional branch."""
+        taken = self.interpreter.taken(branch, state.held)
+        through, to = self.kernel.blocks[number].after
+        if taken.exact and "ANY" not in branch.opcode:
+            where = np.broadcast_to(taken.known != 0, state.active.shape)
+            for after, active in ((through, state.active & ~where), (to, state.active & where)):
+                if active.any():
+                    yield after, state._replace(active=active), True
+            return
+        state = state if taken.uniform else state._replace(sure=False)
+        yield from ((through, state, False), (to, state, False))
+
+    def _moved(self, place: Place, after: int, state: State, certain: bool) -> Path | None:
+        """The path of a block that follows, None where it is not followed."""
+        number, path = place
+        found: list[tuple[int, int]] = []
+        for depth, (head, count) in enumerate(path):
+            loop = self.loops[head]
+            inside = number in loop.blocks
+            if inside and after == head:
+                if count + 1 >= loop.rounds:
+                    self.ended[head, path[:depth]] = place, state
+                    return None
+                return self._entered(after, (*found, (head, count + 1)))
+            if inside and after not in loop.blocks:
+                if count >= LEFT_AFTER and not certain:
+                    return None
+                self.left.add((head, path[:depth]))
+                if loop.rounds == 1:
+                    continue
+            found.append((head, count))
+        around = [(head, count) for head, count in found if after in self.loops[head].blocks]
+        marks = [each for each in found if each not in around]
+        found = [each for each in found if each in around or each in marks[-MARKS:]]
+        if any(number not in loop.blocks and after == head for head, loop in self.loops.items()):
+            found = [each for each in found if each[0] != after]
+        return self._entered(after, tuple(found))
+
+    def _without(self, number: int, after: int, state: State) -> State:
+        """On a way out of a loop that is gone through once, what it writes is lost."""
+        for loop in self.loops.values():
+            if loop.rounds == 1 and number in loop.blocks and after not in loop.blocks:
+                held = {bit: _gone(bit) if loop.written >> bit & 1 else value for bit, value in state.held.items()}
+                state = state._replace(held=held)
+        return state
+
+    def taken_apart(self) -> Iterations:
+        """The graph of all copies."""
+        order = sorted(self.entries, key=lambda each: (each[0] != 0, each[1], each[0]))
+        number_of = {place: n for n, place in enumerate(order)}
+        instructions: list[Instruction] = []
+        first: list[int] = []
+        blocks, states = [], dict[int, State]()
+        for place in order:
+            block, begin = self.kernel.blocks[place[0]], len(first)
+            for index in range(block.first, block.end):
+                instructions.append(self.kernel.instructions[index]._replace(number=len(first)))
+                first.append(index)
+            after = tuple(dict.fromkeys(number_of[to] for to in self.after.get(place, ())))
+            blocks.append(Block(begin, len(first), after))
+
+            def note(instruction: Instruction, state: State, begin: int = begin, at: int = block.first) -> None:
+                states[begin + instruction.number - at] = state
+
+            self._run(place[0], self.entry(place), note)
+        return Iterations(self.kernel.name, instructions, tuple(blocks), first, states)
+
+
+def _gone(bit: int) -> Register:
+    return Register(
+        lanes.shared(lanes.unknown("what a loop writes", 1 if unset(bit).value is NEVER_BIT else lanes.ALL))
+    )
+
+
+def _met(one: State, other: State) -> State:
+    """What holds where two ways meet: of a register that differs, what both agree on."""
+    if one.held is other.held:
+        return State(one.held, np.asarray(one.active | other.active), one.sure and other.sure)
+    apart = one.sure and other.sure and not (one.active & other.active).any()
+    held: Held = {}
+    for bit in one.held.keys() | other.held.keys():
+        a, b = one.held.get(bit) or unset(bit), other.held.get(bit) or unset(bit)
+        if a is b or b.value is NEVER or b.value is NEVER_BIT:
+            held[bit] = a
+        elif a.value is NEVER or a.value is NEVER_BIT:
+            held[bit] = b
+        elif same(a, b):
+            held[bit] = a
+        else:
+            met = lanes.select(one.active, a.value, b.value) if apart else lanes.mixed(a.value, b.value)
+            held[bit] = Register(lanes.shared(met))
+    return State(held, np.asarray(one.active | other.active), one.sure and other.sure)

@@ -1,0 +1,74 @@
+"""What holds at a place of a kernel: what lanes hold in registers, and which lanes may be there."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tcprobe.layout.arrays import Bools
+from tcprobe.sass import lanes
+from tcprobe.sass.frame import SLOTS
+from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
+from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE
+
+PLACES = 12  # bits of a register's number, in an definition
+NEVER = lanes.unknown("a register that nothing has written")
+NEVER_BIT = lanes.unknown("a predicate that nothing has written", 1)
+
+
+class Register(NamedTuple):
+    """What a register holds, and where that is from, a place: two of one definition are the same in every lane.
+
+    Negative where several ways brought it, -1 where nothing is known of that.
+    """
+
+    value: Lanes
+    definition: int = -1
+
+
+Held = dict[int, Register]  # what registers hold, by their bit in `registers`, or in `frame`
+
+
+class State(NamedTuple):
+    """What holds at a place; the lanes that may be there; `sure`: whether it is known which of them are."""
+
+    held: Held
+    active: Bools
+    sure: bool = True
+
+
+def held_in(kind: str, index: int, held: Held) -> Register:
+    """What a register holds; RZ and PT have no index."""
+    if index < 0:
+        return Register(constant(kind in ("P", "UP")))
+    bit = BASE[kind] + index
+    return held.get(bit) or unset(bit)
+
+
+_UNSET = (Register(NEVER), Register(UNKNOWN), Register(NEVER_BIT), Register(CHOICE))
+
+
+def unset(bit: int) -> Register:
+    """A register before it is written; what it holds does not count where a way brings another value."""
+    if bit < PREDICATE or bit >= SLOTS:
+        return _UNSET[0] if bit < UNIFORM or bit >= SLOTS else _UNSET[1]
+    return _UNSET[2] if bit < UNIFORM_PREDICATE else _UNSET[3]
+
+
+def same(one: Register, other: Register) -> bool:
+    """Whether two registers hold the same, from one place."""
+    return one == other or (one.definition == other.definition and lanes.same(one.value, other.value))
+
+
+def same_state(one: State, other: State) -> bool:
+    """Whether the same lanes may be at two places, and hold the same."""
+    return (
+        one.sure == other.sure
+        and one.held.keys() == other.held.keys()
+        and bool((one.active == other.active).all())
+        and all(same(register, other.held[bit]) for bit, register in one.held.items())
+    )
+
+
+def alike(bit: int, value: Lanes) -> Lanes:
+    """What a uniform register may hold: one value, whatever the lanes brought."""
+    return value if value.uniform else CHOICE if bit >= PREDICATE else UNKNOWN
