@@ -47,7 +47,7 @@ from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array, Bits, Floats, Ints
 from tcprobe.references.numerics import stated
 from tcprobe.store import arithmetic
-from tcprobe.store.choose import Layers
+from tcprobe.store.choose import Layers, default
 
 SIDE = 512  # rows and columns of a tile
 HELD = 1 << 25  # elements of sums that wait for others, at most
@@ -71,6 +71,7 @@ class Rule(NamedTuple):
 
 def rule_of(form: str, arch: str, layers: Layers | None = None) -> Rule:
     """As measured on the arch; where it was not, as published. UsageError where neither is complete."""
+    layers = layers or default()
     row = instruction(form)
     kinds, depth = types_of(row), row.shape.k
     if arithmetic.measured(row, arch, layers) is None and (parameters := stated(row, arch)) is not None:
@@ -80,6 +81,7 @@ def rule_of(form: str, arch: str, layers: Layers | None = None) -> Rule:
 
 def rules_of(order: Order, layers: Layers | None = None) -> dict[str, Rule]:
     """The arithmetic of every form in an order."""
+    layers = layers or default()
     forms = dict.fromkeys(node.form for node in postorder(order.sum) if isinstance(node, Multiplies))
     return {form: rule_of(form, order.arch, layers) for form in forms}
 

@@ -241,7 +241,8 @@ def take(accepted_findings: Sequence[AnySaved], into: Results, contributor: str 
 
 def compare(accepted_findings: Sequence[AnySaved], before: Sequence[AnySaved], contributor: str = "") -> Merged:
     """What accepted findings add to those before, and what they contradict."""
-    identities = {_identity(finding) for finding in before}
+    asked = {finding.key for finding in accepted_findings}
+    identities = {_identity(finding) for finding in before if finding.key in asked}
     new = {_identity(finding): finding for finding in accepted_findings if _identity(finding) not in identities}
     added = Counter(run_id(finding, contributor) for finding in new.values())
     already_there = sum(_identity(finding) in identities for finding in accepted_findings)

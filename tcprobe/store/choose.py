@@ -372,7 +372,9 @@ def layers_of(results: Results | Layers) -> Layers:
 
 def default() -> Layers:
     """What was measured into `./results`, if there is anything, over what tcprobe publishes."""
-    return over_published(HERE) if alone(Results(HERE)).archs() else alone(published())
+    here = alone(Results(HERE)).layers if is_folder(HERE) else ()
+    measured = any(layer.results.methods(row.name) for layer in here for row in ARCHS)
+    return over_published(HERE) if measured else alone(published())
 
 
 def _name(results: Results) -> str:

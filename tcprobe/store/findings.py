@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,7 @@ from tcprobe.store.results import Results, file_name, published, read_trusted, s
 from tcprobe.system import files
 from tcprobe.values import Json
 
+READ = 2048  # findings that are kept as they were read
 _KEYS = {"arch", "method", "subject", "status", "provenance", "body", "words"}
 
 
@@ -46,10 +47,15 @@ def read(results: Results, key: Key) -> Finding | None:
 
 def _in_file(results: Results, key: Key) -> Finding | None:
     place = path(results, key)
-    content = documents.read(place, key.kind)
-    if content is None:
-        return None
+    raw = files.read(place)
+    return None if raw is None else _in_bytes(place, raw, key)
+
+
+@lru_cache(READ)
+def _in_bytes(place: Path, raw: bytes, key: Key) -> Finding:
+    """The finding in a file's bytes: a question asks for all of a kind, each time, and checking takes most of that."""
     with naming(place):
+        content = documents.body_of(raw, key.kind)
         if set(content) != _KEYS or content["status"] not in STATUSES or content["method"] not in METHODS:
             raise DataError("its keys, status or method are not those of a finding.")
         provenance_in(content["provenance"])
