@@ -48,7 +48,7 @@ class Price(NamedTuple):
     modes: str = ""
 
 
-STATED = ("sm_90",)  # the archs that opcodes.csv holds for
+STATED = ("sm_90",)  # the archs that prices of isa/opcodes.csv hold for
 
 
 @dataclass

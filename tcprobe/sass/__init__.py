@@ -1,16 +1,18 @@
 """Machine code: read from files, disassembled, and followed.
 
-    toolchain, cubin, elf                      from PTX to the code of a probe
-    image, code_files, source_lines            untrusted files, and what they say of their functions
+    toolchain, cubin                           from PTX to the code of a probe
+    elf, image, code_files, source_lines       untrusted files, and what they say of their functions
     matrix_code                                matrix instructions in large amounts of code
-    disassemble, registers, kernel             functions as graphs of instructions: text, registers, blocks, loops
-    flow                                       facts that hold at every instruction, to a fixed point
-    lanes, integers, interpreter               what the lanes of a warp hold, by what instructions make of it
-    threads, frame, state, dependence, reader   threads of a block; words of the stack; states; operands
-    addresses, requests, sums                  where loads and stores reach, and what that costs
+    disassemble, decode, widths, registers     texts of instructions, what they say, the registers that they name
+    kernel, flow                               functions as graphs; facts that hold at every instruction
+    meaning                                    what an instruction computes, over a domain
+    lanes, reader, sums                        domains: lanes with unknown bits, sums
+    interpreter, dependence, state, frame, threads
+                                               what an instruction leaves in registers and on the stack
+    addresses, requests                        where loads and stores reach, and what that costs
     iterations                                 loops taken apart, so that a ring's stages are numbers
-    decode, machine, opcodes, emulation,
-    tensor_product                             exact values of 32 lanes, a function for each opcode of the probes
+    machine, opcodes, emulation, tensor_product
+                                               exact values of 32 lanes, a function for each opcode of the probes
     copies, moves                              layouts of what moves data
     tensor, product_check, evidence, derive    layouts of multiplies
     lowering                                   what instructions become
