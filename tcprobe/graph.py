@@ -38,7 +38,10 @@ def reached(follows: Follows, starts: Iterable[int], without: Collection[int] = 
 
 
 def natural_loops(follows: Sequence[Iterable[int]], start: int = 0) -> list[frozenset[int]]:
-    """Loops by their heads, smallest first: a head is a node that one reached through it leads back to."""
+    """Loops by their heads, smallest first: a head is a node that one reached through it leads back to.
+
+    Of a head: what it leads to, and what leads back to it without passing it. A loop with a second entry has no more.
+    """
     back = dict[int, list[int]]()
     open_, done = {start}, set[int]()
     stack = [(start, iter(follows[start]))] if follows else []
@@ -56,8 +59,8 @@ def natural_loops(follows: Sequence[Iterable[int]], start: int = 0) -> list[froz
             done.add(number)
             stack.pop()
     before = predecessors(follows)
-    loops = [frozenset(reached(before, tails, {head}) | {head}) for head, tails in back.items()]
-    return sorted(loops, key=lambda loop: (len(loop), min(loop)))
+    loops = ({head} | reached(before, tails, {head}) & reached(follows, [head]) for head, tails in back.items())
+    return sorted(map(frozenset, loops), key=lambda loop: (len(loop), min(loop)))
 
 
 def immediate_post_dominators(follows: Sequence[Sequence[int]]) -> list[int]:

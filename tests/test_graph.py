@@ -1,6 +1,6 @@
 """Graphs of numbered nodes, against what their names mean, on random ones."""
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tcprobe.graph import fixpoint, immediate_post_dominators, natural_loops, predecessors, reached
@@ -31,6 +31,7 @@ def test_a_post_dominator_is_on_every_way_to_an_end_and_the_nearest_is_behind_no
 
 
 @given(graphs())
+@example([(4, 2), (2,), (4,), (), (2,)])  # entered in two places, and from where nothing comes
 def test_a_loop_leads_back_to_its_head(follows):
     for loop in natural_loops(follows):
         inside = [[n for n in nexts if n in loop] if number in loop else [] for number, nexts in enumerate(follows)]

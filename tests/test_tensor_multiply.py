@@ -168,7 +168,7 @@ class Moved(Core):
     """One element of one operand is elsewhere: where another one was, and that one in its place."""
 
     def in_tensor_memory(self, instruction, operand, said):
-        there = super().in_tensor_memory(instruction, operand, said)
+        there = super().in_tensor_memory(instruction, operand, said).copy()  # what is known of a form is shared
         if operand in ("d", "a", "scale_a", "memory"):
             there[[3, 9], 0] = there[[9, 3], 0]
         return there

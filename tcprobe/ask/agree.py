@@ -557,13 +557,13 @@ def _numpy(kind: str, rest: str, _arch: object, _folders: Layers) -> Side:
 def _array_bytes(side: Side) -> Ints:
     """The array of element numbers, reordered; where each number is then."""
     array = np.arange(side.rows * side.cols).reshape(side.rows, side.cols)
-    for name, numbers, fail in array_steps(side.parts[0]):
+    for name, numbers, refusal in array_steps(side.parts[0]):
         try:
             array = _STEPS[name](array, *numbers)
         except UsageError as error:
-            fail(f"{name}({', '.join(map(str, numbers))}): {error}")
+            raise refusal(f"{name}({', '.join(map(str, numbers))}): {error}") from None
         except (ValueError, TypeError):
-            fail(f"{name}({', '.join(map(str, numbers))}) does not fit an array of {array.shape}")
+            raise refusal(f"{name}({', '.join(map(str, numbers))}) does not fit an array of {array.shape}") from None
     at = np.empty(side.rows * side.cols, np.int64)
     at[array.ravel()] = np.arange(at.size)
     return at.reshape(side.rows, side.cols) * side.bits
@@ -604,7 +604,7 @@ _STEPS: dict[str, Callable[..., Ints]] = {
 }
 
 
-def array_steps(text: str) -> Iterator[tuple[str, list[int], Callable[[str], None]]]:
+def array_steps(text: str) -> Iterator[tuple[str, list[int], Callable[[str], UsageError]]]:
     """The calls of .reshape(4,32).transpose(1,0), each with its numbers; UsageError for anything else."""
     if len(text) > 2000:
         raise UsageError(f"an expression of {len(text)} characters; at most 2000 are read.")
@@ -624,13 +624,13 @@ def array_steps(text: str) -> Iterator[tuple[str, list[int], Callable[[str], Non
         ):
             raise UsageError(f"column {column} of {quoted(text)}: .{match[1]} takes numbers alone.")
 
-        def fail(words: str, at: int = column) -> None:
-            raise UsageError(f"column {at} of {quoted(text)}: {words}.")
+        def refusal(words: str, at: int = column) -> UsageError:
+            return UsageError(f"column {at} of {quoted(text)}: {words}.")
 
         count += 1
         if count > 64:
-            fail("more than 64 calls")
-        yield match[1], [int(number) for number in numbers], fail
+            raise refusal("more than 64 calls")
+        yield match[1], [int(number) for number in numbers], refusal
         position = match.end()
 
 

@@ -195,11 +195,14 @@ def _many(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
+_ATTRIBUTE = {"mend": "FIX"}  # the name that programs read it by
+
+
 def _explain(checked: Checked, as_json: bool) -> None:
     for rule in checked.rules.values():
         if as_json:
-            names = ("NAME", "SEVERITY", "SAYS", "FIX", "EVIDENCE", "FAILS", "PASSES")
-            click.echo(json.dumps({name.lower(): getattr(rule, name) for name in names}))
+            fields = ("name", "severity", "says", "mend", "evidence", "fails", "passes")
+            click.echo(json.dumps({field: getattr(rule, _ATTRIBUTE.get(field, field.upper())) for field in fields}))
             continue
         terminal.line(f"{rule.NAME} ({rule.SEVERITY}): {rule.SAYS}")
         terminal.line(f"  do: {rule.FIX}")
