@@ -28,11 +28,11 @@ def cubin(folder, *names, on="sm_80", options=()):
     return made
 
 
-def entry(data, kind=2, flags=0x11, full=0, header=64):
-    """An entry of a fatbin."""
+def entry(data, kind=2, flags=0x11, full=0, header=64, arch=80):
+    """An entry of a fatbin, of an arch's number."""
     padded = data + bytes(-len(data) % 8)
     packed = len(data) if full else 0
-    head = ENTRY.pack(kind, 0x101, header, len(padded), packed, 0, 0x10008, 80, 0, flags, 0, full)
+    head = ENTRY.pack(kind, 0x101, header, len(padded), packed, 0, 0x10008, arch, 0, flags, 0, full)
     return head + bytes(header - len(head)) + padded
 
 

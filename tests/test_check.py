@@ -17,7 +17,7 @@ from tcprobe.check import question, report
 from tcprobe.check.rule import Finding, rules
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
-from tcprobe.sass.code_files import MOST_BYTES
+from tcprobe.system.files import MOST_READ
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
 HAZARD = rules()["wgmma-operands"].FAILS
@@ -256,12 +256,18 @@ def test_what_was_not_looked_at_is_not_called_clean(damage, made, tmp_path):
         assert "1 part of the files not looked at" in done.stdout
 
 
-def test_a_file_beyond_the_limit_is_not_called_clean(tmp_path):
-    with (tmp_path / "large.so").open("wb") as file:
-        file.truncate(MOST_BYTES + 1)
+def test_a_file_of_any_size_is_looked_into(made, tmp_path):
+    """Also one without code, of which nothing is called clean; and the code behind it, of its arch."""
+    path, raw = tmp_path / "large.so", (made / "clean.cubin").read_bytes()
+    with path.open("wb") as file:
+        file.truncate(MOST_READ + 1)
     for name in ("check", "read", "predict"):
-        done = CliRunner().invoke(main, [name, str(tmp_path / "large.so")])
+        done = CliRunner().invoke(main, [name, str(path)])
         assert (done.exit_code, "errors" in done.stdout) == (DataError.exit_code, False), done.stdout
+    with path.open("ab") as file:
+        file.write(fatbins.fatbin(fatbins.entry(b"no cubin", arch=75), fatbins.entry(raw, arch=90)))
+    assert "1 kernel: 0 errors" in check(path, "--arch", "sm_90").stdout
+    assert check(path, code=DataError.exit_code).stderr
 
 
 def test_what_is_left_out_is_not_counted(made, tmp_path):

@@ -20,6 +20,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.sass import lowering, matrix_code, toolchain
 from tcprobe.sass.cubin import assemble
+from tcprobe.sass.image import MAGIC, zstd
 from tcprobe.sass.matrix_code import is_matrix
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
@@ -188,21 +189,9 @@ def test_source_lines_of_cuda_code(tmp_path):
 # containers
 
 
-def unpacked(name):
-    try:
-        return __import__("importlib").import_module(name)
-    except ImportError:
-        return None
-
-
-ZSTD = unpacked("compression.zstd") or unpacked("backports.zstd")
-
-
 def compressed(raw, how):
     if how == "zstd":
-        if ZSTD is None:
-            pytest.skip("no Zstandard")
-        return entry(ZSTD.compress(raw), flags=0x8011, full=len(raw))
+        return entry(zstd.compress(raw), flags=0x8011, full=len(raw))
     return entry(fatbins.packed_lz4(raw), flags=0x2011, full=len(raw))
 
 
@@ -214,6 +203,27 @@ def test_a_fatbin_in_a_file_of_any_kind(made, tmp_path, how, before):
     path = tmp_path / "library"
     path.write_bytes(before + fatbin(entry(fatbins.ptx().encode(), kind=1), one) + bytes(33))
     assert [counts(f) for f in functions(path)] == [counts(f) for f in functions(made)]
+
+
+MAGIC_IN_CODE = b"\x48\xb8" + MAGIC + b"\x49\xc7\x84\x24\xb0\x02" + bytes(100)  # x86-64: movabs, mov
+
+
+@pytest.mark.parametrize("between", [b"", bytes(3), MAGIC_IN_CODE])
+def test_the_magic_number_in_machine_code_is_no_fatbin(made, tmp_path, between):
+    path = tmp_path / "library"
+    path.write_bytes(MAGIC_IN_CODE + between + fatbin(entry(made.read_bytes())) + MAGIC_IN_CODE + MAGIC)
+    assert [counts(f) for f in functions(path)] == [counts(f) for f in functions(made)]
+
+
+def test_entries_of_other_archs_are_not_unpacked(made, tmp_path):
+    """Nor is PTX beside a cubin: what is damaged there is no error of who asked for another arch."""
+    path = tmp_path / "library"
+    bad = entry(b"\x1fa\1\0", flags=0x2011, full=5000, arch=75), entry(b"\x1fa\1\0", kind=1, flags=0x2011, full=5000)
+    path.write_bytes(fatbin(entry(made.read_bytes()), *bad))
+    assert {f["arch"] for f in functions(path, "--arch", "sm_80")} == {"sm_80"}
+    assert "LZ4" in read(path, code=4).stderr
+    assert "LZ4" in read(path, "--arch", "sm_75", code=4).stderr
+    assert "PTX" in read(path, "--arch", "sm_120", code=4).stderr
 
 
 def test_headers_longer_than_the_least(made, tmp_path):
@@ -249,7 +259,7 @@ extern "C" __global__ void gemm(const half *a, const half *b, float *c) {
 }
 """)
     archs = ["-gencode", "arch=compute_80,code=sm_80", "-gencode", "arch=compute_90,code=[sm_90,compute_90]"]
-    modes = [["-fatbin", f"--compress-mode={mode}"] for mode in ("none", "default", *(["size"] if ZSTD else []))]
+    modes = [["-fatbin", f"--compress-mode={mode}"] for mode in ("none", "default", "size")]
     for options in (*modes, ["-c"], ["-c", "-rdc=true"], ["-c", "-G"]):
         done = subprocess.run(["nvcc", *archs, *options, str(source), "-o", str(tmp_path / "out")], check=False)
         if done.returncode:

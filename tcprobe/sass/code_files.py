@@ -9,18 +9,18 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from mmap import mmap
 from pathlib import Path
 from typing import NamedTuple
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa.arch import ARCHS, own
 from tcprobe.sass.elf import Cubin, cubin
-from tcprobe.sass.image import images
+from tcprobe.sass.image import Entry, entries
 from tcprobe.sass.toolchain import Toolchain, attempt, compilers, version
 from tcprobe.system import children, files
 from tcprobe.system.children import Scratch
 
-MOST_BYTES = 512 << 20  # of a file that is read
 MOST_FILES = 10_000  # of a folder
 SUFFIXES = (".cubin", ".ptx", ".fatbin", ".so", ".o", ".a", ".exe", ".dll", ".obj", ".lib", ".bin")
 _TARGET = re.compile(r"^\s*\.target\s+(sm_([0-9]{2,3})[af]?)", re.MULTILINE)
@@ -50,7 +50,7 @@ class CodeFiles:
 
     def read(self, path: Path) -> Iterator[Compiled]:
         """The code in a file, cubin by cubin; DataError where nothing in it can be read."""
-        raw = files.read(path, MOST_BYTES)
+        raw = files.contents(path)
         if raw is None:
             raise DataError(f"{path}: no such file.")
         try:
@@ -58,32 +58,44 @@ class CodeFiles:
         except DataError as error:
             raise DataError(f"{path}: {error}") from None
 
-    def _codes(self, raw: bytes, path: str) -> Iterator[Compiled]:
-        """The cubins of the archs that are wanted, and what is assembled of PTX where there are none."""
-        texts, archs, unread = [], [], []
-        for image in images(raw):
+    def _codes(self, raw: bytes | mmap, path: str) -> Iterator[Compiled]:
+        """The cubins of the archs that are wanted, and what is assembled of PTX where there are none.
+
+        Cubins of other archs, and PTX that is not needed, are not unpacked.
+        """
+        there = entries(raw)
+        archs, unread, others = set[str](), [str(e) for e in there if isinstance(e, DataError)], set[str]()
+        cubins, texts = ([e for e in there if isinstance(e, Entry) and e.kind == kind] for kind in ("cubin", "PTX"))
+        for entry in cubins:
+            if self._archs and entry.arch and entry.arch not in self._archs:
+                others.add(entry.arch)
+                continue
             try:
-                if image.data is None:
-                    unread.append(image.words)
-                elif image.kind == "PTX":
-                    texts.append(image.data.rstrip(b"\0").decode(errors="backslashreplace"))
-                else:
-                    code = Compiled(cubin(image.data), image.data)
-                    archs.append(code.cubin.arch)
-                    if not self._archs or code.cubin.arch in self._archs:
-                        yield code
+                image = entry.unpacked()
+                code = Compiled(cubin(image), image)
             except DataError as error:
                 unread.append(str(error))
-        if unread and not texts and not archs:
+                continue
+            archs.add(code.cubin.arch)
+            if not self._archs or code.cubin.arch in self._archs:
+                yield code
+        missing = [name for name in self._archs if name not in archs] if archs or self._archs else [None]
+        for entry in texts if missing else ():
+            try:
+                text = entry.unpacked().rstrip(b"\0").decode(errors="backslashreplace")
+            except DataError as error:
+                unread.append(str(error))
+                continue
+            for name in missing:
+                yield self._assemble(text, name)
+                archs.add(name or "")
+        if unread and not archs and not others:
             raise DataError(unread[0])
         repeats = Counter(unread).items()
         self.complaints += [f"{path}: {words}" + (f" ({n} times)" if n > 1 else "") for words, n in repeats]
-        missing = [name for name in self._archs if name not in archs] if archs or self._archs else [None]
-        for name in missing if texts else ():
-            yield from (self._assemble(text, name) for text in texts)
-        if self._archs and not texts and len(missing) == len(self._archs):
-            there = ", ".join(sorted(set(archs))) or "none that can be read"
-            raise UsageError(f"{path} has no code for {', '.join(self._archs)}, and no PTX; it has {there}.")
+        if self._archs and not texts and archs.isdisjoint(self._archs):
+            known = ", ".join(sorted(archs | others)) or "none that can be read"
+            raise UsageError(f"{path} has no code for {', '.join(self._archs)}, and no PTX; it has {known}.")
 
     def _assemble(self, text: str, name: str | None) -> Compiled:
         """PTX assembled for an arch, or for that of its target."""

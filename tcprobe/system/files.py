@@ -7,6 +7,7 @@ locked meanwhile, where the system has locks. `sweep` removes such files whose w
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import re
 import stat
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST_BYTES = 4 << 20  # of any file that is read
+MOST_READ = 64 << 20  # of one with code; a larger one is mapped
 MOST_NAME = 1000  # characters of a name in a message
 DAY = 86_400.0  # seconds
 TRIES = 10
@@ -64,6 +66,27 @@ def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
         return None
     except (OSError, ValueError) as error:
         raise DataError(f"{_name(path)}: cannot be read: {_reason(error)}.") from None
+
+
+def contents(path: str | Path) -> bytes | mmap.mmap | None:
+    """The bytes of a regular file of any size, None if there is none; DataError where `read` has one.
+
+    A file of more than MOST_READ bytes is mapped: its parts are read where they are asked for. Nobody may cut it off
+    meanwhile.
+    """
+    try:
+        handle = _at_once(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        try:
+            status = os.fstat(handle)
+            if stat.S_ISREG(status.st_mode) and status.st_size > MOST_READ:
+                return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
+        finally:
+            os.close(handle)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise DataError(f"{_name(path)}: cannot be read: {_reason(error)}.") from None
+    return read(path, MOST_READ)
 
 
 def read_input(most: int = MOST_BYTES) -> bytes:
