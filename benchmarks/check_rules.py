@@ -38,6 +38,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.probes import ptx
 from tcprobe.sass import lowering, toolchain
+from tcprobe.sass.code_files import CodeFiles
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.disassemble import programs
 from tcprobe.sass.elf import cubin
@@ -176,7 +177,8 @@ def emulated_by_rule(text: str, name: str) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "text.ptx")
         source.write_text(text)
-        checker = Checker(toolchain.find(None), [rules()["emulated"]], [name])
+        tools = toolchain.find(None)
+        checker = Checker(tools, ["emulated"], CodeFiles(tools, [name]))
         found = [each.finding.severity for kernel in checker.check([source]) for each in kernel.findings]
         assert not checker.complaints, checker.complaints
         return "warning" in found

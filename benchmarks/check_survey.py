@@ -18,14 +18,16 @@ import time
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tcprobe.check.code_check import Checker
+from tcprobe.check.code_check import Batch, Checker, Findings
 from tcprobe.check.rule import Finding, rules
 from tcprobe.sass import toolchain
 from tcprobe.sass.addresses import SHARED
-from tcprobe.sass.code_files import SUFFIXES
+from tcprobe.sass.code_files import SUFFIXES, CodeFiles
+from tcprobe.sass.disassemble import programs
 from tcprobe.sass.kernel import Kernel
 
 T = TypeVar("T")
@@ -37,19 +39,22 @@ class CountingChecker(Checker):
     """Counts accesses of shared memory by arch; `seconds` is the CPU time of all rules."""
 
     def __init__(self, archs: Sequence[str]) -> None:
-        super().__init__(toolchain.find(None), list(rules().values()), archs, try_others=True)
+        tools = toolchain.find(None)
+        super().__init__(tools, list(rules()), CodeFiles(tools, archs, try_others=True))
         self.accesses: Counter[str] = Counter()
         self.instructions: Counter[str] = Counter()
         self.seconds: Counter[str] = Counter()
 
-    def _findings(self, kernel: Kernel) -> Iterator[Finding]:
-        reached = (i for i in kernel.instructions if i.mnemonic in SHARED and i.guard != "never")
-        self.accesses[kernel.arch] += sum(i.number in kernel.block_of for i in reached)
-        self.instructions[kernel.arch] += len(kernel.instructions)
+    def _here(self, batch: Batch) -> Future[list[Findings]]:
+        for kernel in programs(self._tools, batch.arch, batch.functions):
+            if isinstance(kernel, Kernel):
+                reached = (i for i in kernel.instructions if i.mnemonic in SHARED and i.guard != "never")
+                self.accesses[batch.arch] += sum(i.number in kernel.block_of for i in reached)
+                self.instructions[batch.arch] += len(kernel.instructions)
         begun = time.process_time()
-        found = list(super()._findings(kernel))
-        self.seconds[kernel.arch] += time.process_time() - begun
-        yield from found
+        found = super()._here(batch)
+        self.seconds[batch.arch] += time.process_time() - begun
+        return found
 
 
 def survey(
@@ -57,7 +62,7 @@ def survey(
 ) -> Iterator[dict[str, Any]]:
     """A row for each arch that the files have code for."""
     checker = CountingChecker(archs)
-    kernels = checker.check(files)
+    kernels = list(checker.check(files))
     for arch in dict.fromkeys(kernel.arch for kernel in kernels):
         own = [kernel for kernel in kernels if kernel.arch == arch]
         placed = [(kernel, each.finding) for kernel in own for each in kernel.findings]

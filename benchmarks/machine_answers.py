@@ -58,7 +58,7 @@ def answers(folder, only):
 
 def checked(path, arch, pattern):
     """The answers of `check`, and what could not be read, as one answer."""
-    checker = Checker(disassembler(), list(rules().values()), [arch], pattern)
+    checker = Checker(disassembler(), list(rules()), CodeFiles(disassembler(), [arch]), pattern)
     seen = Counter()
     for found in checker.check([path]):
         seen[found.kernel] += 1

@@ -76,26 +76,6 @@ def any_of(words: Iterable[str], last: str = "and") -> str:
     return f"{', '.join(most)} {last} {final}" if most else final
 
 
-def unmangled(name: str) -> str:
-    """The scopes and name of a C++ function whose name a compiler mangled; the name itself where it is no such one.
-
-    >>> unmangled("_ZN4ours4gemmILi128EEEvPK6__half"), unmangled("_Z4gemmPf"), unmangled("gemm")
-    ('ours::gemm<...>', 'gemm', 'gemm')
-    """
-    rest, nested = (name[3:], True) if name.startswith("_ZN") else (name[2:], False)
-    parts: list[str] = []
-    while name.startswith("_Z") and rest[:1].isdigit() and rest.isascii():
-        digits = len(rest) - len(rest.lstrip("0123456789"))
-        length = int(rest[:digits]) if digits < 6 else 0  # no name is longer
-        part, rest = rest[digits : digits + length], rest[digits + length :]
-        if len(part) < max(1, length):
-            return name
-        parts.append("(anonymous)" if part.startswith("_GLOBAL__N") else part)
-        if not nested:
-            break
-    return "::".join(parts) + "<...>" * rest.startswith("I") if parts else name
-
-
 class Whole(str):
     """A line that a narrow terminal does not break: a row of a table, a formula, code."""
 

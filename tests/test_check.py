@@ -13,10 +13,11 @@ from click.testing import CliRunner
 from machine_code import TOOLS, needs_tools
 
 import tcprobe
-from tcprobe.check import question, report
+from tcprobe.check import code_check, question, report
 from tcprobe.check.rule import Finding, rules
 from tcprobe.cli import main
 from tcprobe.errors import DataError, UsageError
+from tcprobe.sass.code_files import CodeFiles
 from tcprobe.system.files import MOST_READ
 
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
@@ -288,3 +289,60 @@ def test_a_clean_kernel_is_told_what_no_rule_looks_at(made):
 @pytest.mark.parametrize("words", ["race", "data race", "missing barrier", "missing __syncthreads", "deadlock"])
 def test_who_looks_for_races_is_found_first(words):
     assert CliRunner().invoke(main, ["find", *words.split()]).stdout.startswith("emulate: ")
+
+
+def many(folder, made, count):
+    """A library of kernels that are instances of two templates, all but the last with the hazard."""
+    parts = []
+    for number in range(count):
+        raw = (made / ("clean.cubin" if number == count - 1 else "hazard.cubin")).read_bytes()
+        name = b"hazard" if number < count - 1 else b"clean"
+        parts.append(fatbins.entry(raw.replace(name, b"%c" % (97 + number) * len(name)), arch=90))
+    path = folder / "library.so"
+    path.write_bytes(fatbins.fatbin(*parts))
+    return path
+
+
+def test_what_is_alike_is_said_once(made, tmp_path):
+    """A table, one line a finding with how often it is there, the counts; --all says each."""
+    path = many(tmp_path, made, 6)
+    lines = check(path, "--rule", "wgmma-operands", code=1).stdout.splitlines()
+    assert lines[0].split()[:2] == ["template", "kernels"]
+    assert len([line for line in lines if line.startswith("error: wgmma-operands:")]) == 5
+    (line,) = (
+        line
+        for line in check(path, "--rule", "wgmma-operands", "--by", "rule", code=1).stdout.splitlines()
+        if line.startswith("error: ")
+    )
+    assert "and 4 more in 5 kernels" in line
+    assert sum(w.startswith("error:") for w in check(path, "--min", "error", "--all", code=1).stdout.splitlines()) == 5
+    assert "4 more of 4 kinds of error" in check(path, "--rule", "wgmma-operands", "--top", "1", code=1).stdout
+
+
+def test_cheap_warnings_are_left_out_and_that_is_said(made):
+    rows = rules()["bank-conflicts"].FAILS
+    source = made / "conflicts.ptx"
+    source.write_text(rows)
+    found = [
+        each["numbers"]["cycles"]
+        for kernel in kernels(source)
+        for each in kernel["findings"]
+        if each["severity"] == "warning"
+    ]
+    most = int(max(found))
+    assert f"{sum(each >= most for each in found)} warning" in check(source, "--min-cycles", most).stdout
+    assert "0 warnings" in check(source, "--min-cycles", most + 1).stdout
+    assert f"{most + 1} cycles or more" in check(source, "--min-cycles", most + 1).stdout
+
+
+def test_other_processes_find_the_same(made, tmp_path):
+    """In the same order, what cannot be read too."""
+    path, tools = many(tmp_path, made, 6), TOOLS
+    (tmp_path / "bad.cubin").write_bytes((made / "clean.cubin").read_bytes()[:2000])
+    answers = []
+    for cores in (1, 2):
+        checker = code_check.Checker(tools, list(rules()), CodeFiles(tools), cores=cores)
+        answers.append((list(checker.check([path, tmp_path / "bad.cubin", made])), checker.complaints))
+    assert answers[0] == answers[1]
+    assert len(answers[0][0]) >= 8
+    assert answers[0][1]

@@ -19,7 +19,7 @@ import emitted_reductions
 import nvrtc
 import path_cases
 import pytest
-from machine_code import needs_tools
+from machine_code import TOOLS, needs_tools
 
 from tcprobe import emit
 from tcprobe.check.code_check import Checker
@@ -27,6 +27,7 @@ from tcprobe.check.rule import rules
 from tcprobe.isa import inventory
 from tcprobe.kernel.gemm import GemmOptions, gemm
 from tcprobe.sass import elf, toolchain
+from tcprobe.sass.code_files import CodeFiles
 from tcprobe.sass.disassemble import programs
 from tcprobe.store.cell import emittable, selected
 from tcprobe.store.results import published
@@ -69,8 +70,8 @@ def checked(ptx: str, number: int, folder: Path) -> Counter[tuple[str, str]]:
             continue
         assert run.returncode == 0, run.stderr[:500]
         assembled += 1
-        checker = Checker(toolchain.find(None), list(rules().values()))
-        kernels = checker.check([cubin])
+        checker = Checker(TOOLS, list(rules()), CodeFiles(TOOLS))
+        kernels = list(checker.check([cubin]))
         assert kernels
         assert not checker.complaints
         for kernel in kernels:

@@ -157,8 +157,9 @@ def checked(text: str, folder: Path, rule: str) -> list[KernelCheck]:
     """What a rule finds in a PTX text."""
     path = folder / "text.ptx"
     path.write_text(text.lstrip())
-    checker = Checker(toolchain.find(None), [rules()[rule]])
-    found = checker.check([path])
+    tools = toolchain.find(None)
+    checker = Checker(tools, [rule], CodeFiles(tools))
+    found = list(checker.check([path]))
     assert not checker.complaints
     return found
 

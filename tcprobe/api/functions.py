@@ -156,11 +156,12 @@ def check(
     baseline: Path | None = None,
     arch: ArchName | None = None,
     cuda: Path | None = None,
+    min_cycles: int | None = None,
 ) -> list[KernelCheck]:
     """What is wrong or slow in the kernels of a file or a folder: of each function what the rules find.
 
-    `rule` and `kernel` choose, `min` is the least severity: error, warning or note. With `baseline` only what is not
-    in that file. DataError where part of a file cannot be read.
+    `rule` and `kernel` choose, `min` is the least severity: error, warning or note, `min_cycles` the least cost of a
+    warning. With `baseline` only what is not in that file. DataError where part of a file cannot be read.
     """
     from tcprobe.check.question import checks
     from tcprobe.check.rule import SEVERITIES
@@ -168,10 +169,13 @@ def check(
     check_choice("min", min, SEVERITIES)
     names = [rule] if isinstance(rule, str) else rule
     least = next(severity for severity in SEVERITIES if severity == min)
-    found = checks([path], rule=names, kernel=kernel, min=least, baseline=baseline, arch=arch, cuda=cuda)
+    found = checks(
+        [path], rule=names, kernel=kernel, min=least, baseline=baseline, arch=arch, min_cycles=min_cycles, cuda=cuda
+    )
+    kernels = list(found.kernels)
     if found.complaints:
         raise DataError(found.complaints[0])
-    return found.kernels
+    return kernels
 
 
 def cell_of(name: str | Cell, arch: ArchName | None) -> Cell:

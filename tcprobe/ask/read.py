@@ -13,6 +13,7 @@ from tcprobe.check import question
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.isa.opcodes import multiplies
+from tcprobe.mangled import labels
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
@@ -27,7 +28,7 @@ from tcprobe.question.shared import (
     ResultsOption,
 )
 from tcprobe.store.choose import layers
-from tcprobe.text import columns, message, one_line, unmangled
+from tcprobe.text import columns, escaped, message, one_line
 
 if TYPE_CHECKING:
     from tcprobe.ask.read_file import FunctionReading, Use
@@ -103,12 +104,13 @@ def print_read(
     else:
         size = sum(len(function.function.code) for function in functions)
         checked = question.of_what_was_read(paths, size, kernel=kernel, arch=arch, cuda=cuda)
-        _print_table([one for one in functions if one.uses or one.holds], checked.kernels if checked else (), full)
+        kernels = list(checked.kernels) if checked else []
+        _print_table([one for one in functions if one.uses or one.holds], kernels, full)
         if idle := sum(not (function.uses or function.holds) for function in functions):
             click.echo(f"{idle} {'function has' if idle == 1 else 'functions have'} no matrix instruction.")
         if checked is not None:
-            verb = " finds" if checked.kernels else ":"
-            terminal.line(f"tcprobe check{verb} {question.found_in_words(checked)}.")
+            verb = " finds" if kernels else ":"
+            terminal.line(f"tcprobe check{verb} {question.found_in_words(checked, kernels)}.")
         elif size:
             click.echo(f"tcprobe check looks for what is wrong in it ({size >> 20} MB of code).")
     for complaint in complaints:
@@ -120,13 +122,14 @@ def print_read(
 def _print_table(functions: "Sequence[FunctionReading]", checked: "Sequence[KernelCheck]", full: bool) -> None:
     """A line a function, what is wrong with it, then each opcode once with its forms and layouts."""
     counts = {(one.kernel, one.arch): question.counts_of([one]) for one in checked}
-    rows = [_row(one, counts.get((one.function.name, one.arch), "not checked")) for one in functions]
+    named = labels(one.name for one in functions)
+    rows = [_row(one, named[one.name], counts.get((one.function.name, one.arch), "not checked")) for one in functions]
     if rows:
         heads = ("kernel", "arch", "multiplies", "loads", "registers", "spills", "findings")
         terminal.lines(columns([heads, *rows], 2))
     for one in functions:
         for text in _beside(one, full):
-            terminal.line(f"{one_line(unmangled(one.name))}: {text}")
+            terminal.line(f"{escaped(named[one.name])}: {text}")
     used: dict[tuple[str, str], list[Use]] = {}
     for one in functions:
         for use in one.uses:
@@ -137,12 +140,11 @@ def _print_table(functions: "Sequence[FunctionReading]", checked: "Sequence[Kern
             terminal.line(line)
 
 
-def _row(one: "FunctionReading", findings: str) -> tuple[str, ...]:
+def _row(one: "FunctionReading", name: str, findings: str) -> tuple[str, ...]:
     products = sum(use.count for use in one.uses if multiplies(use.opcode))
     moves = sum(use.count for use in one.uses) - products
     registers = str(one.function.registers) if one.function.registers else "unknown"
-    name = one_line(unmangled(one.name))
-    return (name, one.arch, str(products), str(moves), registers, str(sum(one.local.values())), findings)
+    return (escaped(name), one.arch, str(products), str(moves), registers, str(sum(one.local.values())), findings)
 
 
 def _beside(one: "FunctionReading", full: bool) -> Iterator[str]:

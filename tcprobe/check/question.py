@@ -1,9 +1,10 @@
 """The question `check`: what is wrong or slow in a kernel."""
 
 import json
+import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
@@ -12,20 +13,20 @@ import click
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
+from tcprobe.mangled import unmangled
 from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, note
-from tcprobe.question.options import Named, NonEmptyText
+from tcprobe.question.options import Named, NonEmptyText, Number
 from tcprobe.question.shared import ArchOption, CudaOption, FunctionsOption, JsonOption, SarifOption
 from tcprobe.text import message, one_line
 
 if TYPE_CHECKING:
-    from tcprobe.check.code_check import KernelCheck, Placed
-    from tcprobe.check.rule import Rule
-
+    from tcprobe.check.code_check import KernelCheck
+    from tcprobe.check.rule import Finding, Rule
 
 MOST_CHECKED = 2 << 20  # bytes of code that `read` has checked, too: seconds
-
+MOST_ALONE = 8 << 20  # bytes of files that one process looks at
 
 # what no rule looks at, and who does
 BEYOND = (
@@ -35,12 +36,12 @@ BEYOND = (
 
 
 class Checked(NamedTuple):
-    """The kernels of files with findings, what could not be read, and the rules that were asked.
+    """The kernels of files with findings, each when it is looked at, and what could not be read, complete after them.
 
-    `shown` are the severities that are asked for; `left_out` says what else of the findings is not among them.
+    `rules` were asked, `shown` are the severities that are asked for; `left_out` says what else is not among them.
     """
 
-    kernels: "list[KernelCheck]"
+    kernels: "Iterable[KernelCheck]"
     complaints: list[str]
     rules: "dict[str, Rule]"
     shown: Sequence[str] = ()
@@ -73,37 +74,59 @@ def checks(
         ),
     ] = None,
     arch: ArchOption = None,
+    min_cycles: Annotated[
+        int | None,
+        Option("--min-cycles", "Leave out warnings of fewer cycles, or of cycles not known.", "N", Number(1)),
+    ] = None,
     cuda: CudaOption = None,
 ) -> Checked:
     """Find what is wrong or slow in kernels, in their machine code.
 
     FILE is a cubin, PTX, a file with fatbins (object, library, executable), or a folder of such files, for example a
     compiler's cache. One line for each finding: severity, rule, kernel, address, source line where the file has it,
-    what is wrong and what to do. An error makes results wrong, a warning makes a kernel slow, a note is what a rule
-    cannot decide, with the reason. Exit code 1 with an error, 4 if part of a file cannot be read. --json prints one
-    object a kernel, also of a clean one.
+    what is wrong and what to do; what instances of a template have in common once, the dearest first. An error makes
+    results wrong, a warning makes a kernel slow, a note is what a rule cannot decide: notes are counted by reason.
+    --all prints each finding, --json one object a kernel, also of a clean one; both as they are found. Exit code 1 with
+    an error, 4 if part of a file cannot be read.
     """
     from tcprobe.check.code_check import Checker
     from tcprobe.check.report import baseline as findings_of
     from tcprobe.check.report import without
     from tcprobe.check.rule import SEVERITIES
     from tcprobe.sass import toolchain
+    from tcprobe.sass.code_files import CodeFiles
 
     chosen = _chosen(rule)
     if not paths:
-        return Checked([], [], chosen)
+        return Checked((), [], chosen)
     known = findings_of(baseline) if baseline else frozenset()
     wanted = [archs.arch(name).name for name in (arch_name(arch) or "").split(",") if name]
-    checker = Checker(toolchain.find(cuda), list(chosen.values()), wanted, kernel, not cuda)
-    found = checker.check(paths)
-    note(*dict.fromkeys(checker.notes))
-    if kernel and not found and not checker.complaints:
-        raise UsageError(f"no function is named {kernel}.")
+    tools = toolchain.find(cuda)
+    checker = Checker(tools, list(chosen), CodeFiles(tools, wanted, not cuda), kernel, _cores(paths))
     shown = SEVERITIES[: SEVERITIES.index(min) + 1]
-    kernels = [_least(each, shown) for each in without(found, known)]
+
+    def found() -> "Iterator[KernelCheck]":
+        any_ = False
+        for each in checker.check(paths):
+            any_ = True
+            yield _least(without(each, known), shown, min_cycles)
+        note(*dict.fromkeys(checker.notes))
+        if kernel and not any_ and not checker.complaints:
+            raise UsageError(f"no function is named {kernel}.")
+
     only = f"by {', '.join(chosen)} alone" if rule else ""
     beside = f"beside those of {baseline}" if baseline else ""
-    return Checked(kernels, checker.complaints, chosen, shown, ", ".join(filter(None, (only, beside))))
+    cheap = f"of warnings those of {min_cycles} cycles or more" if min_cycles else ""
+    return Checked(found(), checker.complaints, chosen, shown, ", ".join(filter(None, (only, beside, cheap))))
+
+
+def _cores(paths: Sequence[Path]) -> int:
+    """Processes that look at files: one where that takes less than to start others."""
+    try:
+        files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
+        return len(os.sched_getaffinity(0)) if sum(file.stat().st_size for file in files) > MOST_ALONE else 1
+    except (AttributeError, OSError, ValueError):  # no such call here; a file that vanishes, or cannot be
+        return 1
 
 
 def _chosen(names: Sequence[str]) -> "dict[str, Rule]":
@@ -116,8 +139,13 @@ def _chosen(names: Sequence[str]) -> "dict[str, Rule]":
     return {name: rule for name, rule in every.items() if not names or name in names}
 
 
-def _least(check: "KernelCheck", severities: Sequence[str]) -> "KernelCheck":
-    return replace(check, findings=tuple(each for each in check.findings if each.finding.severity in severities))
+def _least(check: "KernelCheck", severities: Sequence[str], cycles: int | None) -> "KernelCheck":
+    def counts(found: "Finding") -> bool:
+        return found.severity in severities and (
+            not cycles or found.severity != "warning" or found.numbers.get("cycles", 0) >= cycles
+        )
+
+    return replace(check, findings=tuple(each for each in check.findings if counts(each.finding)))
 
 
 @command(checks, short="What is wrong or slow in the kernels of a file.", name="check")
@@ -128,40 +156,69 @@ def print_checks(
     rules: Annotated[
         bool, Option("--rules", "Explain each rule: why it is true, an example that fails, one that passes.")
     ] = False,
+    every: Annotated[bool, Option("--all", "Each finding on a line of its own, notes too, as they are found.")] = False,
+    by: Annotated[
+        Literal["template", "rule"],
+        Option("--by", "Findings with one rule and text once a template, or once.", default="template"),
+    ] = "template",
+    top: Annotated[
+        int, Option("--top", "Lines of a severity, and of the table of templates. Default: 20.", "N", Number(1))
+    ] = 20,
     sarif: SarifOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Findings, then counts; the exit code says whether there is an error, or something was not read."""
+    """Findings, then counts; the exit code says whether there is an error, or something was not read.
+
+    What was done is kept where it is interrupted.
+    """
     if rules:
         _explain(checked, as_json)
         return
     if not paths:
         raise UsageError("a FILE is needed, or --rules.")
-    if sarif:
-        from tcprobe.check import report
-
-        report.save(sarif, report.sarif(checked.kernels, checked.rules, checked.complaints))
-    if as_json:
-        for kernel in checked.kernels:
-            click.echo(json.dumps(kernel.to_json()))
-    else:
-        for kernel in checked.kernels:
-            for placed in kernel.findings:
-                click.echo(_line(kernel, placed))
-        terminal.line(one_line(f"{_many(len(checked.kernels), 'kernel')}: {found_in_words(checked)}"))
-        if checked.kernels and not severities(checked.kernels)["error"]:
-            terminal.line(BEYOND)
-    for complaint in checked.complaints:
-        click.echo(message(complaint), err=True)
-    errors = severities(checked.kernels)["error"]
+    done: list[KernelCheck] = []
+    try:
+        with terminal.progress("checking") as tick:
+            for kernel in checked.kernels:
+                done.append(kernel)
+                tick(1, None)
+                tick(0, unmangled(kernel.kernel))
+                _print_found(kernel, every, as_json)
+    except KeyboardInterrupt:
+        _print_end(done, checked, every, by, top, sarif, as_json)
+        raise
+    _print_end(done, checked, every, by, top, sarif, as_json)
+    errors = severities(done)["error"]
     sys.exit(DataError.exit_code if checked.complaints else 1 if errors else 0)
 
 
-def _line(kernel: "KernelCheck", placed: "Placed") -> str:
-    found, line = placed.finding, placed.line
-    where = f", {line.file}:{line.line}" if line else ""
-    place = f"{kernel.kernel} ({kernel.arch}, {kernel.file}) at {found.address:#06x}{where}"
-    return one_line(f"{found.severity}: {found.rule}: {place}: {found.text}")
+def _print_found(kernel: "KernelCheck", every: bool, as_json: bool) -> None:
+    """What is printed of a kernel as soon as it is done."""
+    if as_json:
+        click.echo(json.dumps(kernel.to_json()))
+    elif every:
+        from tcprobe.check.summary import finding_line
+
+        for placed in kernel.findings:
+            click.echo(finding_line(kernel, placed, unmangled(kernel.kernel)))
+
+
+def _print_end(
+    done: "Sequence[KernelCheck]", checked: Checked, every: bool, by: str, top: int, sarif: Path | None, as_json: bool
+) -> None:
+    """What is printed and written when all is done, or where it is interrupted."""
+    from tcprobe.check import report, summary
+
+    if sarif:
+        report.save(sarif, report.sarif(done, checked.rules, checked.complaints))
+    if not as_json:
+        for line in () if every else summary.lines(done, by, top):
+            click.echo(line)
+        terminal.line(one_line(f"{_many(len(done), 'kernel')}: {found_in_words(checked, done)}"))
+        if done and not severities(done)["error"]:
+            terminal.line(BEYOND)
+    for complaint in checked.complaints:
+        click.echo(message(complaint), err=True)
 
 
 def severities(kernels: "Sequence[KernelCheck]") -> Counter[str]:
@@ -169,12 +226,12 @@ def severities(kernels: "Sequence[KernelCheck]") -> Counter[str]:
     return Counter(placed.finding.severity for kernel in kernels for placed in kernel.findings)
 
 
-def found_in_words(checked: Checked) -> str:
+def found_in_words(checked: Checked, kernels: "Sequence[KernelCheck]") -> str:
     """As "2 errors, 3 warnings, 1 note", and what is not among them; where nothing was looked at, that."""
     unread = f"{_many(len(checked.complaints), 'part')} of the files not looked at" if checked.complaints else ""
-    if not checked.kernels:
+    if not kernels:
         return f"nothing was looked at{f': {unread}' if unread else ''}"
-    counts = severities(checked.kernels)
+    counts = severities(kernels)
     counted = ", ".join(_many(counts[severity], severity) for severity in checked.shown)
     return "; ".join(filter(None, (counted, checked.left_out, unread)))
 

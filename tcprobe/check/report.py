@@ -122,16 +122,7 @@ def _texts(*words: object) -> tuple[str, str, str]:
     return rule, kernel, text
 
 
-def without(checks: Sequence[KernelCheck], known: Known) -> list[KernelCheck]:
-    """The same kernels with the findings that are new."""
-    return [
-        replace(
-            check,
-            findings=tuple(
-                placed
-                for placed in check.findings
-                if (placed.finding.rule, check.kernel, placed.finding.text) not in known
-            ),
-        )
-        for check in checks
-    ]
+def without(check: KernelCheck, known: Known) -> KernelCheck:
+    """The same kernel with the findings that are new."""
+    new = (each for each in check.findings if (each.finding.rule, check.kernel, each.finding.text) not in known)
+    return replace(check, findings=tuple(new))
