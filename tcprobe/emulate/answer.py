@@ -18,7 +18,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.layout.arrays import Array
 from tcprobe.system import files, npy
-from tcprobe.text import Described
+from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
 
@@ -60,7 +60,8 @@ class Emulated(Described):
 
     @property
     def in_words(self) -> Iterator[str]:
-        """Findings, then the summary."""
+        """What the kernel printed, findings, then the summary."""
+        yield from (f"printed: {escaped(line)}" for line in self.report.output if line)
         yield from (finding.in_words for finding in self.findings)
         yield self.summary
 

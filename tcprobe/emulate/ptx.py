@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from tcprobe.errors import DataError, UsageError
@@ -206,6 +206,39 @@ class Module:
             there = ", ".join(kernels) or "none"
             raise UsageError(f"no kernel {quoted(name or '')} in the text; there are: {there[:300]}.")
         return kernels[name]
+
+    def reached(self, kernel: Function) -> Module:
+        """The module with what a kernel reaches alone: the functions that it names, and the variables that these do."""
+        functions, names, pending = {kernel.name: kernel}, set[str](), [kernel]
+        while pending:
+            for statement in pending.pop().statements:
+                for name in _names_in(statement.operands):
+                    other = self.functions.get(name)
+                    if other and name not in functions:
+                        functions[name] = other
+                        pending.append(other)
+                    names.add(name)
+        more = list(names)
+        while more:
+            held = self.variables.get(more.pop())
+            inside = {name for _, name, _ in held.addresses} - names if held else set()
+            names |= inside
+            more += inside
+        variables = {name: variable for name, variable in self.variables.items() if name in names}
+        return replace(self, functions=functions, variables=variables)
+
+
+def _names_in(operands: Iterable[Operand | None]) -> Iterator[str]:
+    """The names of variables, labels and functions in operands."""
+    for operand in operands:
+        if isinstance(operand, Named):
+            yield operand.name
+        elif isinstance(operand, Vector):
+            yield from _names_in(operand.items)
+        elif isinstance(operand, Address):
+            yield from _names_in((operand.base, *operand.more))
+        elif isinstance(operand, Both):
+            yield from _names_in((operand.first, operand.second))
 
 
 class _Token(NamedTuple):

@@ -98,6 +98,8 @@ def print_emulation(
     else:
         for line in answer.lines:
             click.echo(escaped(line))
+        for line in filter(None, answer.report.output):
+            click.echo(f"printed: {escaped(line)}")
         for finding in answer.findings:
             terminal.line(escaped(finding.in_words))
         note(*answer.notes)

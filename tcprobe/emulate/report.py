@@ -34,11 +34,13 @@ RULES = {
     "in-flight": Rule("registers or memory are touched while work in flight reads or writes them"),
     "barrier": Rule("a barrier's number or count is none, or not that of the others who come"),
     "deadlock": Rule("threads wait for what never comes"),
+    "assert": Rule("an assertion of the kernel does not hold"),
     "ended": Rule("shared memory of another block is touched that may have ended by then"),
     "leak": Rule("something is not given back"),
 }
 SEVERITIES = ("error", "warning", "note")
 MOST_FINDINGS = 1000
+MOST_OUTPUT = 10_000  # lines
 
 
 class Finding(NamedTuple):
@@ -92,6 +94,7 @@ class Report:
     finished: bool = False
     instructions: int = 0
     notes: list[str] = field(default_factory=list)
+    output: list[str] = field(default_factory=list)  # lines that the kernel printed, the last one perhaps not ended
 
     def add(self, rule: str, line: int, thread: int, text: str, source: Source | None = None) -> None:
         """A finding, once for each rule and line."""
@@ -120,6 +123,14 @@ class Report:
         if text not in self.notes:
             self.notes.append(text)
 
+    def printed(self, text: str) -> None:
+        """What a thread prints; no more than MOST_OUTPUT lines."""
+        first, *others = text.split("\n")
+        self.output[-1:] = [(self.output[-1] if self.output else "") + first, *others]
+        if len(self.output) > MOST_OUTPUT:
+            del self.output[MOST_OUTPUT:]
+            self.note(f"of what the kernel prints, {MOST_OUTPUT} lines are kept")
+
     def to_json(self) -> Json:
         """Plain data."""
         return {
@@ -127,4 +138,5 @@ class Report:
             "instructions": self.instructions,
             "findings": [finding.to_json() for finding in self.findings],
             "notes": self.notes,
+            "output": [line for line in self.output if line],
         }

@@ -62,6 +62,7 @@ def emulate(
     if options.most < 1:
         raise UsageError(f"`most` {options.most}: 1 or more instructions.")
     kernel = module.kernel(launch.kernel)
+    module = module.reached(kernel)
     shape = _shape(kernel, launch)
     memory, places, constants = _place(module, kernel, launch)
     report = Report()
@@ -181,6 +182,8 @@ def _parameters(kernel: Function, launch: Launch) -> list[int]:
     structs = [argument for argument in arguments if isinstance(argument, ScalarArgument)]
     reached |= {n for struct in structs for n in (*struct.pointers.values(), *struct.maps.values())}
     given = [n for n in range(len(arguments)) if len(arguments) == count or n not in reached]
+    if len(given) != count and all(isinstance(a, BufferArgument | MapArgument) for a in arguments[count:]):
+        given = list(range(min(count, len(arguments))))
     if len(given) != count:
         raise UsageError(f"{kernel.name} has {count} parameters; the launch has {len(arguments)} arguments.")
     return given

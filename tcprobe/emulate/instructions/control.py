@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tcprobe.emulate.device_runtime import RUNTIME, values
 from tcprobe.emulate.machine import END, Machine, Outcome, Part, Step, Where
 from tcprobe.emulate.ptx import Immediate, Named, Register, Statement, Vector
 from tcprobe.errors import UsageError
@@ -82,6 +83,8 @@ def _call(statement: Statement, machine: Machine) -> Step:
         raise statement.refused("by address")
     function = machine.code.functions.get(target.name)
     after = machine.pc + 1
+    if function is None and target.name in RUNTIME:
+        return _called(target.name, given, results, machine)
     if function is None:
 
         def refuse(where: Where) -> None:
@@ -102,6 +105,23 @@ def _call(statement: Statement, machine: Machine) -> Step:
             _copy(machine, source, formal.name, formal.size, where)
         front.calls = (*front.calls, after)
         return start
+
+    return run
+
+
+def _called(name: str, given: tuple[Any, ...], results: tuple[Any, ...], machine: Machine) -> Step:
+    """A call of a function that CUDA's runtime has, thread by thread; what it returns is 0."""
+
+    def run(where: Where) -> Outcome | None:
+        threads = machine.threads[where]
+        parameters = [machine.parameters[each.name] for each in given]
+        goes_on = np.array([RUNTIME[name](machine, int(t), values(parameters, int(t))) for t in threads], np.bool_)
+        for result in results:
+            machine.parameters.setdefault(result.name, np.zeros((machine.count, 4), np.uint8))[where] = 0
+        if goes_on.all():
+            return None
+        parts = (Part(machine.pc + 1, machine.subset(where, goes_on)), Part(END, machine.subset(where, ~goes_on)))
+        return Outcome(parts if goes_on.any() else parts[1:])
 
     return run
 
