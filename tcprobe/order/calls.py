@@ -19,6 +19,7 @@ import numpy as np
 
 from tcprobe.errors import EnvironmentUnfitError, TcprobeError, UsageError
 from tcprobe.order.memory import TORCH_TYPES, ArrayModule, Memory, Torch, matrix, numpy_type
+from tcprobe.store.arithmetic import MEASURED
 from tcprobe.text import quoted
 
 NAMES = (
@@ -31,6 +32,7 @@ NAMES = (
     "cupy.sum",
     "torch.softmax",
     "FILE.py:function",
+    "FILE.ptx",
 )
 SIXTEEN = ("f16", "bf16")
 EIGHT = ("e4m3", "e5m2")
@@ -55,6 +57,8 @@ class CallOptions(NamedTuple):
     stages: int | None = None
     cluster: int = 1
     multiply: str | None = None
+    launch: str | None = None
+    operands: tuple[int, ...] | None = None
 
 
 def majors_of(text: str | None) -> tuple[str | None, str | None]:
@@ -109,6 +113,8 @@ def call(name: str, types: Sequence[str], options: CallOptions | None = None) ->
         raise UsageError(f"`type` {','.join(types)}: s32 is a type of D alone.")
     if made is not None:
         return made(a, b, d, asked)
+    if name.endswith(".ptx"):
+        return _of_ptx(Path(name), (a, b, d), asked)
     path, colon, function = name.rpartition(":")
     if colon and path.endswith(".py"):
         return _of_file(Path(path), function, (a, b, d), asked)
@@ -372,6 +378,27 @@ def _of_file(path: Path, name: str, types: tuple[str, str, str | None], asked: C
         about=about,
         prefers="",
     )
+
+
+def _of_ptx(path: Path, types: tuple[str, str, str | None], asked: CallOptions) -> Call:
+    """A kernel's PTX, emulated: `launch` has its other arguments, `operands` the numbers of A's, B's and D's."""
+    from tcprobe import __version__
+    from tcprobe.order.emulated import Emulated
+
+    if asked.launch is None or asked.operands is None or types[2] is None:
+        raise UsageError(
+            f"{quoted(path.name)} needs `launch`, a file as `tcprobe emulate` takes it, `operands`, the numbers of its "
+            "arguments that are A, B and D, such as 0,1,2, and three types, such as f16,f16,f32."
+        )
+    if len(asked.operands) != (2 if asked.sums else 3):
+        raise UsageError("`operands`: the numbers of A, B and D, such as 0,1,2; with --sum those of A and D.")
+    majors = asked.a or "row", asked.b or "row"
+    made = Emulated(path, Path(asked.launch), asked.operands, types[2], majors)
+    arch = asked.arch or (MEASURED if int(made.arch[3:]) < int(MEASURED[3:]) else made.arch)  # whose bits these are
+    about = {"library": f"tcprobe {__version__}, emulated", "device": "CPU", "arch": arch}
+    memory = ArrayModule(np, "cpu")
+    name = f"{path.name}:{made.name}"
+    return Call(name, memory, types[:2], made, types[2], *majors, sums=asked.sums, about={**about, "kernel": made.name})
 
 
 def _memory_for_files(on: str | None, types: tuple[str, str, str | None]) -> tuple[Memory, dict[str, str]]:

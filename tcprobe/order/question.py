@@ -22,7 +22,7 @@ from tcprobe.order.picture import in_words, tree_lines
 from tcprobe.question import terminal
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
-from tcprobe.question.options import Named, NonEmptyText, Number, Numbers, Output, Sides
+from tcprobe.question.options import Listed, Named, NonEmptyText, Number, Numbers, Output, Sides
 from tcprobe.question.shared import JsonOption
 from tcprobe.system import files
 from tcprobe.system.npy import read_matrix, write_matrix
@@ -160,12 +160,21 @@ def order(
     ] = None,
     stages: Annotated[int | None, Option("--stages", "For kernel: tiles in shared memory.", "N", Number(1))] = None,
     cluster: Annotated[int | None, Option("--cluster", "For kernel: blocks of a cluster.", "N", Number(1))] = None,
+    launch: Annotated[
+        Path | None,
+        Option("--launch", "For FILE.ptx: its launch, as `tcprobe emulate` takes it.", "FILE", reads=MATRIX),
+    ] = None,
+    operands: Annotated[
+        Lines,
+        Option("--operands", "For FILE.ptx: which of its arguments are A, B and D.", "A,B,D", reads=Listed()),
+    ] = None,
 ) -> Any:
     """Find the order in which CALL sums, by calling it on a GPU; without CALL, compute every bit of D by a saved order.
 
     CALL is cupy.matmul, torch.mm, torch._scaled_mm, triton, kernel (of `tcprobe kernel gemm`), torch.sum, cupy.sum,
-    torch.softmax or FILE.py:FUNCTION, which runs here as you. The order is proven on random operands; -o
-    saves it. --file with --a and --b gives D, with --d also how many of its elements differ.
+    torch.softmax or FILE.py:FUNCTION, which runs here as you; or FILE.ptx, a kernel with its launch, which is emulated
+    and needs no GPU. The order is proven on random operands; -o saves it. --file with --a and --b gives D, with --d
+    also how many of its elements differ.
     \f
     Of a file the answer is an `OrderAnswer`, of a call a `RevealedAnswer`.
     """
@@ -189,6 +198,8 @@ def order(
             tile=block,
             stages=stages,
             cluster=cluster or 1,
+            launch=None if launch is None else str(launch),
+            operands=None if operands is None else tuple(operands),
         )
         return reveal(str(call), shape, kind, options, rows)
     _refuse(
@@ -201,6 +212,7 @@ def order(
                 "sum_": sum_ or None,
             },
             **{"majors": majors, "on": on, "arch": arch, "tile": tile, "stages": stages, "cluster": cluster},
+            **{"launch": launch, "operands": operands},
         },
         "a CALL",
     )

@@ -414,9 +414,9 @@ class Revealing:
         return same
 
     def kernel(self) -> tuple[str, ...] | None:
-        """Names of the kernels of a call, None where no profiler gives them."""
+        """Names of the kernels of a call, None where neither the call nor a profiler gives them."""
         if self.call.memory.device == "cpu":
-            return None
+            return (self.call.about["kernel"],) if "kernel" in self.call.about else None
         return kernel_names(self.bench.run)
 
 

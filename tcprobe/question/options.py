@@ -128,6 +128,20 @@ class Numbers(click.ParamType[list[int]]):
         return list(numbers)
 
 
+class Listed(click.ParamType[list[int]]):
+    """Numbers of at most three digits with commas between: 0,1,2."""
+
+    name = "N,N,..."
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
+        """The numbers, as they stand."""
+        if isinstance(value, list):
+            return value
+        if not re.fullmatch(r"[0-9]{1,3}(,[0-9]{1,3}){0,15}", str(value), re.ASCII):
+            self.fail(f"{quoted(str(value))} is not numbers such as 0,1,2.", param, ctx)
+        return [int(number) for number in str(value).split(",")]
+
+
 def is_redirected() -> bool:
     """Whether standard output is not a terminal."""
     return sys.stdout is None or not sys.stdout.isatty()
