@@ -14,15 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tcprobe.emulate.rounding import flushed, narrow, widen
-from tcprobe.errors import UsageError
+from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.tensor_map import EVERY_SPAN, PACKED, SWIZZLES
 from tcprobe.layout.arrays import Bools, Ints
 from tcprobe.layout.swizzle import Swizzle
 from tcprobe.references.shared_memory.tensor_map import ROUNDED, TensorMap
+from tcprobe.references.shared_memory.tensor_map_bits import BYTES, TYPES, MapFields, decode, encode
 from tcprobe.references.shared_memory.tma import ATOMS
 
-MAP_BYTES = 128
-MAP_MARK = 0x7C0DE000  # in the first word, beside the rank
+MAP_BYTES = BYTES
+KNOWN_SWIZZLES = 3  # the largest mode whose bits are known
 FLUSHED = (10, 12)  # types whose subnormal numbers are zeros
 NAN_FILL = {6: 0x7FFF, 9: 0x7FFF, 7: 0x7FFFFFFF, 10: 0x7FFFFFFF, 11: 0x7FFFFFFF, 12: 0x7FFFFFFF, 8: 0x7FFFFFFFFFFFFFFF}
 
@@ -100,35 +101,22 @@ def box_of(tensor_map: TensorMap) -> Box:
 
 
 def encode_map(tensor_map: TensorMap, address: int) -> bytes:
-    """A tensor map as 128 bytes, in an order of our own: the driver's is not published."""
-    words = np.zeros(MAP_BYTES // 4, np.uint32)
-    rank = tensor_map.rank
-    words[0] = MAP_MARK | rank
-    words[1] = tensor_map.type | tensor_map.swizzle << 8 | tensor_map.interleave << 16 | tensor_map.fill << 24
-    words[2:4] = np.array([address], np.uint64).view(np.uint32)
-    words[4 : 4 + rank] = np.array(tensor_map.dims, np.uint64) - np.uint64(1)
-    words[9 : 9 + 2 * (rank - 1)] = np.array(tensor_map.strides, np.uint64).view(np.uint32)
-    words[17 : 17 + rank] = tensor_map.box
-    words[22 : 22 + rank] = tensor_map.steps
-    return words.tobytes()
+    """A tensor map as the 128 bytes that hardware takes; what of sm_100's modes is not known stands in the last two."""
+    one, more = tensor_map, [0, 0]
+    kind, mode = one.type, one.swizzle
+    if mode > KNOWN_SWIZZLES:
+        more[0], mode = mode, KNOWN_SWIZZLES
+    if kind >= len(TYPES):
+        more[1], kind = kind, 0
+    modes = one.interleave, mode, one.promotion, one.fill
+    made = encode(MapFields(kind, one.dims, one.strides, one.box, one.steps, *modes, address))
+    return made[:-2] + bytes(more)
 
 
 def decode_map(raw: bytes) -> TensorMap | None:
-    """The map of `encode_map`, with its address; None for other bytes."""
-    words = np.frombuffer(raw, np.uint32)
-    rank = int(words[0]) & 7
-    if int(words[0]) & ~7 != MAP_MARK or not 1 <= rank <= 5:
+    """The map that 128 bytes are, with its address; None for bytes of none, and of im2col."""
+    held = answer_or_none(lambda: decode(raw))
+    if held is None or held.corners is not None:
         return None
-    modes = int(words[1])
-    return TensorMap(
-        modes & 255,
-        tuple(int(n) + 1 for n in words[4 : 4 + rank]),
-        tuple(int(n) for n in words[9 : 9 + 2 * (rank - 1)].view(np.uint64)) if rank > 1 else (),
-        tuple(int(n) for n in words[17 : 17 + rank]),
-        tuple(int(n) for n in words[22 : 22 + rank]),
-        modes >> 16 & 255,
-        modes >> 8 & 255,
-        0,
-        modes >> 24,
-        int(words[2:4].view(np.uint64)[0]),
-    )
+    made = TensorMap(*held[:9], held.address)
+    return made._replace(swizzle=raw[-2] or made.swizzle, type=raw[-1] or made.type)

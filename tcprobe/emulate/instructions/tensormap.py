@@ -5,23 +5,33 @@ Numbers of types and modes are those of PTX ISA 9.1, section 9.7.9.28 (tensormap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from tcprobe.emulate.boxes import MAP_BYTES, MAP_MARK
+from tcprobe.emulate.boxes import MAP_BYTES
 from tcprobe.emulate.instructions.accesses import address_of, space_of
 from tcprobe.emulate.machine import Machine, Step, Where
 from tcprobe.emulate.operands import NUMPY
 from tcprobe.emulate.ptx import Immediate, Statement
+from tcprobe.references.shared_memory.tensor_map_bits import BY_NAME, Field
 
-# the driver's number of an element type by PTX's: f32.ftz, f64 and bf16 stand in another order
-TYPES = (0, 1, 2, 3, 4, 5, 6, 7, 10, 8, 9, 11, 12)
 CHUNK = 16
-WORD_OF = {"global_dim": 4, "box_dim": 17, "element_stride": 22}  # the first word of a list, as `encode_map` has it
-BYTE_OF = {"elemtype": 4, "swizzle_mode": 5, "interleave_layout": 6, "fill_mode": 7}
-STRIDES, ADDRESS = 9, 8  # the word where strides begin; the byte where the address is
+# the field of a map, which of its numbers is held one less, by the word of PTX
+FIELDS = {
+    "global_address": ("address", 0),
+    "rank": ("rank", 0),
+    "elemtype": ("type", 0),
+    "interleave_layout": ("interleave", 0),
+    "swizzle_mode": ("swizzle", 0),
+    "fill_mode": ("fill", 0),
+    "global_dim": ("dim", 1),
+    "global_stride": ("stride", 0),
+    "element_stride": ("step", 1),
+    "box_dim": ("box", 1),
+}
+TF32, TF32_FTZ = 11, 12  # of .elemtype: f32 with a bit more
 
 
 def _tensormap(statement: Statement, machine: Machine) -> Step:
@@ -42,40 +52,44 @@ def _replace(statement: Statement, machine: Machine) -> Step:
     ordinal = statement.operands[1] if len(statement.operands) == 3 else Immediate(0)
     if not isinstance(ordinal, Immediate) or not 0 <= ordinal.value < 5:
         raise statement.refused()
-    known = (*WORD_OF, *BYTE_OF, "rank", "global_address", "global_stride")
-    if field not in known:
+    if field not in FIELDS:
         raise statement.refused(f"with .{field}")
     number = ordinal.value
 
     def run(where: Where) -> None:
         threads = machine.threads[where]
-        numbers = np.broadcast_to(np.asarray(value(where)), threads.shape).astype(np.uint64)
-        offset, raw = _encoded(field, number, numbers)
-        at = np.broadcast_to(np.asarray(address(where)), threads.shape).astype(np.int64) + offset
-        for part in range(raw.shape[1]):
-            machine.store(space, at + part, raw[:, part : part + 1], where)
+        numbers = np.broadcast_to(np.asarray(value(where)), threads.shape)
+        at = np.broadcast_to(np.asarray(address(where)), threads.shape).astype(np.int64)
+        for thread, start, given in zip(threads.tolist(), at.tolist(), numbers.tolist(), strict=True):
+            for part in _parts(field, number, int(given)):
+                _put(machine, space, start, part, np.array([thread]))
 
     return run
 
 
-def _encoded(field: str, number: int, values: Any) -> tuple[int, Any]:
-    """The byte where a field begins, and (threads, bytes) of it."""
-    if field == "rank":
-        return 0, (values.astype(np.uint32) + np.uint32(1 | MAP_MARK)).view(np.uint8).reshape(-1, 4)
-    if field in BYTE_OF:
-        kinds = np.array(TYPES, np.uint8)
-        made = (
-            kinds[np.minimum(values, len(TYPES) - 1).astype(np.int64)]
-            if field == "elemtype"
-            else values.astype(np.uint8)
-        )
-        return BYTE_OF[field], made.reshape(-1, 1)
-    if field == "global_address":
-        return ADDRESS, values.view(np.uint8).reshape(-1, 8)
+def _parts(field: str, number: int, given: int) -> Iterator[tuple[Field, int]]:
+    """The fields of a map that a word of PTX sets, and what they hold then."""
+    name, less = FIELDS[field]
+    if field == "elemtype":
+        yield BY_NAME["tf32"], int(given in (TF32, TF32_FTZ))
+        given = {TF32: 7, TF32_FTZ: 8}.get(given, given)
     if field == "global_stride":
-        return 4 * (STRIDES + 2 * number), values.view(np.uint8).reshape(-1, 8)
-    held = values.astype(np.uint32) - np.uint32(field == "global_dim")
-    return 4 * (WORD_OF[field] + number), held.view(np.uint8).reshape(-1, 4)
+        yield BY_NAME[f"high{number}"], given >> 36
+        given >>= 4
+    indexed = f"{name}{number}" if f"{name}0" in BY_NAME else name
+    yield BY_NAME[indexed], given - less
+
+
+def _put(machine: Machine, space: str, start: int, part: tuple[Field, int], thread: Any) -> None:
+    """Set a field of a map in memory: the bytes that it is in, byte by byte."""
+    field, value = part
+    mask = (1 << field.bits) - 1
+    for byte in range(field.first // 8, (field.first + field.bits - 1) // 8 + 1):
+        moved = 8 * byte - field.first  # of the byte's first bit in the field
+        own, held = (mask >> moved, value >> moved) if moved >= 0 else (mask << -moved, value << -moved)
+        place = np.int64(start + byte)
+        old = 0 if own & 255 == 255 else int(machine.load(space, place, 1, thread)[0, 0])
+        machine.store(space, place, np.array([[old & ~own & 255 | held & own & 255]], np.uint8), thread)
 
 
 def _copy(statement: Statement, machine: Machine) -> Step:
