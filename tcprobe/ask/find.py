@@ -26,6 +26,11 @@ from tcprobe.text import Whole, quoted
 
 MOST = 4  # answers
 NEAR = 0.6  # of the best answer's weight: what is shown beside it
+# words of any question
+SILENT = re.compile(
+    "an?|and|are|at|be|by|can|do|does|for|from|has|have|how|i|in|is|its?|me|my|of|on|or|s|t|that|the|there|this|to|was|"
+    "what|when|which|why|will|with|you|your"
+)
 
 
 class Answer(NamedTuple):
@@ -72,8 +77,9 @@ def find(
 
 
 def _words(text: str) -> list[str]:
-    """Words in lower case, singular; numbers and names with what joins them."""
-    return [word.removesuffix("s") if len(word) > 3 else word for word in re.findall(r"[a-z0-9_]+", text.lower())]
+    """Words in lower case, singular, without those that any question has; numbers and names with what joins them."""
+    every = re.findall(r"[a-z0-9_]+", text.lower())
+    return [word.removesuffix("s") if len(word) > 3 else word for word in every if not SILENT.fullmatch(word)]
 
 
 @command(find, short="Which command answers a question, by its words.")
