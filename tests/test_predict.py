@@ -69,11 +69,11 @@ ret;
 """
 
 
-def answers(folder, text, *words):
+def answers(folder, text, *words, code=0):
     """The objects that `predict --json` prints."""
     (folder / "k.ptx").write_text(text)
     done = CliRunner().invoke(main, ["predict", str(folder / "k.ptx"), "--json", *words])
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -109,7 +109,7 @@ def test_an_opcode_without_a_price_is_refused_by_its_name(tmp_path, monkeypatch,
     monkeypatch.setattr(costs.opcodes, "stated", lambda o: None if o.startswith("MUFU") else stated(o))
     monkeypatch.setattr(costs.published, "price_of", lambda o, found: None if o == opcode else measured(o, found))
     _prices.cache_clear()
-    (found,) = answers(tmp_path, looped(f"{ptx} %f0, %f0;"))
+    (found,) = answers(tmp_path, looped(f"{ptx} %f0, %f0;"), code=1)
     assert found["cycles"] is None
     assert opcode in found["refused"]
 
@@ -176,7 +176,7 @@ def test_constants_pass_their_own_pipe_and_the_queue():
 
 
 def test_an_arch_without_prices_is_refused(tmp_path):
-    (found,) = answers(tmp_path, looped(CHAINS).replace("sm_90", "sm_80"))
+    (found,) = answers(tmp_path, looped(CHAINS).replace("sm_90", "sm_80"), code=1)
     assert found["cycles"] is None
     assert "sm_80" in found["refused"]
 

@@ -22,6 +22,7 @@ from tcprobe.loops.loop import Loop, LoopError, is_multiply
 from tcprobe.loops.measure import Measured
 from tcprobe.loops.simulate import Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
+from tcprobe.mangled import labels
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.threads import ASSUMED_WARPS
 from tcprobe.store.choose import Layers, default
@@ -77,7 +78,7 @@ class Prediction(Described):
     @property
     def summary(self) -> Iterator[str]:
         """What it takes and took, and what each pipe is busy."""
-        place = f"{self.kernel} on {self.arch}, {self.first:#06x} to {self.last:#06x}"
+        place = f"{labels([self.kernel])[self.kernel]} on {self.arch}, {self.first:#06x} to {self.last:#06x}"
         if self.cycles is None:
             yield f"{place}: refused: {self.refused}"
             yield from self._measured_words

@@ -153,8 +153,8 @@ def predictions(
     to shared memory and wavefronts by the addresses that the code computes. The answer is a range over orders of
     issue. A main loop is an innermost loop that multiplies on tensor cores, else the longest innermost one. Branches
     are followed where the code decides them; what is assumed is said. Refused by name: an opcode without a price, a
-    loop that is not followed, warps that wait for those of another loop, archs without prices. --measure needs
-    a GPU and --launch, a file of your code as `ablate` takes it.
+    loop that is not followed, warps that wait for those of another loop, archs without prices; the exit code is 1 then.
+    --measure needs a GPU and --launch, a file of your code as `ablate` takes it.
     \f
     The answer is a list of `Prediction`, one a loop. `loop` and `taken` are addresses, such as "0x680".
     """
@@ -217,7 +217,7 @@ def print_predictions(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Words or JSON, a loop after the other."""
+    """Words or JSON, a loop after the other; exit code 1 if one is refused."""
     if svg:
         drawn = [each for each in found if each.cycles]
         if len(drawn) != 1:
@@ -225,3 +225,5 @@ def print_predictions(
         files.write(svg, drawn[0].time_line.svg().encode())
     for each in found:
         print_answer(each, as_json)
+    if any(each.refused for each in found):
+        raise SystemExit(1)
