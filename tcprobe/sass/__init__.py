@@ -6,13 +6,13 @@
     disassemble, decode, widths, registers     texts of instructions, what they say, the registers that they name
     kernel, flow                               functions as graphs; facts that hold at every instruction
     meaning                                    what an instruction computes, over a domain
-    lanes, reader, sums                        domains: lanes with unknown bits, sums
+    numbers; lanes, reader; sums               domains: numbers in all lanes, lanes with unknown bits, sums
     interpreter, dependence, state, frame, threads
                                                what an instruction leaves in registers and on the stack
     addresses, requests                        where loads and stores reach, and what that costs
     iterations                                 loops taken apart, so that a ring's stages are numbers
     machine, opcodes, emulation, tensor_product
-                                               exact values of 32 lanes, a function for each opcode of the probes
+                                               a run of a probe on numbers; what its opcodes do but compute, floats
     copies, moves                              layouts of what moves data
     tensor, product_check, evidence, derive    layouts of multiplies
     lowering                                   what instructions become

@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from tcprobe.isa.arch import WARP
 from tcprobe.layout.arrays import Array, Bools, Bytes, Ints, Words
 from tcprobe.sass.decode import Form, Operand, UnreadError, operand
+from tcprobe.sass.meaning import MEANINGS
+from tcprobe.sass.numbers import compute
 
 U32 = Words
 U64 = NDArray[np.uint64]
@@ -90,17 +92,19 @@ class Machine:
         low, high = (self.word(kind, first + j) for j in (0, 1))
         return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
-    def write(self, operand: Operand, numbers: Array, words: int = 1) -> None:
-        """Write 32 bits to a register; with words = 2, 64 bits to a pair, the low half first."""
+    def write(self, operand: Operand, *words: Array | None) -> None:
+        """Write 32 bits each to registers in a row; None makes one unknown."""
         if operand.view not in self._values or operand.sign:
             raise UnreadError(f"operand {operand} cannot be written")
         if operand.encoded == ZERO:
             return
-        if operand.encoded % words or operand.encoded + words > ZERO:
-            raise UnreadError(f"{operand} is not a group of {words} registers")
-        for word in range(words):
-            part = (numbers >> np.uint64(32 * word)).astype(np.uint32) if words > 1 else numbers.astype(np.uint32)
-            self.set(operand.kind, operand.encoded + word, part)
+        if operand.encoded % len(words) or operand.encoded + len(words) > ZERO:
+            raise UnreadError(f"{operand} is not a group of {len(words)} registers")
+        for index, word in enumerate(words, operand.encoded):
+            if word is None:
+                self._values[operand.kind].pop(index, None)
+            else:
+                self.set(operand.kind, index, word.astype(np.uint32))
 
     def set(self, kind: str, index: int, register_words: U32) -> None:
         """Write one register, in the active lanes."""
@@ -111,13 +115,6 @@ class Machine:
             self._values[kind][index] = np.where(self.active, register_words, old), written | self.active
         else:
             self._values[kind][index] = register_words, self._all
-
-    def forget(self, operand: Operand, words: int) -> None:
-        """Make registers unknown."""
-        if operand.view not in self._values or operand.encoded + words > ZERO:
-            raise UnreadError(f"operand {operand} cannot be written")
-        for word in range(words):
-            self._values[operand.kind].pop(operand.encoded + word, None)
 
     def word(self, kind: str, index: int) -> U32:
         """Register `index`, which may be one of a group."""
@@ -235,7 +232,10 @@ class Machine:
     # control
 
     def run(self, forms: Mapping[int, Form], start: int, opcodes: Mapping[str, Callable[..., None]]) -> None:
-        """Run from `start` to EXIT. Addresses only grow, except at a return from a call, so the run ends."""
+        """Run from `start` to EXIT: `opcodes` by their full names, all others as they mean.
+
+        Addresses only grow, except at a return from a call, so the run ends.
+        """
         if start in forms and forms[start].text.startswith(PROLOGUE):
             self.set("UR", 2, self._zero)
         self.next = start
@@ -252,12 +252,15 @@ class Machine:
         if not (whole or guarded.any()):
             return
         function = opcodes.get(form.opcode)
-        if function is None:
+        if function is None and form.mnemonic not in MEANINGS:
             raise UnreadError(f"opcode {form.opcode} is not modelled")
         self.active = self._all if whole else guarded
         try:
             _check_kinds(form)
-            function(self, *form.operands)
+            if function:
+                function(self, *form.operands)
+            else:
+                compute(self, form)
         except UnreadError as error:
             raise UnreadError(f"{error}, in `{form.text.strip()}`") from None
         except TypeError as error:
