@@ -124,6 +124,7 @@ def _predicate_logic(lane):
 
 def _shift(lane):
     low, count, high = lane.all()
+    count = min(count, 64)  # clamped, as shl and shr have it
     bits = 64 if lane.has("U64") or lane.has("S64") else 32
     if lane.has("L"):
         value = (high << 32 | low) << count

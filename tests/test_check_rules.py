@@ -203,7 +203,8 @@ DIVISIONS = """.version 8.0
 .reg .b32 %r<6>; .reg .b64 %d<5>;
 ld.param.u64 %d0, [out]; ld.param.u32 %r0, [by]; ld.param.u64 %d1, [far]; mov.u32 %r1, %tid.x;
 div.u32 %r2, %r1, %r0; rem.u32 %r3, %r1, %r0; div.s32 %r4, %r1, %r0; mad.hi.u32 %r5, %r1, %r0, %r4;
-mul.wide.u32 %d2, %r2, 4; add.u64 %d2, %d2, %d0; mul.lo.u64 %d3, %d1, %d2; div.u64 %d4, %d3, %d1; mad.hi.u64 %d3, %d4, %d1, %d2;
+mul.wide.u32 %d2, %r2, 4; add.u64 %d2, %d2, %d0; mul.lo.u64 %d3, %d1, %d2; div.u64 %d4, %d3, %d1;
+mad.hi.u64 %d3, %d4, %d1, %d2;
 st.global.u32 [%d2], %r3; st.global.u32 [%d2+4], %r4; st.global.u32 [%d2+8], %r5; st.global.u64 [%d0], %d3;
 ret;
 }

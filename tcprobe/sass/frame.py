@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from functools import cache
 
-from tcprobe.isa.opcodes import mnemonics
+from tcprobe.isa.opcodes import of_space
 from tcprobe.sass.decode import Form, Term
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.registers import UNIFORM_PREDICATE
 
 SLOTS = UNIFORM_PREDICATE + 8
 MOST_SLOTS = 2048
-LOCAL = mnemonics(lambda row: "local" in (*row.reads, *row.writes))
+LOCAL = of_space("local")
 PARTS = ("U8", "S8", "8", "U16", "S16", "16")  # modifiers of what is less than a word
 STACK = Term("R", 1)  # its pointer
 
