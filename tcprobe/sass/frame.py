@@ -5,7 +5,9 @@ In a set of registers (`registers`) they are the bits from SLOTS on.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, reduce
+from operator import or_
 
 from tcprobe.isa.opcodes import of_space
 from tcprobe.sass.decode import Form, Term
@@ -45,6 +47,12 @@ def writes(form: Form) -> int:
     """The registers that an instruction writes, and the words of the frame."""
     own = slots(form) if form.mnemonic == "STL" else None
     return form.writes | sum(1 << bit for bit in own) if own else form.writes
+
+
+def written_in(kernel: Kernel, blocks: Iterable[int]) -> int:
+    """All that blocks write."""
+    numbers = (number for block in blocks for number in range(kernel.blocks[block].first, kernel.blocks[block].end))
+    return reduce(or_, (writes(kernel.instructions[number].form) for number in numbers), 0)
 
 
 def stays(kernel: Kernel) -> bool:
