@@ -53,14 +53,14 @@ class Work(NamedTuple):
     barrier: int = 0
 
 
-class Round(NamedTuple):
-    """The work of one round of a warp, and what was assumed of it, in words."""
+class Iteration(NamedTuple):
+    """The work of one iteration of a warp, and what was assumed of it, in words."""
 
     works: tuple[Work, ...]
     assumed: tuple[str, ...]
 
 
-def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
+def work(loop: Loop, prices: Prices, warp: int = 0) -> Iteration:
     """The work of a round; UnpricedError, LoopError with the reason where it is not known."""
     steps = loop.path(warp)
     far = _reading_on(steps)
@@ -76,7 +76,7 @@ def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
         works.append(made)
         modes = "" if step.instruction.guard == "never" else prices.of(step.instruction).modes
         assumed |= dict.fromkeys(filter(None, (words, modes)))
-    return Round(tuple(works), tuple(assumed))
+    return Iteration(tuple(works), tuple(assumed))
 
 
 def _reading_on(steps: Sequence[Step]) -> set[int]:

@@ -149,7 +149,7 @@ class Walk:
     def __init__(self, kernel: Kernel, interpreter: Interpreter | None = None) -> None:
         self.kernel = kernel
         self.interpreter = interpreter or Interpreter(kernel)
-        self.follows = [block.after for block in kernel.blocks]
+        self.successors = [block.after for block in kernel.blocks]
         self.live = backward(kernel, 0, _needed_before, int.__or__)
         self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
         self.entries: dict[int, State] = {}
@@ -300,7 +300,7 @@ class Walk:
         """What may come behind each way of a branch until they meet again; for each where it begins."""
         if branch not in self._behind:
             after = self.kernel.blocks[branch].after
-            self._behind[branch] = [(first, self._until_met(branch, first)) for first in after]
+            self._behind[branch] = [(first, self._until_reconverged(branch, first)) for first in after]
         return self._behind[branch]
 
     def _leave(self, number: int, state: State) -> Iterator[tuple[int, State]]:
@@ -323,23 +323,23 @@ class Walk:
         if "ANY" in branch.opcode and not taken.uniform:  # all lanes go where one of them does
             return [(after, state) for after in ways]
         if not taken.uniform:
-            self._part(number)
+            self._diverge(number)
         if taken.exact:
             return state.sides(taken, ways)
         return [(after, state if taken.uniform else state._replace(sure=False)) for after in ways]
 
-    def _part(self, number: int) -> None:
+    def _diverge(self, number: int) -> None:
         if number not in self.divergent:
             self.divergent[number] = frozenset().union(*(side for _, side in self._sides(number)))
 
-    def _until_met(self, branch: int, first: int) -> frozenset[int]:
+    def _until_reconverged(self, branch: int, first: int) -> frozenset[int]:
         """The blocks from one on, up to the one where the ways of a branch meet again."""
-        return frozenset(reached(self.follows, [first], {self.post_dominators[branch]}))
+        return frozenset(reached(self.successors, [first], {self.post_dominators[branch]}))
 
     @cached_property
     def post_dominators(self) -> list[int]:
         """By block, the first one that every way from it to the kernel's end comes through; -1 where there is none."""
-        return immediate_post_dominators(self.follows)
+        return immediate_post_dominators(self.successors)
 
     def _left(self, number: int, after: int, state: State) -> State:
         """On a way out of a loop that lanes leave one by one, what the loop writes differs by lane."""

@@ -48,7 +48,7 @@ class Loop(NamedTuple):
 
     head: int
     blocks: frozenset[int]
-    rounds: int
+    followed: int
     written: int
 
 
@@ -169,7 +169,7 @@ class _Walk:
             for number in sorted(loop.blocks):
                 for after in self.kernel.blocks[number].after:
                     if after not in loop.blocks and after in self.kept:
-                        to = after, self._entered(after, (*around, (head, loop.rounds)))
+                        to = after, self._entered(after, (*around, (head, loop.followed)))
                         self.after[place].append(to)
                         self.entries.setdefault(to, {})[place] = state.changed(loop.written, _gone)
                         found.add(to)
@@ -230,7 +230,7 @@ class _Walk:
             loop = self.loops[head]
             inside = number in loop.blocks
             if inside and after == head:
-                if count + 1 >= loop.rounds:
+                if count + 1 >= loop.followed:
                     self.ended[head, path[:depth]] = place, state
                     return None
                 return self._entered(after, (*found, (head, count + 1)))
@@ -238,7 +238,7 @@ class _Walk:
                 if count >= LEFT_AFTER and not certain:
                     return None
                 self.left.add((head, path[:depth]))
-                if loop.rounds == 1:
+                if loop.followed == 1:
                     continue
             found.append((head, count))
         around = [(head, count) for head, count in found if after in self.loops[head].blocks]
@@ -251,7 +251,7 @@ class _Walk:
     def _without(self, number: int, after: int, state: State) -> State:
         """On a way out of a loop that is gone through once, what it writes is lost."""
         for loop in self.loops.values():
-            if loop.rounds == 1 and number in loop.blocks and after not in loop.blocks:
+            if loop.followed == 1 and number in loop.blocks and after not in loop.blocks:
                 state = state.changed(loop.written, _gone)
         return state
 
