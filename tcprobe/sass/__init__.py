@@ -6,7 +6,7 @@
     disassemble, decode, widths, registers     texts of instructions, what they say, the registers that they name
     kernel, flow                               functions as graphs; facts that hold at every instruction
     meaning                                    what an instruction computes, over a domain
-    numbers; lanes, reader; sums               domains: numbers in all lanes, lanes with unknown bits, sums
+    lanes, reader, sums                        domains: lanes with unknown bits, sums
     interpreter, dependence, state, frame, threads
                                                what an instruction leaves in registers and on the stack
     addresses, requests                        where loads and stores reach, and what that costs

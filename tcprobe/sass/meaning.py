@@ -1,6 +1,6 @@
 """What an instruction computes: one function a mnemonic, over a domain of what registers may hold.
 
-Domains are numbers in all lanes (`numbers`), lanes of which bits may not be known (`reader`, by `lanes`), linear sums
+Domains are numbers in all lanes (`machine`), lanes of which bits may not be known (`reader`, by `lanes`), linear sums
 of what a kernel is given (`sums`), and what a launch knows beside lanes (`loops.iterations`). A result is by the number
 of an output, for the register behind it by HIGH more, and so on; what is not followed has none, or is None.
 """
