@@ -406,17 +406,17 @@ def _compute(machine: Machine, form: Form) -> None:
     if not results:
         raise UnreadError(f"opcode {form.opcode} with these operands is not modelled")
     counted: list[tuple[Operand, Carries]] = []
-    for j, operand in enumerate(form.operands[: form.outputs]):
-        width = operand.width if operand.first >= 0 else 0
+    for j, output in enumerate(form.operands[: form.outputs]):
+        width = output.width if output.first >= 0 else 0
         words: list[Any] = [results.get(j + HIGH * word) for word in range(width)]
         if any(word is None for word in words):
-            raise UnreadError(f"what {form.opcode} gives {operand} is not modelled")
+            raise UnreadError(f"what {form.opcode} gives {output} is not modelled")
         if words and isinstance(words[0], Carries):
-            counted.append((operand, words[0]))
-        elif words and operand.kind in ("P", "UP"):
-            machine.decide(operand, words[0] & 1 != 0)
+            counted.append((output, words[0]))
+        elif words and output.kind in ("P", "UP"):
+            machine.decide(output, words[0] & 1 != 0)
         elif words:
-            machine.write(operand, *(None if isinstance(word, Unknown) else word for word in words))
+            machine.write(output, *(None if isinstance(word, Unknown) else word for word in words))
     if len(counted) == 1:
         raise UnreadError("one carry of three terms is not modelled")
     if counted:
