@@ -2,6 +2,7 @@
 
 import re
 
+from tcprobe.sass.meaning import MEANINGS
 from tcprobe.sass.opcodes import OPCODES
 
 
@@ -15,7 +16,7 @@ def mutants(step, rng):
             kind = token.rstrip("0123456789")
             new = f"{kind}{(int(token[len(kind) :]) + rng.choice([1, 2])) % (7 if kind == 'P' else 60)}"
         yield step.text[: match.start()] + new + step.text[match.end() :]
-    yield step.text.replace(step.opcode, rng.choice(sorted(OPCODES)), 1)
+    yield step.text.replace(step.opcode, rng.choice(sorted({*OPCODES, *MEANINGS})), 1)
     yield step.text.replace(step.opcode, "MOV" if step.opcode != "MOV" else "MOVM.16.MT88", 1)
     yield step.text.replace(step.opcode, f"{step.opcode}.X2", 1)
     plain = step.text.split(" ", 1)[1] if step.guard else step.text

@@ -20,6 +20,7 @@ from tcprobe.run.machine_code import run
 from tcprobe.sass import derive, evidence, tensor, tensor_product
 from tcprobe.sass.cubin import assemble
 from tcprobe.sass.decode import UnreadError, exact
+from tcprobe.sass.meaning import MEANINGS
 from tcprobe.sass.opcodes import OPCODES
 
 # how a change is taken: the reader refuses the code; a probe or a multiply is found incomplete; the multiplies
@@ -270,7 +271,7 @@ class Run:
         codes = [*self.code.values(), *(self.multiplies[id_][1] for id_ in self.traces)]
         found = sorted({step.opcode for code in codes for step in code.instructions.values()} - {"NOP"})
         for opcode in found:
-            for other in dict.fromkeys(["MOV", "NOP", *rng.sample(sorted(OPCODES), 2)]):
+            for other in dict.fromkeys(["MOV", "NOP", *rng.sample(sorted({*OPCODES, *MEANINGS}), 2)]):
                 yield "everywhere", opcode, other, lambda a=opcode, b=other: self.everywhere(a, b)
 
     def everywhere(self, opcode, other):

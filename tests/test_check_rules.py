@@ -195,13 +195,29 @@ MISSED = {
 }
 
 
+# of divisions ptxas makes IMAD.HI, whose addend is a pair; IMAD.WIDE and carries of 64 bits
+DIVISIONS = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry kernel(.param .u64 out, .param .u32 by, .param .u64 far) {
+.reg .b32 %r<6>; .reg .b64 %d<5>;
+ld.param.u64 %d0, [out]; ld.param.u32 %r0, [by]; ld.param.u64 %d1, [far]; mov.u32 %r1, %tid.x;
+div.u32 %r2, %r1, %r0; rem.u32 %r3, %r1, %r0; div.s32 %r4, %r1, %r0; mad.hi.u32 %r5, %r1, %r0, %r4;
+mul.wide.u32 %d2, %r2, 4; add.u64 %d2, %d2, %d0; mul.lo.u64 %d3, %d1, %d2; div.u64 %d4, %d3, %d1;
+mad.hi.u64 %d3, %d4, %d1, %d2;
+st.global.u32 [%d2], %r3; st.global.u32 [%d2+4], %r4; st.global.u32 [%d2+8], %r5; st.global.u64 [%d0], %d3;
+ret;
+}
+"""
+
+
 def test_registers_are_those_of_nvdisasms_life_ranges(tmp_path):
     """Calls apart, of which nvdisasm counts all that the routine touches. Of what older ptxas make it draws none."""
     newer = [p for p in toolchain.compilers() if int(toolchain.version(p).partition(".")[0]) >= 13]
     if not newer:
         pytest.skip("no ptxas 13")
     compared = 0
-    for text in (wgmma_loops.loop(16, 2), check_kernels.copy_in("kernel", True)):
+    for text in (wgmma_loops.loop(16, 2), check_kernels.copy_in("kernel", True), DIVISIONS):
         compiled(tmp_path, text, newer[0])
         for listed, reads, writes in life_ranges(TOOLS.nvdisasm, tmp_path / "text.cubin"):
             form = decode(listed.partition("`")[0])
@@ -221,6 +237,8 @@ def test_registers_are_those_of_nvdisasms_life_ranges(tmp_path):
             "R24 R25 R26 R27",
         ),
         ("IMAD.WIDE.U32 R2, R7, 0x4, R4", "R4 R5 R7", "R2 R3"),
+        ("IMAD.HI.U32 R2, R7, R8, R4", "R4 R5 R7 R8", "R2"),
+        ("UIMAD.WIDE UR2, UR7, UR8, UR4", "UR4 UR5 UR7 UR8", "UR2 UR3"),
         ("IADD3 R6, P0, R3, 0x2, RZ", "R3", "R6 P0"),
         ("STG.E.64 desc[UR8][R4.64+0x8], R2", "R2 R3 R4 R5 UR8 UR9", ""),
         ("LOP3.LUT P0, RZ, R0, 0x7f, RZ, 0xc0, !PT", "R0", "P0"),

@@ -20,7 +20,7 @@ WORDS = {
     "proxy": {"", "async"},
     "outputs": {"", "none", "granted", "predicate", "votes"},
     "lanes": {"", "warp", "alike"},
-    "modelled": {"", "request", "ruled"},
+    "modelled": {"", "request", "ruled", "banks"},
 }
 
 

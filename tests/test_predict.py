@@ -167,8 +167,12 @@ def test_a_parameter_takes_longer_than_an_array_of_constants(tmp_path):
 
 def test_constants_pass_their_own_pipe_and_the_queue():
     """As measured: 8 cycles of a scheduler each, and beside stores the sum of what both take of the queue."""
-    constant = Work("LDC", 1, 0, -1, (), False, kind=MEMORY, pipe=PIPES.index("adu"), cycles=8, latency=28, service=4)
-    store = Work("STS", 1, -1, -1, (), False, kind=MEMORY, pipe=PIPES.index("lsu"), cycles=4, service=4, wavefronts=1)
+    constant = Work(
+        "LDC", 1, 0, -1, (), False, kind=MEMORY, pipe=PIPES.index("adu"), cycles=8, latency=28, issue_cycles=4
+    )
+    store = Work(
+        "STS", 1, -1, -1, (), False, kind=MEMORY, pipe=PIPES.index("lsu"), cycles=4, issue_cycles=4, wavefronts=1
+    )
     (alone,) = simulate.cycles([(*[constant] * 16, BACK)] * 8, ONE)
     (beside,) = simulate.cycles([(*[constant, store, store] * 16, BACK)] * 8, ONE)
     assert alone == pytest.approx(2 * 16 * 8, abs=16)
@@ -335,7 +339,9 @@ def test_no_round_is_shorter_than_what_its_pipes_and_stalls_need(pipes, warps):
 
 @given(st.integers(1, 6), st.integers(1, 4), st.integers(1, 8))
 def test_requests_take_turns_at_shared_memory(requests, wavefronts, warps):
-    load = Work("LDS", 1, 0, -1, (), False, kind=MEMORY, pipe=PIPES.index("lsu"), latency=23, service=4, freed=9)
+    load = Work(
+        "LDS", 1, 0, -1, (), False, kind=MEMORY, pipe=PIPES.index("lsu"), latency=23, issue_cycles=4, read_release=9
+    )
     works = (*[load._replace(wavefronts=wavefronts)] * requests, BACK._replace(waits=(0,)))
     (taken,) = simulate.cycles([works] * warps, ONE)
     assert taken >= warps * requests * wavefronts - 1

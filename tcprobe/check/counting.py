@@ -25,7 +25,7 @@ class Counting(NamedTuple):
     mnemonics: frozenset[str]
     cost: Callable[[Reach], Request | None]
     words: Callable[[str, Mapping[str, int | float], str], str]
-    cycles: Callable[[str, str], float | None] = lambda _arch, _stem: None
+    cycles: Callable[[str, str], float | None] = lambda _arch, _mnemonic: None
 
 
 def costly(kernel: Kernel, counting: Counting) -> Iterator[Finding]:

@@ -4,7 +4,7 @@
                of its price: IMAD.WIDE; `X.*` are the forms of X with modifiers, `U*` what no other line has
     kind       compute, load, store, reduction, atomic, copy, prefetch, multiply, matrix move, exchange (between lanes),
                special register, barrier, mbarrier, group (of what is in flight), fence, elect, grant,
-               dependent launch, branch, indirect branch, call, return, exit, converge, other
+               dependent launch, branch, indirect branch, call, return, exit, converge, filler, other
     reads, writes
                memory spaces, as PTX names them, generic where the address decides; "predicates" where all of them are
     proxy      async where the memory is accessed through it (PTX ISA, async proxy)
@@ -13,7 +13,8 @@
     widths     what decides how many registers operands take: see `sass.widths`
     lanes      warp: PTX has it as .sync.aligned; alike: its results are alike in all lanes if what it reads is
     ablated    the class of `ablate`
-    modelled   by `predict`: request, through the queue of shared memory; ruled, by a rule of its own
+    modelled   by `predict`: request, through the queue of shared memory; ruled, by a rule of its own; by probes of
+               prices: banks, of 32 bits, its reads of registers are counted
     pipe, cycles, latency, ports
                of sm_90, where nobody measured it: the pipe of a scheduler, cycles that it is held, cycles to the
                result, cycles that each bank of registers is held
@@ -37,7 +38,7 @@ from tcprobe import facts
 KINDS = (
     *("compute", "load", "store", "reduction", "atomic", "copy", "prefetch", "multiply", "matrix move", "exchange"),
     *("special register", "barrier", "mbarrier", "group", "fence", "elect", "grant", "dependent launch"),
-    *("branch", "indirect branch", "call", "return", "exit", "converge", "other"),
+    *("branch", "indirect branch", "call", "return", "exit", "converge", "filler", "other"),
 )
 BY_LANE = ("load", "store", "reduction", "atomic", "copy", "matrix move")  # each lane names an address
 
@@ -121,6 +122,12 @@ def mnemonics(is_one: Callable[[Opcode], bool]) -> frozenset[str]:
 def of_kind(*kinds: str) -> frozenset[str]:
     """The mnemonics of some kinds."""
     return frozenset(row.opcode for row in rows() if row.kind in kinds and "." not in row.opcode)
+
+
+@cache
+def of_space(space: str) -> frozenset[str]:
+    """The mnemonics that read or write a memory space."""
+    return mnemonics(lambda row: space in row.reads + row.writes)
 
 
 def multiplies(name: str) -> bool:

@@ -21,12 +21,14 @@ import numpy as np
 
 from tcprobe.errors import DataError
 from tcprobe.graph import reached
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.sass.addresses import Walk, walked
 from tcprobe.sass.kernel import BYTES, Block, Control, Instruction, Kernel, not_followed, target
 from tcprobe.sass.lanes import Lanes
 from tcprobe.sass.state import State
 
 LONGEST = 20_000  # instructions of a round; more are not followed
+_AWAY = of_kind("call", "indirect branch", "return")
 
 
 class LoopError(DataError):
@@ -173,7 +175,7 @@ class _Follower:
 
     def _leads_away(self, instruction: Instruction) -> bool:
         """Whether it is a jump that is not followed: to an address in registers, or a call that comes back."""
-        if instruction.mnemonic not in ("CALL", "BRX", "BRXU", "JMX", "JMXU", "RET") or instruction.guard == "never":
+        if instruction.mnemonic not in _AWAY or instruction.guard == "never":
             return False
         to = target(instruction)
         leaves = to is not None and self.kernel.block_of.get(to) not in self.loop.blocks

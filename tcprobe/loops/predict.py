@@ -154,7 +154,7 @@ class TimeLine(NamedTuple):
         for warp, step, cycle in self.issues:
             if warp % 4 == 0:
                 done = self.works[warp][step]
-                for pipe, taken in ((done.pipe, max(done.cycles, done.service)), (0, 1.0)):
+                for pipe, taken in ((done.pipe, max(done.cycles, done.issue_cycles)), (0, 1.0)):
                     _spread(used.setdefault(pipe, [0.0] * COLUMNS), (cycle - begin) / length, taken / length)
         yield f"{length:g} cycles, {length / COLUMNS:.1f} a column; darker is busier:"
         for pipe, shares in sorted(used.items()):
@@ -174,7 +174,7 @@ class TimeLine(NamedTuple):
             rows.append(f'<text x="4" y="{24 * warp + 40}">warp {warp}</text>')
         for warp, step, cycle in self.issues:
             done = self.works[warp][step]
-            left, width = 80 + (cycle - begin) * scale, max(max(done.cycles, done.service) * scale - 0.2, 0.4)
+            left, width = 80 + (cycle - begin) * scale, max(max(done.cycles, done.issue_cycles) * scale - 0.2, 0.4)
             rows.append(
                 f'<rect x="{left:.1f}" y="{24 * warp + 28}" width="{width:.1f}" height="16" '
                 f'fill="{COLORS[PIPES[done.pipe]]}"><title>{done.opcode}, cycle {cycle - begin:g}</title></rect>'
@@ -281,7 +281,7 @@ def _parts(works: Sequence[Work]) -> tuple[Part, ...]:
     for done in works:
         key = done.opcode, done.pipe
         counts[key] += 1
-        used[key] = used.get(key, 0) + max(done.cycles, done.service)
+        used[key] = used.get(key, 0) + max(done.cycles, done.issue_cycles)
     found = [Part(key[0], counts[key], PIPES[key[1]], used[key]) for key in counts]
     return tuple(sorted(found, key=lambda part: (-part.cycles, part.opcode)))
 

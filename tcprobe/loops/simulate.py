@@ -79,7 +79,7 @@ def busy(rounds: Sequence[Sequence[Work]]) -> dict[str, float]:
         for work in (work for works in quarter for work in works):
             own["issue"] += 1
             if work.pipe != ISSUE:
-                own[PIPES[work.pipe]] += max(work.cycles, work.service)
+                own[PIPES[work.pipe]] += max(work.cycles, work.issue_cycles)
         found = {pipe: max(cycles, own[pipe]) for pipe, cycles in found.items()}
     found["shared"] = sum(work.wavefronts for works in rounds for work in works)
     found["l2"] = sum(work.bytes for works in rounds for work in works) / BYTES_A_CYCLE
@@ -255,11 +255,11 @@ class _Sm:
         _read(own, work, cycle)
         kind = work.kind
         if kind == PLAIN:
-            done = freed = _use(own, work, cycle)
+            done = released = _use(own, work, cycle)
         elif kind in (MEMORY, COPY):
-            done, freed = self._request(own, warp, work, cycle)
+            done, released = self._request(own, warp, work, cycle)
         else:
-            done = freed = max(warp.copied, cycle + 1) if kind == COMMIT else cycle + work.latency
+            done = released = max(warp.copied, cycle + 1) if kind == COMMIT else cycle + work.latency
             if kind == BARRIER:
                 met = self._meet(warp, work, cycle)
             elif kind == GROUP:
@@ -268,35 +268,35 @@ class _Sm:
             warp.opens[work.write] = max(warp.opens[work.write], done)
             warp.commits[work.write].append(done)
         if work.read >= 0:
-            warp.opens[work.read] = max(warp.opens[work.read], freed)
+            warp.opens[work.read] = max(warp.opens[work.read], released)
         warp.advance()
         return met
 
     def _request(self, own: _Scheduler, warp: _Warp, work: Work, cycle: float) -> tuple[float, float]:
         """Queue a request; when its data are there, and when its registers are read."""
         start = max(cycle, own.free[LSU])
-        if not work.returned:
+        if not work.writeback:
             start = max(start, own.turn)
         if work.pipe != LSU:  # constants pass a pipe of their own, too
             start = max(start, own.free[work.pipe])
             own.free[work.pipe] = start + work.cycles
-        own.free[LSU] = start + work.service
+        own.free[LSU] = start + work.issue_cycles
         if not work.wavefronts:
             own.queue.append(start)
-            return max(start, own.turn) + work.latency, start + work.freed
+            return max(start, own.turn) + work.latency, start + work.read_release
         begin = max(start, own.turn)
         spacing = max(SPACING, sum(each.served > begin for each in self.schedulers if each is not own) + 1)
         first, end = self.shared.book(begin, work.wavefronts, spacing)
         own.served, own.turn = end, end - SPACING * (work.wavefronts - 1)
         own.queue.append(first)
         done = max(end - 1 - SPACING * (work.wavefronts - 1), begin) + work.latency
-        if work.returned:
-            own.back = done = max(done, own.back + work.returned)
+        if work.writeback:
+            own.back = done = max(done, own.back + work.writeback)
         if work.bytes:
             done = max(done, self.l2.book(first, work.bytes / BYTES_A_CYCLE)[1] + work.latency)
         if work.kind == COPY:
             warp.copied = max(warp.copied, done)
-        return done, start + work.freed
+        return done, start + work.read_release
 
     def _meet(self, warp: _Warp, work: Work, cycle: float) -> bool:
         """Arrive at a barrier of the block; whether all have."""

@@ -20,15 +20,15 @@ PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)
 _GLOBAL = ("global", "generic")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
-FREED = 9
+READ_RELEASE = 9
 FAR = 124  # more cycles until data of L2 are there whose lines a block reads for the first time
 
 
 class Work(NamedTuple):
     """An instruction of a round as the scheduler sees it.
 
-    `ports`: cycles that it holds the even and the odd bank of registers. `service`: cycles of a scheduler's queue,
-    `freed`: those until its registers are read, `returned`: those that its data take, `wavefronts` of shared memory,
+    `ports`: cycles that it holds the even and the odd bank of registers. `issue_cycles`: of a scheduler's queue,
+    `read_release`: until its registers are read, `writeback`: that its data take, `wavefronts` of shared memory,
     `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding; of BARRIER how many warps meet, 0 all.
     `barrier`: of BARRIER its number, of WAIT that of a counter.
     """
@@ -44,23 +44,23 @@ class Work(NamedTuple):
     cycles: float = 1
     latency: float = 1
     ports: tuple[int, int] = (0, 0)
-    service: float = 0
-    freed: float = 0
-    returned: float = 0
+    issue_cycles: float = 0
+    read_release: float = 0
+    writeback: float = 0
     wavefronts: float = 0
     bytes: int = 0
     limit: int = 0
     barrier: int = 0
 
 
-class Round(NamedTuple):
-    """The work of one round of a warp, and what was assumed of it, in words."""
+class Iteration(NamedTuple):
+    """The work of one iteration of a warp, and what was assumed of it, in words."""
 
     works: tuple[Work, ...]
     assumed: tuple[str, ...]
 
 
-def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
+def work(loop: Loop, prices: Prices, warp: int = 0) -> Iteration:
     """The work of a round; UnpricedError, LoopError with the reason where it is not known."""
     steps = loop.path(warp)
     far = _reading_on(steps)
@@ -76,7 +76,7 @@ def work(loop: Loop, prices: Prices, warp: int = 0) -> Round:
         works.append(made)
         modes = "" if step.instruction.guard == "never" else prices.of(step.instruction).modes
         assumed |= dict.fromkeys(filter(None, (words, modes)))
-    return Round(tuple(works), tuple(assumed))
+    return Iteration(tuple(works), tuple(assumed))
 
 
 def _reading_on(steps: Sequence[Step]) -> set[int]:
@@ -134,7 +134,7 @@ def _work(step: Step, after: int, prices: Prices, reach: Reach | None, cached: d
     if mnemonic in ("BAR", "DEPBAR", "LDGDEPBAR", "WARPGROUP") or mnemonic.endswith("GMMA"):
         return _ordered(made, instruction), ""
     if mnemonic == "LDC":  # through the same queue, from a memory of its own
-        return made._replace(kind=MEMORY, service=4, freed=FREED), ""
+        return made._replace(kind=MEMORY, issue_cycles=4, read_release=READ_RELEASE), ""
     if price.pipe == "lsu":
         return _moved(made, instruction, prices, reach)
     return made._replace(ports=_ports(instruction, price.cycles, cached)), ""
@@ -176,14 +176,14 @@ def _moved(made: Work, instruction: Instruction, prices: Prices, reach: Reach | 
     row = opcode(mnemonic)
     made = made._replace(ports=(row.ports, row.ports) if row.ports else _read_ports(instruction))
     stores = row.stores
-    service = max(made.cycles, 2 + 2 * data) if stores else made.cycles
-    made = made._replace(service=service, freed=10 + 2 * data if stores else FREED)
+    issue_cycles = max(made.cycles, 2 + 2 * data) if stores else made.cycles
+    made = made._replace(issue_cycles=issue_cycles, read_release=10 + 2 * data if stores else READ_RELEASE)
     if mnemonic == "LDGSTS":
         size = width(instruction.form)
         least = -(-size * WARP // 128)
         passes, words = _wavefronts(instruction, reach, least)
         wavefronts = prices.copied(instruction.opcode, least) + max(passes - least, 0)
-        made = made._replace(kind=COPY, service=8, freed=25, wavefronts=wavefronts, bytes=size * WARP)
+        made = made._replace(kind=COPY, issue_cycles=8, read_release=25, wavefronts=wavefronts, bytes=size * WARP)
         return made, words
     if row.accesses and not {*row.reads, *row.writes}.isdisjoint(_GLOBAL):
         count, words = _sectors(instruction, reach)
@@ -195,7 +195,7 @@ def _moved(made: Work, instruction: Instruction, prices: Prices, reach: Reach | 
     extra = max(passes - least, 0)
     made = made._replace(kind=MEMORY, wavefronts=passes, latency=made.latency + extra)
     if not stores and mnemonic != "LDL":
-        made = made._replace(returned=2 * data)
+        made = made._replace(writeback=2 * data)
     return made, words
 
 

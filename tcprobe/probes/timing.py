@@ -32,6 +32,7 @@ from tcprobe.code.templates import Macros
 from tcprobe.errors import ProbeError
 from tcprobe.isa.arch import WARP, Target
 from tcprobe.isa.occupancy import MOST_THREADS, REGISTERS
+from tcprobe.isa.opcodes import of_space
 from tcprobe.layout.arrays import Bytes, Floats, Ints
 from tcprobe.probes.experiment import Bench, Context, Dialogue, Readout, TimedCode, array_of_text, text_lines
 from tcprobe.probes.ptx import Kernel, Launch, NotEmulated, entry, identifier
@@ -230,7 +231,7 @@ FREE = re.compile(
     r"NOP|U?BRA|BRX|U?ISETP|VIADD|U?IADD3|U?MOV|IMAD|U?LOP3|U?PRMT|U?SEL|BSSY|BSYNC|BREAK|WARPSYNC|VOTEU?|R2UR|U?LDC|"
     r"S2U?R|CS2R|U?PLOP3|U?SHF|U?LEA|P2R|R2P|RET|YIELD|FSEL|LEPC|ERRBAR|CCTL"
 )
-SPILLED = ("LDL", "STL")  # of spills; or arguments of a call, if `loop_opcodes` has them
+SPILLED = of_space("local")  # of spills; or arguments of a call, if `loop_opcodes` has them
 MOVES = re.compile(r"(MOV|IMAD\.MOV|PRMT|SEL|LOP3)\b")
 Counts = dict[str, int]
 

@@ -12,7 +12,7 @@
     addresses, requests                        where loads and stores reach, and what that costs
     iterations                                 loops taken apart, so that a ring's stages are numbers
     machine, opcodes, emulation, tensor_product
-                                               exact values of 32 lanes, a function for each opcode of the probes
+                                               a run of a probe on numbers; what its opcodes do but compute, floats
     copies, moves                              layouts of what moves data
     tensor, product_check, evidence, derive    layouts of multiplies
     lowering                                   what instructions become

@@ -22,7 +22,7 @@ from tcprobe.sass import lanes
 from tcprobe.sass.decode import Form, Operand, union
 from tcprobe.sass.dependence import Dependence, dependence
 from tcprobe.sass.flow import backward
-from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
@@ -149,7 +149,7 @@ class Walk:
     def __init__(self, kernel: Kernel, interpreter: Interpreter | None = None) -> None:
         self.kernel = kernel
         self.interpreter = interpreter or Interpreter(kernel)
-        self.follows = [block.after for block in kernel.blocks]
+        self.successors = [block.after for block in kernel.blocks]
         self.live = backward(kernel, 0, _needed_before, int.__or__)
         self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
         self.entries: dict[int, State] = {}
@@ -157,7 +157,7 @@ class Walk:
         # by block that ends with a branch on which lanes differ, the blocks up to the one where they meet again
         self.divergent: dict[int, frozenset[int]] = {}
         self._behind: dict[int, list[tuple[int, frozenset[int]]]] = {}
-        self._written: dict[frozenset[int], int] = {}
+        self._writes: dict[frozenset[int], int] = {}  # by loop
 
     def _steps(self, number: int) -> list[Step]:
         """The instructions of a block on which an address, a guard or a branch depends, and the accesses."""
@@ -245,19 +245,17 @@ class Walk:
 
     def run(self, number: int, entry: State, note: Visit | None = None) -> State:
         """What holds at the end of a block."""
-        held, active, sure = dict(entry.held), entry.active, entry.sure
+        state = entry._replace(held=dict(entry.held))
         self.interpreter.begin()
         write = self.interpreter.write
         for instruction, depends, root in self.steps[number]:
             if root and note is not None:
-                note(instruction, State(held, active, sure))
+                note(instruction, state)
             if depends is not None:
-                write(instruction, depends, held)
+                write(instruction, depends, state.held)
             elif root and instruction.mnemonic == "EXIT":
-                condition = self.interpreter.condition(instruction.guard, held)
-                active = np.asarray(active & (condition.known == 0)) if condition.exact else active
-                sure = sure and (condition.exact or condition.uniform)
-        return State(held, active, sure)
+                state = self.interpreter.behind_exit(instruction, state)
+        return state
 
     def _reach(self, instruction: Instruction, state: State) -> Reach:
         """An access by what holds before it."""
@@ -302,7 +300,7 @@ class Walk:
         """What may come behind each way of a branch until they meet again; for each where it begins."""
         if branch not in self._behind:
             after = self.kernel.blocks[branch].after
-            self._behind[branch] = [(first, self._until_met(branch, first)) for first in after]
+            self._behind[branch] = [(first, self._until_reconverged(branch, first)) for first in after]
         return self._behind[branch]
 
     def _leave(self, number: int, state: State) -> Iterator[tuple[int, State]]:
@@ -316,49 +314,38 @@ class Walk:
             ways = ways[:1] if diverged else self._ways(number, instruction, state)
         live = self.live.get(number, 0)
         for after, leaving in ways:
-            kept = {bit: value for bit, value in leaving.held.items() if live >> bit & 1}
-            yield after, self._left(number, after, leaving._replace(held=kept))
+            yield after, self._left(number, after, leaving.only(live))
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
         taken = self.interpreter.taken(branch, state.held)
-        through, to = self.kernel.blocks[number].after
+        ways = self.kernel.blocks[number].after
         if "ANY" in branch.opcode and not taken.uniform:  # all lanes go where one of them does
-            return [(through, state), (to, state)]
-        if taken.exact:
-            where = np.broadcast_to(taken.known != 0, state.active.shape)
-            if not taken.uniform:
-                self._part(number)
-            sides = (through, state.active & ~where), (to, state.active & where)
-            return [(after, state._replace(active=active)) for after, active in sides if active.any()]
+            return [(after, state) for after in ways]
         if not taken.uniform:
-            self._part(number)
-            state = state._replace(sure=False)
-        return [(through, state), (to, state)]
+            self._diverge(number)
+        if taken.exact:
+            return state.sides(taken, ways)
+        return [(after, state if taken.uniform else state._replace(sure=False)) for after in ways]
 
-    def _part(self, number: int) -> None:
+    def _diverge(self, number: int) -> None:
         if number not in self.divergent:
             self.divergent[number] = frozenset().union(*(side for _, side in self._sides(number)))
 
-    def _until_met(self, branch: int, first: int) -> frozenset[int]:
+    def _until_reconverged(self, branch: int, first: int) -> frozenset[int]:
         """The blocks from one on, up to the one where the ways of a branch meet again."""
-        return frozenset(reached(self.follows, [first], {self.post_dominators[branch]}))
+        return frozenset(reached(self.successors, [first], {self.post_dominators[branch]}))
 
     @cached_property
     def post_dominators(self) -> list[int]:
         """By block, the first one that every way from it to the kernel's end comes through; -1 where there is none."""
-        return immediate_post_dominators(self.follows)
+        return immediate_post_dominators(self.successors)
 
     def _left(self, number: int, after: int, state: State) -> State:
         """On a way out of a loop that lanes leave one by one, what the loop writes differs by lane."""
         for loop in self.kernel.loops:
             if number in loop and after not in loop and self._uneven(number, loop):
-                written = self._writes(loop)
-                written &= ~UNIFORM_REGISTERS
-                held = {
-                    bit: _uneven(register) if written >> bit & 1 else register for bit, register in state.held.items()
-                }
-                state = state._replace(held=held)
+                state = state.changed(self._written(loop) & ~UNIFORM_REGISTERS, _uneven)
         return state
 
     def _uneven(self, number: int, loop: frozenset[int]) -> bool:
@@ -366,15 +353,10 @@ class Walk:
             branch in loop and (number == branch or number in region) for branch, region in self.divergent.items()
         )
 
-    def _writes(self, loop: frozenset[int]) -> int:
-        if loop not in self._written:
-            blocks = (self.kernel.blocks[number] for number in loop)
-            mask = 0
-            for block in blocks:
-                for index in range(block.first, block.end):
-                    mask |= writes(self.kernel.instructions[index].form)
-            self._written[loop] = mask
-        return self._written[loop]
+    def _written(self, loop: frozenset[int]) -> int:
+        if loop not in self._writes:
+            self._writes[loop] = written_in(self.kernel, loop)
+        return self._writes[loop]
 
 
 def _needed_before(live: int, instruction: Instruction) -> int:
@@ -472,7 +454,7 @@ def _widened(number: int, old: State, new: State, visits: int) -> State:
     return State(held, old.active | new.active, old.sure and new.sure)
 
 
-def _uneven(register: Register) -> Register:
+def _uneven(_: int, register: Register) -> Register:
     """A register of which lanes left a loop one by one."""
     value = register.value
     return register if value.exact else Register(lanes.shared(lanes.uneven(value)))

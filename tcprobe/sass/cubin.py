@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import Arch
+from tcprobe.isa.opcodes import opcode
 from tcprobe.probes.experiment import TimedCode
 from tcprobe.probes.ptx import Kernel
 from tcprobe.sass.decode import UNPRINTED, Form, UnreadError, decode, exact, opcode_of
@@ -168,7 +169,6 @@ def _code(listed_lines: Sequence[ListedInstruction], start: int, content: Conten
 
 LINE_BYTES = 16
 _CLOCK = "SR_CLOCKLO"
-ARITHMETIC = ("FADD", "FMUL", "FFMA", "HFMA2", "IDP", "IADD3", "LOP3", "SHF", "PRMT")  # of 32 bits
 
 
 def timed_codes(kernels: Mapping[str, bytes], arch: Arch, tools: Toolchain | None = None) -> dict[str, TimedCode]:
@@ -198,14 +198,14 @@ def timed_code(listed_lines: Sequence[ListedInstruction]) -> TimedCode:
 
 
 def register_reads(forms: Sequence[Form]) -> tuple[int, int]:
-    """How many registers of even and of odd numbers instructions of ARITHMETIC read, one after the other.
+    """How many registers of even and of odd numbers instructions of 32 bits read, one after the other.
 
     One that an instruction names twice is read once; one that the instruction before keeps for its place (`.reuse`)
     is not read again.
     """
     counts, kept = [0, 0], dict[int, int]()
     for form in forms:
-        if form.guard or not (form.opcode == "IMAD" or form.opcode.startswith(ARITHMETIC)):
+        if form.guard or not (form.opcode == "IMAD" or opcode(form.opcode).modelled == "banks"):
             kept = {}
             continue
         read = [(place, o) for place, o in enumerate(form.operands[1:]) if o.kind == "R" and o.first >= 0]

@@ -6,8 +6,9 @@ all others are refused. `registry` has the other rules.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +17,9 @@ from tcprobe.layout.arrays import Array, Bytes, Floats
 from tcprobe.sass import opcodes
 from tcprobe.sass.decode import Operand
 from tcprobe.sass.machine import U32, U64, Machine
-from tcprobe.sass.opcodes import OPCODES, Computation, Handler, Input, is_zero, must
+from tcprobe.sass.opcodes import OPCODES, Handler, must
 
+Computation = Callable[..., Array]
 EMULATION: dict[str, Handler] = dict(OPCODES)
 EXACT = {np.float16: 2.0**11, np.float32: 2.0**24, np.float64: 2.0**53}  # up to here whole numbers are exact
 DEPTH = 3  # nested calls; code of ptxas has at most a routine that calls another
@@ -31,7 +33,35 @@ INTEGERS_64: dict[str, Any] = {"S64": np.int64, "U64": np.uint64}
 
 
 named = partial(opcodes.opcode, into=EMULATION)
-computed = partial(opcodes.computes, into=EMULATION)
+
+
+class Input(NamedTuple):
+    """An input operand of an opcode, and the machine on which it is read."""
+
+    machine: Machine
+    operand: Operand
+
+    def read(self) -> U32:
+        """As `Machine.read`."""
+        return self.machine.read(self.operand)
+
+    def read64(self) -> U64:
+        """As `Machine.read64`."""
+        return self.machine.read64(self.operand)
+
+
+def computed(*names: str) -> Callable[[Computation], Computation]:
+    """Register a function of `Input`s under opcode names; its result is written to the first operand, or a pair."""
+
+    def register(computation: Computation) -> Computation:
+        @named(*names)
+        def run(m: Machine, d: Operand, *sources: Operand) -> None:
+            result = computation(*[Input(m, source) for source in sources])
+            m.write(d, *np.ascontiguousarray(result).view(np.uint32).reshape(m.lanes, -1).T)
+
+        return computation
+
+    return register
 
 
 # routines and lanes
@@ -65,21 +95,6 @@ def shfl_idx(m: Machine, p: Operand, d: Operand, a: Operand, lane: Operand, clam
     must(clamp.kind == "number" and clamp.word == WARP - 1, "SHFL within parts of a warp is not modelled")
     first = np.arange(m.lanes) // WARP * WARP
     m.write(d, m.read(a)[first + (m.read(lane) % WARP)])
-
-
-@computed("CS2R", words=2)
-def cs2r(a: Input) -> U64:
-    """64-bit zero; other special registers are not modelled."""
-    must(str(a.operand) == "SRZ", f"special register {a.operand} is not modelled")
-    return np.zeros(a.machine.lanes, np.uint64)
-
-
-@computed("SHF.R.S32.HI")
-def shift_right_signed(a: Input, shift: Input, c: Input) -> U32:
-    """c >> shift, arithmetic; a must be RZ."""
-    small = shift.operand.kind == "number" and shift.operand.word < 32
-    must(is_zero(a.operand) and small, "a funnel shift is not modelled")
-    return (c.read().view(np.int32) >> np.int32(shift.operand.word)).view(np.uint32)
 
 
 # floats
@@ -147,7 +162,7 @@ for _source in (*INTEGERS, *INTEGERS_64):
     _from, _suffix = _converted(_source), "" if _source == "S32" else f".{_source}"
     for _rounding in ("", ".RZ", ".RM", ".RP"):
         computed(f"I2F{_suffix}{_rounding}")(_to_f32(_from))
-        computed(f"I2F.F64{_suffix}{_rounding}", words=2)(_to_f64(_from))
+        computed(f"I2F.F64{_suffix}{_rounding}")(_to_f64(_from))
         if _source in ("S32", "U32"):
             computed(f"I2FP.F32.{_source}{_rounding}")(_to_f32(_from))
 

@@ -5,16 +5,18 @@ In a set of registers (`registers`) they are the bits from SLOTS on.
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Iterable
+from functools import cache, reduce
+from operator import or_
 
-from tcprobe.isa.opcodes import mnemonics
+from tcprobe.isa.opcodes import of_space
 from tcprobe.sass.decode import Form, Term
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.registers import UNIFORM_PREDICATE
 
 SLOTS = UNIFORM_PREDICATE + 8
 MOST_SLOTS = 2048
-LOCAL = mnemonics(lambda row: "local" in (*row.reads, *row.writes))
+LOCAL = of_space("local")
 PARTS = ("U8", "S8", "8", "U16", "S16", "16")  # modifiers of what is less than a word
 STACK = Term("R", 1)  # its pointer
 
@@ -45,6 +47,12 @@ def writes(form: Form) -> int:
     """The registers that an instruction writes, and the words of the frame."""
     own = slots(form) if form.mnemonic == "STL" else None
     return form.writes | sum(1 << bit for bit in own) if own else form.writes
+
+
+def written_in(kernel: Kernel, blocks: Iterable[int]) -> int:
+    """All that blocks write."""
+    numbers = (number for block in blocks for number in range(kernel.blocks[block].first, kernel.blocks[block].end))
+    return reduce(or_, (writes(kernel.instructions[number].form) for number in numbers), 0)
 
 
 def stays(kernel: Kernel) -> bool:

@@ -22,7 +22,7 @@ from tcprobe.sass import lanes
 from tcprobe.sass.decode import union
 from tcprobe.sass.dependence import dependence
 from tcprobe.sass.flow import backward
-from tcprobe.sass.frame import reads, writes
+from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Block, Instruction, Kernel
 from tcprobe.sass.reader import Reader
@@ -48,7 +48,7 @@ class Loop(NamedTuple):
 
     head: int
     blocks: frozenset[int]
-    rounds: int
+    followed: int
     written: int
 
 
@@ -126,7 +126,7 @@ class _Walk:
             inside = any(other < loop for other in relevant)
             count = 1 if loop not in relevant else ITERATIONS_OUTSIDE if inside else self.count
             made[heads[0] if heads else min(loop)] = Loop(
-                heads[0] if heads else min(loop), loop, count, self._writes(loop)
+                heads[0] if heads else min(loop), loop, count, written_in(self.kernel, loop)
             )
         return made
 
@@ -135,14 +135,6 @@ class _Walk:
         (number, *others) = loop
         end = self.kernel.instructions[self.kernel.blocks[number].end - 1]
         return not others and "ANY" in end.opcode.split(".")
-
-    def _writes(self, loop: frozenset[int]) -> int:
-        mask = 0
-        for number in loop:
-            block = self.kernel.blocks[number]
-            for index in range(block.first, block.end):
-                mask |= writes(self.kernel.instructions[index].form)
-        return mask
 
     def _entered(self, number: int, path: Path) -> Path:
         """The path of a block, with the loops that begin there."""
@@ -174,13 +166,12 @@ class _Walk:
                 continue
             self.left.add((head, around))
             loop = self.loops[head]
-            held = {bit: _gone(bit) if loop.written >> bit & 1 else value for bit, value in state.held.items()}
             for number in sorted(loop.blocks):
                 for after in self.kernel.blocks[number].after:
                     if after not in loop.blocks and after in self.kept:
-                        to = after, self._entered(after, (*around, (head, loop.rounds)))
+                        to = after, self._entered(after, (*around, (head, loop.followed)))
                         self.after[place].append(to)
-                        self.entries.setdefault(to, {})[place] = state._replace(held=held)
+                        self.entries.setdefault(to, {})[place] = state.changed(loop.written, _gone)
                         found.add(to)
         return found
 
@@ -195,19 +186,17 @@ class _Walk:
         return joined
 
     def _run(self, number: int, entry: State, note: Callable[[Instruction, State], None] | None = None) -> State:
-        held, active, sure = dict(entry.held), entry.active, entry.sure
+        state = entry._replace(held=dict(entry.held))
         self.interpreter.begin()
         for instruction in self.steps[number]:
             form = instruction.form
             if note is not None and instruction.number in self.wanted:
-                note(instruction, State({**self.interpreter.seen(form, held)}, active, sure))
+                note(instruction, state._replace(held={**self.interpreter.seen(form, state.held)}))
             if form.mnemonic == "EXIT":
-                condition = self.interpreter.condition(form.guard, held)
-                active = active & (condition.known == 0) if condition.exact else active
-                sure = sure and (condition.exact or condition.uniform)
+                state = self.interpreter.behind_exit(instruction, state)
             elif form.writes or form.mnemonic == "STL":
-                self.interpreter.write(instruction, dependence(form), held)
-        return State(held, np.asarray(active), sure)
+                self.interpreter.write(instruction, dependence(form), state.held)
+        return state
 
     def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
         """The copies that follow, and what holds on the way there."""
@@ -221,21 +210,17 @@ class _Walk:
             if after in self.kept:
                 to = self._moved(place, after, leaving, certain)
                 if to is not None:
-                    kept = {bit: value for bit, value in leaving.held.items() if live >> bit & 1}
-                    yield (after, to), self._without(number, after, leaving._replace(held=kept))
+                    yield (after, to), self._without(number, after, leaving.only(live))
 
     def _ways(self, number: int, branch: Instruction, state: State) -> Iterator[tuple[int, State, bool]]:
         """(block, what holds there, whether it is certain) of a conditional branch."""
         taken = self.interpreter.taken(branch, state.held)
-        through, to = self.kernel.blocks[number].after
+        ways = self.kernel.blocks[number].after
         if taken.exact and "ANY" not in branch.opcode:
-            where = np.broadcast_to(taken.known != 0, state.active.shape)
-            for after, active in ((through, state.active & ~where), (to, state.active & where)):
-                if active.any():
-                    yield after, state._replace(active=active), True
-            return
-        state = state if taken.uniform else state._replace(sure=False)
-        yield from ((through, state, False), (to, state, False))
+            yield from ((after, leaving, True) for after, leaving in state.sides(taken, ways))
+        else:
+            state = state if taken.uniform else state._replace(sure=False)
+            yield from ((after, state, False) for after in ways)
 
     def _moved(self, place: Place, after: int, state: State, certain: bool) -> Path | None:
         """The path of a block that follows, None where it is not followed."""
@@ -245,7 +230,7 @@ class _Walk:
             loop = self.loops[head]
             inside = number in loop.blocks
             if inside and after == head:
-                if count + 1 >= loop.rounds:
+                if count + 1 >= loop.followed:
                     self.ended[head, path[:depth]] = place, state
                     return None
                 return self._entered(after, (*found, (head, count + 1)))
@@ -253,7 +238,7 @@ class _Walk:
                 if count >= LEFT_AFTER and not certain:
                     return None
                 self.left.add((head, path[:depth]))
-                if loop.rounds == 1:
+                if loop.followed == 1:
                     continue
             found.append((head, count))
         around = [(head, count) for head, count in found if after in self.loops[head].blocks]
@@ -266,9 +251,8 @@ class _Walk:
     def _without(self, number: int, after: int, state: State) -> State:
         """On a way out of a loop that is gone through once, what it writes is lost."""
         for loop in self.loops.values():
-            if loop.rounds == 1 and number in loop.blocks and after not in loop.blocks:
-                held = {bit: _gone(bit) if loop.written >> bit & 1 else value for bit, value in state.held.items()}
-                state = state._replace(held=held)
+            if loop.followed == 1 and number in loop.blocks and after not in loop.blocks:
+                state = state.changed(loop.written, _gone)
         return state
 
     def taken_apart(self) -> Iterations:
@@ -293,7 +277,7 @@ class _Walk:
         return Iterations(self.kernel.name, instructions, tuple(blocks), first, states)
 
 
-def _gone(bit: int) -> Register:
+def _gone(bit: int, _: Register) -> Register:
     return Register(
         lanes.shared(lanes.unknown("what a loop writes", 1 if unset(bit).value is NEVER_BIT else lanes.ALL))
     )

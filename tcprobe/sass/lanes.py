@@ -295,7 +295,7 @@ def bitwise(table: int, a: Lanes, b: Lanes, c: Lanes) -> Lanes:
     """Each bit of the result is that of `table` at the bits of a, b, c, as LOP3 does it."""
     inputs = [value if _depends(table, j) else constant(0) for j, value in enumerate((a, b, c))]
     if all(value.exact for value in inputs):
-        return made(_looked_up(table, [value.known for value in inputs]))
+        return made(looked_up(table, [value.known for value in inputs]))
     bits = [as_bits(value) for value in inputs]
     whole = [value for value in bits if value is not None]
     return _by_bits(table, whole) if len(whole) == 3 else _split(table, inputs, bits)
@@ -306,11 +306,12 @@ def _depends(table: int, j: int) -> bool:
     return any((table >> row & 1) != (table >> (row ^ 4 >> j) & 1) for row in range(8))
 
 
-def _looked_up(table: int, inputs: Sequence[Words]) -> Words:
+def looked_up(table: int, inputs: Sequence[Words]) -> Words:
+    """Numbers whose bits are those of a table at the bits of three others."""
     a, b, c = inputs
     if table in _SIMPLE:
         return _SIMPLE[table](a, b)
-    total: Words = np.zeros((1, 1), np.uint32)
+    total: Words = np.zeros_like(a)
     for row in range(8):
         if table >> row & 1:
             total = total | (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
@@ -326,16 +327,16 @@ _SIMPLE: dict[int, Callable[[Words, Words], Words]] = {
 
 def _by_bits(table: int, inputs: Sequence[Lanes]) -> Lanes:
     """As `bitwise`, of inputs without add_unknown: a bit is certain, xor_unknown in all lanes alike, or is unknown."""
-    first = _looked_up(table, [value.known for value in inputs])
+    first = looked_up(table, [value.known for value in inputs])
     xor_unknown = gone = 0
     for flipped in _subsets([value.xor_unknown for value in inputs]):
         words = [value.known ^ np.uint32(mask) for value, mask in zip(inputs, flipped, strict=True)]
-        result = _looked_up(table, words)
+        result = looked_up(table, words)
         xor_unknown |= _union(result ^ first)
         gone |= _varying(result ^ first)
         for masks in _subsets([value.unknown for value in inputs]):
             others = [word ^ np.uint32(mask) for word, mask in zip(words, masks, strict=True)]
-            gone |= _union(_looked_up(table, others) ^ result)
+            gone |= _union(looked_up(table, others) ^ result)
     why = _reason(*inputs) or "bits of lanes under a mask that is not known"
     return made(first, xor_unknown & ~gone, 0, gone, why if gone else "")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # saved lowerings are read without NumPy and tools
     from tcprobe.sass.toolchain import Toolchain
     from tcprobe.store.choose import Layers
 
-FILLING = ("NOP", "EXIT", "BRA")
+FILLING = of_kind("filler", "exit", "branch")
 UNREADABLE = "it compiles, but nvdisasm does not print its code"
 NOTHING = {True: "no tensor-core opcode", False: "no opcode that moves a matrix"}
 

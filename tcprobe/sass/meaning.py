@@ -1,13 +1,13 @@
 """What an instruction computes: one function a mnemonic, over a domain of what registers may hold.
 
-Domains are lanes of which bits may not be known (`reader`, by `lanes`; where all are known, numbers), linear sums of
-what a kernel is given (`sums`), and what a launch knows beside lanes (`loops.iterations`). A result is by the number of
-an output, for the register behind it by HIGH more, and so on; what is not followed has none, or is None.
+Domains are numbers in all lanes (`machine`), lanes of which bits may not be known (`reader`, by `lanes`), linear sums
+of what a kernel is given (`sums`), and what a launch knows beside lanes (`loops.iterations`). A result is by the number
+of an output, for the register behind it by HIGH more, and so on; what is not followed has none, or is None.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -44,17 +44,42 @@ class Domain(Generic[Value]):
     of_lane: Callable[[Value, int | None, Value | None], Value | None]  # by number, or in the lane that a value names
     of_the_warp: Callable[[bool], Value | None]  # one thing for all lanes, a predicate or a number
 
+    def term(self, operand: Operand, held: Any) -> Value:
+        """A term of a sum: as `read`, where every operand may be negative."""
+        return self.read(operand, held)
+
+    def moved(self, operand: Operand, number: int, held: Any) -> Value:
+        """A word that is moved, as `word`: it need not be known."""
+        return self.word(operand, number, held)
+
+    def carries(self, operands: Sequence[Operand], held: Any) -> Sequence[Value]:
+        """The predicates that a sum takes as carries; their sum counts."""
+        return [self.read(operand, held) for operand in operands]
+
+    def two_carries(self, count: Value) -> Value | None:
+        """Each of two predicates, of which `count` are set; None unless both are alike, or counted together."""
+        return self.exactly(lambda n: None if (n == 1).any() else n >> 1, count)
+
 
 Meaning = Callable[[Domain[Any], Form, Holding], dict[int, Any]]
 MEANINGS: dict[str, Meaning] = {}
 
 
-def means(*mnemonics: str) -> Callable[[Meaning], Meaning]:
-    """Register a function as what mnemonics mean."""
+def means(*mnemonics: str, known: str | None = None, sources: int | None = None) -> Callable[[Meaning], Meaning]:
+    """Register a function as what mnemonics mean: with no other modifiers, and as many operands behind the outputs."""
 
     def register(function: Meaning) -> Meaning:
-        MEANINGS.update(dict.fromkeys(mnemonics, function))
-        return function
+        modifiers = None if known is None else frozenset(known.split())
+
+        def meaning(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
+            if modifiers is not None and not modifiers.issuperset(form.modifiers):
+                return {}
+            if sources is not None and len(form.operands) - form.outputs != sources:
+                return {}
+            return function(on, form, held)
+
+        MEANINGS.update(dict.fromkeys(mnemonics, meaning))
+        return meaning
 
     return register
 
@@ -69,6 +94,11 @@ def _signed(operand: Operand) -> bool:
     return operand.kind != "number" and (operand.sign in ("-", "~") or operand.absolute)
 
 
+def _power(operand: Operand) -> bool:
+    """Whether it is a power of two."""
+    return operand.kind == "number" and operand.word.bit_count() == 1
+
+
 def _is_zero(operand: Operand) -> bool:
     return operand.first < 0 and operand.kind in ("R", "UR", "number") and operand.value == 0
 
@@ -76,32 +106,32 @@ def _is_zero(operand: Operand) -> bool:
 # moves
 
 
-@means("MOV", "UMOV")
+@means("MOV", "UMOV", known="64 SPILL", sources=1)
 def _mov(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    return {HIGH * j: on.word(form.operands[1], j, held) for j in range(2 if form.has("64") else 1)}
+    return {HIGH * j: on.moved(form.operands[1], j, held) for j in range(2 if form.has("64") else 1)}
 
 
-@means("R2UR", "CS2UR")
+@means("R2UR", "CS2UR", known="FILL OR", sources=1)
 def _to_uniform(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     return {form.outputs - 1: on.uniform(on.read(form.operands[-1], held))}
 
 
-@means("LDC", "LDCU", "ULDC")
+@means("LDC", "LDCU", "ULDC", known="64 128", sources=1)
 def _load_constant(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     """Whole words; bytes and halves (.U8) are not followed."""
     source = form.operands[1]
-    if not {"64", "128"}.issuperset(form.modifiers) or (form.modifiers and (source.kind != "constant" or source.mask)):
+    if form.modifiers and (source.kind != "constant" or source.mask):
         return {}
-    return {HIGH * j: on.word(source, j, held) for j in range(max(form.operands[0].width, 1))}
+    return {HIGH * j: on.moved(source, j, held) for j in range(max(form.operands[0].width, 1))}
 
 
-@means(*of_kind("special register"))
+@means(*of_kind("special register"), sources=1)
 def _special(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     value = on.special(form.operands[1].text, form)
     return {HIGH * j: value for j in range(max(form.operands[0].width, 1) if form.operands[1].text == "SRZ" else 1)}
 
 
-@means("SEL", "USEL")
+@means("SEL", "USEL", known="64", sources=3)
 def _select(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     (first, second), conditions = _inputs(form)
     a, b = on.read(first, held), on.read(second, held)
@@ -109,35 +139,39 @@ def _select(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     return {0: a if same else on.choose(on.read(conditions[0], held), a, b)}
 
 
-@means("HFMA2")
+@means("HFMA2", known="MMA", sources=4)
 def _half_constant(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    """Compilers move constants as two halves: -RZ * RZ + (high, low)."""
+    """Compilers move constants as two halves, which are printed exactly: -RZ * RZ + (high, low)."""
     texts = [operand.text for operand in form.operands]
-    if texts[1:3] != ["-RZ", "RZ"] or len(texts) != 5 or not {"MMA"}.issuperset(form.modifiers):
+    if texts[1:3] != ["-RZ", "RZ"] or any(operand.kind != "float" for operand in form.operands[3:]):
         return {}
-    try:
-        halves = [int(np.float16(float(text)).view(np.uint16)) for text in texts[3:]]
-    except ValueError:
-        return {}
-    return {0: on.constant(halves[0] << 16 | halves[1])}
+    numbers = np.array([float(text) for text in texts[:2:-1]])
+    with np.errstate(over="ignore"):
+        halves = numbers.astype(np.float16)
+    return {0: on.constant(int(halves.view(np.uint32)[0]))} if (halves == numbers).all() else {}
 
 
 # sums and products
 
 
-@means("IADD3", "UIADD3", "IADD", "VIADD", "UIADD", "UVIADD")
+@means("IADD3", "UIADD3", "IADD", "VIADD", "UIADD", "UVIADD", known="X 64")
 def _add(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     """Carries that are read count with .X; those that are written, where it is known which of two is set."""
     operands, carries = _inputs(form)
+    if len(operands) != (3 if form.mnemonic.endswith("3") else 2) or len(carries) != (2 if form.has("X") else 0):
+        return {}
     if form.has("64"):
         low, high = ([on.word(operand, j, held) for operand in operands] for j in range(2))
         return {0: _total(on, *low), HIGH: _total(on, *high, on.carry(*low))}
-    values = [on.read(operand, held) for operand in (*operands, *(carries if form.has("X") else ()))]
+    taken = on.read if form.has("X") else on.term
+    values = [*(taken(operand, held) for operand in operands), *on.carries(carries, held)]
     results = {0: _total(on, *values)}
-    if form.outputs > 1 and not any(operand.sign in ("-", "~") for operand in operands):
-        one = form.outputs == 2 and sum(not _is_zero(operand) for operand in operands) < 3
-        carry = on.exactly(lambda n: n if one else None if (n == 1).any() else n >> 1, on.carry(*values))
-        results |= dict.fromkeys(range(1, form.outputs), carry)
+    written = [j for j in range(1, form.outputs) if form.operands[j].first >= 0]
+    if written and not any(operand.sign in ("-", "~") for operand in operands):
+        one = len(written) == 1 and sum(not _is_zero(operand) for operand in operands) < 3
+        count = on.carry(*values)
+        carry = on.exactly(lambda n: None if (n > 1).any() else n, count) if one else on.two_carries(count)
+        results |= dict.fromkeys(written, carry)
     return results
 
 
@@ -148,15 +182,21 @@ def _total(on: Domain[Any], *values: Any) -> Any:
     return total
 
 
-@means("IMAD", "UIMAD")
+@means("IMAD", "UIMAD", known="U32 IADD SHL MOV X WIDE HI")
 def _multiply_add(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     operands, carries = _inputs(form)
-    if len(operands) != 3 or (form.has("X") and (len(carries) != 1 or form.has("HI"))):
+    if len(operands) != 3 or len(carries) != form.has("X") or (form.has("X") and form.has("HI")):
         return {}
-    a, b, c = (on.read(operand, held) for operand in operands)
+    first, factor, addend = operands
+    if form.has("MOV"):
+        return {0: on.moved(addend, 0, held)} if _is_zero(first) and _is_zero(factor) else {}
+    if (form.has("IADD") and factor.value != 1) or (form.has("SHL") and not (_power(factor) and _is_zero(addend))):
+        return {}
+    taken = on.read if {"X", "WIDE", "HI"}.intersection(form.modifiers) else on.term
+    a, b, c = (taken(operand, held) for operand in operands)
     low = on.add(on.multiply(a, b), c)
     if form.has("X"):
-        return {0: on.add(low, on.read(carries[0], held))}
+        return {0: _total(on, low, *on.carries(carries, held))}
     high = None
     if (form.has("WIDE") or form.has("HI")) and not any(map(_signed, operands[:2])):  # widened before or after it?
         high = on.exactly(_high_unsigned if form.has("U32") else _high, a, b, c, on.word(operands[2], 1, held))
@@ -173,25 +213,43 @@ def _high(a: Words, b: Words, low: Words, high: Words) -> Array:
     return (product.view(np.uint64) + (low | high.astype(np.uint64) << np.uint64(32))) >> np.uint64(32)
 
 
-@means("LEA", "ULEA")
+@means("LEA", "ULEA", known="HI X SX32")
 def _scaled_add(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    operands, _ = _inputs(form)
-    if form.has("X") or len(operands) < 3 or operands[-1].kind != "number":
+    operands, carries = _inputs(form)
+    if len(operands) < 3 or len(carries) != form.has("X") or operands[-1].kind != "number" or operands[-1].value > 31:
         return {}
     shift = operands[-1].value
     a, b = (on.read(operand, held) for operand in operands[:2])
+    if form.has("X"):
+        if form.has("SX32") or not form.has("HI") or len(operands) != 4 or form.outputs > 1:
+            return {}
+        return {0: on.exactly(_scaled_high(shift), a, b, on.read(operands[2], held), *on.carries(carries, held))}
     if not form.has("HI"):
-        return {0: on.add(on.shift_left(a, shift), b)} if len(operands) == 3 else {}
+        scaled = on.shift_left(a, shift)
+        result = {0: on.add(scaled, b)} if len(operands) == 3 else {}
+        if form.outputs == 2 and not any(map(_signed, operands[:2])):
+            result[1] = on.exactly(lambda carry: carry, on.carry(scaled, b))
+        return result
     signed = form.has("SX32")
     if shift and (len(operands) == 3 if signed else len(operands) == 4 and _is_zero(operands[2])):
         return {0: on.add(on.shift_right(a, 32 - shift, signed), b)}
     return {}
 
 
+def _scaled_high(shift: int) -> Callable[..., Array]:
+    """The high half of 64 bits that are shifted left, and an addend and a carry."""
+
+    def high(low: Words, addend: Words, above: Words, carry: Words) -> Array:
+        both = (above.astype(np.uint64) << np.uint64(32) | low) << np.uint64(shift)
+        return (both >> np.uint64(32)) + addend + carry
+
+    return high
+
+
 # bits
 
 
-@means("LOP3", "ULOP3", "LOP")
+@means("LOP3", "ULOP3", "LOP", known="LUT")
 def _logic(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     operands = form.operands[form.outputs :]
     if len(operands) < 4 or operands[3].kind != "number":
@@ -202,24 +260,27 @@ def _logic(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     return {1: result, 0: on.nonzero(result) if operands[-1].text in ("!PT", "!UPT") else None}
 
 
-@means("PLOP3", "UPLOP3")
+@means("PLOP3", "UPLOP3", known="LUT")
 def _predicate_logic(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     """Three predicates, and a table for each of one or two results."""
     operands = form.operands[form.outputs :]
     values = [on.read(operand, held) for operand in operands[:3]]
     tables = [operand.value for operand in operands[3:] if operand.kind == "number"]
-    return {j: on.bitwise(table, *values) for j, table in enumerate(tables[:2]) if len(values) == 3}
+    one, none = on.constant(1), on.constant(0)
+    if len(values) != 3:
+        return {}
+    return {j: on.bitwise(AND_AB, on.bitwise(table, *values), one, none) for j, table in enumerate(tables[:2])}
 
 
-@means("SHF", "USHF")
+@means("SHF", "USHF", known="L R W U32 S32 U64 S64 HI", sources=3)
 def _shift(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    low, count, high = form.operands[form.outputs :][:3]
+    low, count, high = form.operands[form.outputs :]
     if form.has("W") or count.kind != "number":
         return _shift_by_lane(on, form, held)
     wide, signed = form.has("U64") or form.has("S64"), form.has("S32") or form.has("S64")
     a, c, shift = on.read(low, held), on.read(high, held), count.value
     if form.has("R") and form.has("HI"):
-        return {0: on.shift_right(c, shift, signed)}
+        return {0: on.shift_right(c, shift, signed)} if wide or _is_zero(low) else {}
     if form.has("L") and not form.has("HI"):
         return {0: on.shift_left(a, shift)} if wide or high.first < 0 else {}
     if not wide or not 0 < shift < 32:
@@ -234,7 +295,7 @@ def _shift_by_lane(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]
     """A shift of a known number by another one."""
     if form.has("W") or not form.has("U32") or form.has("HI") != form.has("R"):
         return {}
-    low, count, high = (on.read(operand, held) for operand in form.operands[form.outputs :][:3])
+    low, count, high = (on.read(operand, held) for operand in form.operands[form.outputs :])
     value, other = (high, low) if form.has("R") else (low, high)
 
     def shifted(number: Words, by: Words, rest: Words) -> Array | None:
@@ -245,10 +306,10 @@ def _shift_by_lane(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]
     return {0: on.exactly(shifted, value, count, other)}
 
 
-@means("PRMT", "UPRMT")
+@means("PRMT", "UPRMT", known="", sources=3)
 def _permute(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     operands = form.operands[form.outputs :]
-    if form.modifiers or len(operands) != 3 or operands[1].kind != "number":
+    if operands[1].kind != "number" or operands[1].value >> 16:
         return {}
     a, c = on.read(operands[0], held), on.read(operands[2], held)
     total = on.constant(0)
@@ -262,10 +323,10 @@ def _permute(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     return {0: total}
 
 
-@means("SGXT", "USGXT")
+@means("SGXT", "USGXT", known="U32", sources=2)
 def _sign_extend(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    value, width = form.operands[form.outputs :][:2]
-    if width.kind != "number" or form.has("W") or not 0 < width.value < 32:
+    value, width = form.operands[form.outputs :]
+    if width.kind != "number" or not 0 < width.value < 32:
         return {}
     moved = on.shift_left(on.read(value, held), 32 - width.value)
     return {0: on.shift_right(moved, 32 - width.value, signed=not form.has("U32"))}
@@ -284,11 +345,9 @@ COMPARED: dict[str, Callable[[Array, Array], Array]] = {
 JOINED = {"AND": AND_AB, "OR": OR_AB, "XOR": XOR_AB}  # with another predicate
 
 
-@means("ISETP", "UISETP")
+@means("ISETP", "UISETP", known=" ".join((*COMPARED, *JOINED, "U32")), sources=3)
 def _compare(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     operands = form.operands[form.outputs :]
-    if len(operands) != 3 or not {*COMPARED, *JOINED, "U32"}.issuperset(form.modifiers):
-        return {}
     compare = next((COMPARED[m] for m in form.modifiers if m in COMPARED), None)
     joined = next((JOINED[m] for m in form.modifiers if m in JOINED), None)
     if compare is None or joined is None:
@@ -302,14 +361,14 @@ def _compare(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     return {j: on.bitwise(joined, each, other, on.constant(0)) for j, each in enumerate(both)}
 
 
-@means("IABS")
+@means("IABS", known="", sources=1)
 def _absolute(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     return {0: on.exactly(lambda a: np.abs(a.view(np.int32)).view(np.uint32), on.read(form.operands[1], held))}
 
 
-@means("IMNMX", "VIMNMX", "UIMNMX")
+@means("IMNMX", "VIMNMX", "UIMNMX", known="U32 S32", sources=3)
 def _least(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    if len(form.operands) != 4 or form.modifiers not in ((), ("U32",), ("S32",)):
+    if form.outputs > 1:
         return {}
     number = np.uint32 if form.has("U32") else np.int32
 
@@ -326,10 +385,10 @@ _NARROW = {"S32": np.int32, "U32": np.uint32, "S16": np.int16, "U16": np.uint16,
 _ROUNDED = {"RP": np.inf, "RM": -np.inf, "RZ": 0.0}
 
 
-@means("I2F", "I2FP")
+@means("I2F", "I2FP", known=" ".join((*_NARROW, *_ROUNDED, "F32")), sources=1)
 def _to_float(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     """The low bits of a register as f32 (cvt: PTX ISA 9.1, section 9.7.9.21); without a type it is S32."""
-    if not {*_NARROW, *_ROUNDED, "F32"}.issuperset(form.modifiers) or _signed(form.operands[1]):
+    if _signed(form.operands[1]):
         return {}
     integer = next((_NARROW[m] for m in form.modifiers if m in _NARROW), np.int32)
     towards = next((_ROUNDED[m] for m in form.modifiers if m in _ROUNDED), None)
@@ -344,17 +403,16 @@ def _to_float(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     return {0: on.exactly(converted, on.read(form.operands[1], held))}
 
 
-@means("MUFU")
+@means("MUFU", known="RCP", sources=1)
 def _reciprocal(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    plain = form.modifiers == ("RCP",) and not _signed(form.operands[1])
+    plain = form.has("RCP") and not _signed(form.operands[1])
     return {0: on.reciprocal(on.read(form.operands[1], held))} if plain else {}
 
 
-@means("F2I")
+@means("F2I", known="U32 TRUNC FTZ NTZ", sources=1)
 def _to_integer(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     """Of f32, towards zero, as U32: what is beyond is the nearest, NaN is 0 (cvt: PTX ISA 9.1, section 9.7.9.21)."""
-    known = {"U32", "TRUNC"} <= {*form.modifiers} <= {"U32", "TRUNC", "FTZ", "NTZ"}
-    if not known or _signed(form.operands[1]):
+    if not {"U32", "TRUNC"}.issubset(form.modifiers) or _signed(form.operands[1]):
         return {}
 
     def converted(a: Words) -> Array:
@@ -367,9 +425,9 @@ def _to_integer(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
 # between lanes
 
 
-@means("SHFL")
+@means("SHFL", sources=3)
 def _shuffle(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    value, lane, bounds = form.operands[form.outputs :][:3]
+    value, lane, bounds = form.operands[form.outputs :]
     indexed = form.has("IDX") and bounds.value == WARP - 1
     number = 0 if _is_zero(lane) else lane.value if lane.kind == "number" else WARP
     source = on.read(lane, held) if indexed else None

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
@@ -34,6 +37,22 @@ class State(NamedTuple):
     held: Held
     active: Bools
     sure: bool = True
+
+    def only(self, registers: int) -> State:
+        """With what these registers hold alone."""
+        return self._replace(held={bit: register for bit, register in self.held.items() if registers >> bit & 1})
+
+    def changed(self, registers: int, how: Callable[[int, Register], Register]) -> State:
+        """With these registers changed, each by a function of its bit and of what it holds."""
+        return self._replace(
+            held={bit: how(bit, each) if registers >> bit & 1 else each for bit, each in self.held.items()}
+        )
+
+    def sides(self, taken: Lanes, ways: Sequence[int]) -> list[tuple[int, State]]:
+        """Where lanes come that do not take a branch, and where those that do, if it is known of each."""
+        where = np.broadcast_to(taken.known != 0, self.active.shape)
+        both = zip(ways, (self.active & ~where, self.active & where), strict=True)
+        return [(after, self._replace(active=active)) for after, active in both if active.any()]
 
 
 def held_in(kind: str, index: int, held: Held) -> Register:

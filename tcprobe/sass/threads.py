@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.isa.arch import WARP
+from tcprobe.isa.opcodes import of_kind
 from tcprobe.layout.arrays import Bools, Words
 from tcprobe.sass import lanes
 from tcprobe.sass.kernel import Kernel
@@ -50,7 +51,9 @@ def _of_row(total: int) -> Threads:
 
 
 def _reads_rows(kernel: Kernel) -> bool:
-    special = {o.text for i in kernel.instructions if i.mnemonic in ("S2R", "S2UR") for o in i.operands[1:2]}
+    special = {
+        o.text for i in kernel.instructions if i.mnemonic in of_kind("special register") for o in i.operands[1:2]
+    }
     return bool(special & {"SR_TID.Y", "SR_TID.Z"})
 
 

@@ -50,8 +50,9 @@ def widths(mnemonic: str, modifiers: Sequence[str], operands: Sequence[Operand],
             return _warpgroup_widths(".".join([mnemonic, *modifiers]), operands)
         case "multiply":
             return [*_warp_widths(shapes, modifiers), *[1] * count][:count]
-        case "product" if "WIDE" in modifiers:
-            return [2 if j in (0, _addend(operands)) else 1 for j in range(count)]
+        case "product" if "WIDE" in modifiers or "HI" in modifiers:
+            wide = (_addend(operands), *([0] if "WIDE" in modifiers else []))
+            return [2 if j in wide else 1 for j in range(count)]
         case "special":
             return [1 if "32" in modifiers else 2] * count
         case "conversion":

@@ -23,7 +23,7 @@ EVIDENCE = (
     "--table`, measured; the peak as NVIDIA states it).",
     "On sm_100 and its family nobody measured either here; NVIDIA's CUTLASS uses tcgen05 there.",
 )
-STEMS = ("HMMA", "IMMA", "BMMA", "QMMA")
+OF_WARPS = ("HMMA", "IMMA", "BMMA", "QMMA")
 FASTER = {"tcgen05": "tcgen05.mma", "wgmma": "wgmma"}  # families, the fastest first
 
 
@@ -33,10 +33,12 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     by_groups = any(
         name.endswith("GMMA") or (name.startswith("UTC") and name.endswith("MMA")) for name in kernel.mnemonics
     )
-    if faster is None or by_groups or not kernel.mnemonics.intersection(STEMS):
+    if faster is None or by_groups or not kernel.mnemonics.intersection(OF_WARPS):
         return
     found = [
-        i for i in kernel.instructions if i.mnemonic in STEMS and i.guard != "never" and loop_of(kernel, i) is not None
+        i
+        for i in kernel.instructions
+        if i.mnemonic in OF_WARPS and i.guard != "never" and loop_of(kernel, i) is not None
     ]
     opcodes = Counter(i.opcode for i in found if _has_faster(kernel.arch, i.opcode, faster))
     if opcodes:
