@@ -18,6 +18,10 @@ SCALED = "mma.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1
 SCALED_ONCE = "mma.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X.f32.e3m2.e4m3.f32.ue8m0"
 TENSOR = "tcgen05.mma.cta_group::2.kind::mxf4nvf4"
 FP8 = "mma.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+MAPS = [  # one tiled, one im2col: first bytes of a line of tests/data/tensor_map_bits_h200.csv
+    (Path(__file__).parent / "data" / "tensor_map_bits_h200.csv").read_text().splitlines()[at].rpartition(",")[2]
+    for at in (0, -1)
+]
 PATTERN = json.dumps({"op": "ld.shared.b32", "address": [4 * lane for lane in range(32)]})
 TILE = ("banks", "ldmatrix.m8n8.x4.shared.b16.d", "--tile", "64x64", "--global", "row", "--with", "ldmatrix.x4")
 STORE = str(ROOT / "examples" / "emulate" / "store.ptx")
@@ -124,6 +128,7 @@ CALLS = {
         ("tensormap", "--type", "bf16", "--tile", "64x64", "--swizzle", "128B"),
         ("tensormap", "--type", "u8", "--box", "32,8,2", "--interleave", "16B"),
     ],
+    "tensormap --decode": [("tensormap", "--decode", raw) for raw in MAPS],
     "pattern": [
         ("banks", "--patterns", "{patterns}"),
         ("banks", "--address", "lane * 8", "--with", "ld.shared.b64"),

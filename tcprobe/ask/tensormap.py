@@ -15,6 +15,7 @@ from typing import Annotated, NamedTuple
 
 import click
 
+from tcprobe.ask.tensor_map_bytes import DecodedMap, decoded
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.tensor_map import (
@@ -33,7 +34,7 @@ from tcprobe.isa.tensor_map import (
 from tcprobe.layout.swizzle import Swizzle, map_mode, map_tile
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, arch_name, checked, element_type, place, sizes, whole
 from tcprobe.question.declare import Option, command
-from tcprobe.question.options import ElementType, MapSwizzle, MapTile, Number, Sides
+from tcprobe.question.options import ElementType, MapSwizzle, MapTile, NonEmptyText, Number, Sides
 from tcprobe.question.shared import JsonOption, OneArch, OnlyOption, ResultsOption, print_answer
 from tcprobe.references.shared_memory import tma
 from tcprobe.references.shared_memory.tensor_map import (
@@ -336,14 +337,14 @@ def _json(applied: tuple[Swizzle, ...]) -> dict[str, list[int] | None]:
 @checked
 def tensormap(
     kind: Annotated[
-        TypeName,
+        TypeName | None,
         Option(
             "--type",
             "PTX's, such as bf16, or FLOAT32_FTZ; from sm_100 on also 16U4_ALIGN8B, 16U4_ALIGN16B, 16U6_ALIGN16B.",
             "TYPE",
             ElementType(),
         ),
-    ],
+    ] = None,
     *,
     tile: Annotated[
         Sizes | None, Option("--tile", "Elements of the tile in shared memory: 128x64, 2x128x64.", reads=MapTile())
@@ -394,13 +395,20 @@ def tensormap(
     address: Annotated[
         int, Option("--address", "Alignment of the tensor's address.", "BYTES", Number(1), shown=True)
     ] = 16,
+    decode: Annotated[
+        str | None,
+        Option(
+            "--decode", "Instead of a tile: the 128 bytes of a CUtensorMap, first byte first.", "HEX", NonEmptyText()
+        ),
+    ] = None,
     arch: OneArch = None,
     results: ResultsOption = None,
     only: OnlyOption = False,
-) -> MapPlan:
+) -> MapPlan | DecodedMap:
     """Show the arguments of cuTensorMapEncodeTiled for a tile: its boxes, the call, and where each byte lands.
 
     A map that the driver would refuse is refused here, with every rule that it breaks and the rule's evidence.
+    --decode says what arguments a map was made with that is at hand.
     \f
     A `tile`, and the matrix that it is `of`, is (rows, columns) or "128x64", outer sides before them; all else has the
     inner side first.
@@ -411,6 +419,13 @@ def tensormap(
     ((64, 128), (2048, 4096), (4096,))
     """
     numbers = {"box": box, "dims": dims, "strides": strides, "steps": steps}
+    if decode is not None:
+        unfit = {"type": kind, "tile": tile, "of": of, **numbers}
+        if given := next((name for name, value in unfit.items() if value is not None), None):
+            raise UsageError(f"`decode` says all of a map: leave out `{given}`.")
+        return decoded(decode)
+    if kind is None:
+        raise UsageError("`type` is needed, such as bf16; or `decode`, the bytes of a map.")
     options = MapOptions(
         element_type(kind),
         tile=_outer_first("tile", tile),
@@ -433,6 +448,6 @@ def _outer_first(name: str, given: Sizes | None) -> DimNumbers | None:
 
 
 @command(tensormap, short="The tensor map of a tile: arguments, and what the driver checks.")
-def print_tensormap(planned: MapPlan, *, as_json: JsonOption = False) -> None:
+def print_tensormap(planned: MapPlan | DecodedMap, *, as_json: JsonOption = False) -> None:
     """The map in words, or as JSON."""
     print_answer(planned, as_json)

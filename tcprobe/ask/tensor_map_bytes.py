@@ -1,0 +1,71 @@
+"""What the 128 bytes of a tensor map say: the arguments of the call that made them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tcprobe.errors import UsageError
+from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
+from tcprobe.references.shared_memory.tensor_map_bits import BYTES, MapFields, decode
+from tcprobe.text import Described, quoted
+from tcprobe.values import Json
+
+
+@dataclass(frozen=True, repr=False)
+class DecodedMap(Described):
+    """The arguments of cuTensorMapEncodeTiled, or of cuTensorMapEncodeIm2col, that a map was made with."""
+
+    fields: MapFields
+
+    @property
+    def in_words(self) -> Iterator[str]:
+        """Each argument, by the name of the driver API."""
+        said = self.to_json()
+        kind = "tiled" if said["im2col"] is None else "im2col"
+        yield f"{kind} map of {said['tensorDataType']}, rank {said['tensorRank']}"
+        yield f"  address {said['address']:#x}"
+        for name in ("globalDim", "globalStrides", "boxDim", "elementStrides"):
+            yield f"  {name}: {', '.join(map(str, said[name])) or 'none'}"
+        for name in ("interleave", "swizzle", "l2Promotion", "oobFill"):
+            yield f"  {name}: {said[name]}"
+        for name, value in (said["im2col"] or {}).items():
+            yield f"  {name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"
+        yield "bits: docs/tensor_maps.md, measured: an H200's driver 580.159.04, CUDA 13.0"
+
+    def to_json(self) -> Json:
+        """Plain data; of im2col maps boxDim is empty."""
+        held = self.fields
+        more = None
+        if held.corners is not None:
+            channels, pixels = held.box
+            lower, upper = map(list, held.corners)
+            more = {"lower": lower, "upper": upper, "channels": channels, "pixels": pixels}
+        return {
+            "tensorDataType": _name({name: number for name, (number, _) in DATA_TYPES.items()}, held.type),
+            "tensorRank": len(held.dims),
+            "address": held.address,
+            "globalDim": list(held.dims),
+            "globalStrides": list(held.strides),
+            "boxDim": [] if more else list(held.box),
+            "elementStrides": list(held.steps),
+            "interleave": _name(INTERLEAVES, held.interleave),
+            "swizzle": _name(SWIZZLES, held.swizzle),
+            "l2Promotion": _name(PROMOTIONS, held.promotion),
+            "oobFill": _name(FILLS, held.fill),
+            "im2col": more,
+        }
+
+
+def decoded(text: str) -> DecodedMap:
+    """The map of 256 hexadecimal digits, with spaces, commas or 0x between; UsageError where they are none."""
+    digits = re.sub(r"0x|[\s,]", "", text[:4096])
+    if not re.fullmatch(f"[0-9a-fA-F]{{{2 * BYTES}}}", digits):
+        size = f"{BYTES} bytes of a map are {2 * BYTES} hexadecimal digits"
+        raise UsageError(f"`decode` {quoted(text)}: the {size}, the first byte first.")
+    return DecodedMap(decode(bytes.fromhex(digits)))
+
+
+def _name(numbers: Mapping[str, int], number: int) -> str:
+    return next((name for name, known in numbers.items() if known == number), str(number))
