@@ -1,9 +1,11 @@
 """PTX on a CPU: what kernels compute, what is found in them, and what strangers' text may do."""
 
 import json
+import math
 import os
 import re
 import shutil
+import struct
 from pathlib import Path
 
 import jsonschema
@@ -473,3 +475,27 @@ def test_only_regular_files_are_read(tmp_path):
     ):
         with pytest.raises(DataError, match="not a regular file"):
             tcprobe.emulate(**names)
+
+
+ODD = (0, 1 << 31, 1, 0x80000001, 0x3F800000, 0xBF800000, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFABCDEF)
+BITS = st.sampled_from(ODD) | st.integers(0, (1 << 32) - 1)
+
+
+@given(st.lists(BITS, min_size=32, max_size=32), st.sampled_from(["min", "max"]))
+@pytest.mark.parametrize("nan", ["", ".NaN"])
+@pytest.mark.parametrize("absolute", ["", ".abs"])
+def test_extremes_of_a_warps_floats(absolute, nan, bits, name):
+    """Without .NaN numbers alone count; +0 is above -0; a NaN that comes out is canonical (PTX ISA, redux.sync)."""
+    redux = f"redux.sync.{name}{absolute}{nan}.f32 %f2, %f1, 0xffffffff;"
+    array = np.array(bits, np.uint32)
+    done = run(f"{OUT}ld.global.f32 %f1, [%rd3]; {redux} st.global.f32 [%rd3], %f2;", array, arch="sm_100")
+    assert done.findings == []
+    taken = (array & 0x7FFFFFFF if absolute else array).tolist()
+    floats = [struct.unpack("<f", struct.pack("<I", bit))[0] for bit in taken]
+    numbers = [(value, not bit >> 31) for value, bit in zip(floats, taken, strict=True) if not math.isnan(value)]
+    (found,) = set(done.arrays[0].tolist())
+    if not numbers or (nan and len(numbers) < 32):
+        assert found == 0x7FFFFFFF
+    else:
+        value, positive = (min if name == "min" else max)(numbers)
+        assert (struct.unpack("<f", struct.pack("<I", found))[0], not found >> 31) == (value, positive)

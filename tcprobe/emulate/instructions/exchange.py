@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,14 +131,17 @@ def _match(statement: Statement, machine: Machine) -> Step:
 
 
 def _reduce(statement: Statement, machine: Machine) -> Step:
-    """redux.sync of whole numbers."""
+    """redux.sync of whole numbers, and min and max of f32 (PTX ISA, redux.sync)."""
     words = statement.modifiers
     name = next((w for w in words if w in COMBINED), None)
-    kind = NUMPY[words[-1]]
-    if "sync" not in words or name is None or kind.kind == "f":
+    of_floats = words[-1] == "f32"
+    if "sync" not in words or name is None or (of_floats and name not in ("min", "max")):
         raise statement.refused()
-    write = machine.writer(statement.operands[0], kind)
+    statement.only("sync", name, words[-1], *(("abs", "NaN") if of_floats else ()))
+    kind = np.dtype(np.int32) if of_floats else NUMPY[words[-1]]
+    write = machine.writer(statement.operands[0], np.uint32 if of_floats else kind)
     value, mask = machine.reader(statement.operands[1], kind), machine.reader(statement.operands[2], np.uint32)
+    among = partial(_extreme, COMBINED[name], "abs" in words, "NaN" in words) if of_floats else None
 
     def run(where: Where, named: Any) -> None:
         threads = machine.threads[where]
@@ -146,10 +150,21 @@ def _reduce(statement: Statement, machine: Machine) -> Step:
         groups = (threads // WARP).astype(np.int64) << 32 | named
         for group in np.unique(groups):
             chosen = groups == group
-            made[chosen] = COMBINED[name].reduce(numbers[chosen], dtype=kind)
-        write(where, made)
+            made[chosen] = among(numbers[chosen]) if among else COMBINED[name].reduce(numbers[chosen], dtype=kind)
+        write(where, made.view(np.uint32) if of_floats else made)
 
     return with_mask(machine, mask, run)
+
+
+def _extreme(combine: Any, absolute: bool, nan_counts: bool, bits: Any) -> Any:
+    """The least or the largest of floats by their bits: -0 is below +0; a NaN counts with .NaN, or where all are."""
+    bits = bits & 0x7FFFFFFF if absolute else bits
+    nan = (bits & 0x7FFFFFFF) > 0x7F800000
+    if nan.all() or (nan_counts and nan.any()):
+        return 0x7FFFFFFF
+    ordered = bits ^ (bits >> 31 & 0x7FFFFFFF)  # as whole numbers they stand in the floats' order
+    found = combine.reduce(ordered[~nan])
+    return found ^ (found >> 31 & 0x7FFFFFFF)
 
 
 def _active(statement: Statement, machine: Machine) -> Step:
