@@ -1,5 +1,6 @@
 """PTX on a CPU: what kernels compute, what is found in them, and what strangers' text may do."""
 
+import itertools
 import json
 import math
 import os
@@ -499,3 +500,22 @@ def test_extremes_of_a_warps_floats(absolute, nan, bits, name):
     else:
         value, positive = (min if name == "min" else max)(numbers)
         assert (struct.unpack("<f", struct.pack("<I", found))[0], not found >> 31) == (value, positive)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_matrix_of_bytes_is_turned(count):
+    """ldmatrix.m16n16 of b8: lane 4 g + t holds rows 4 t to 4 t + 3 of column g, then of column g + 8."""
+    held = ", ".join(f"%r{20 + n}" for n in range(2 * count))
+    stores = " ".join(f"st.global.u32 [%rd3+{4 * n}], %r{20 + n};" for n in range(2 * count))
+    body = f"""{SHARED} ld.param.u64 %rd1, [a]; mul.wide.u32 %rd2, %r0, 16; add.s64 %rd3, %rd1, %rd2;
+    shl.b32 %r5, %r0, 4; add.s32 %r6, %r1, %r5; ld.global.v4.u32 {{%r10, %r11, %r12, %r13}}, [%rd3];
+    st.shared.v4.u32 [%r6], {{%r10, %r11, %r12, %r13}}; bar.warp.sync 0xffffffff;
+    ldmatrix.sync.aligned.m16n16.x{count}.trans.shared.b8 {{{held}}}, [%r6]; {stores}"""
+    rows = np.random.default_rng(5).integers(0, 256, (32, 16), np.uint8)
+    done = run(body, rows.copy(), arch="sm_100")
+    assert done.findings == []
+    lanes = done.arrays[0].reshape(32, 16)
+    for lane, matrix, half in itertools.product(range(32), range(count), range(2)):
+        group, four = divmod(lane, 4)
+        wanted = rows[16 * matrix + 4 * four : 16 * matrix + 4 * four + 4, group + 8 * half]
+        assert lanes[lane, 8 * matrix + 4 * half :][:4].tolist() == wanted.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,14 +17,33 @@ ROW = 16  # bytes of a row of a matrix
 COUNTS = {"x1": 1, "x2": 2, "x4": 4}
 
 
-def _form(statement: Statement) -> tuple[int, str]:
-    """Matrices, and the name of the form."""
+class _Form(NamedTuple):
+    """Matrices, the rows of each (of ROW bytes, of which a lane gives the address), and the name of the form."""
+
+    matrices: int
+    rows: int
+    word: type[np.uint8 | np.uint16]
+    name: str
+
+    @property
+    def registers(self) -> int:
+        """Of a lane."""
+        return self.matrices * self.rows * ROW // (4 * WARP)
+
+
+def _form(statement: Statement) -> _Form:
     words = [word for word in statement.modifiers if word not in ("shared", "shared::cta")]
     count = next((COUNTS[word] for word in words if word in COUNTS), 0)
-    if not count or "m8n8" not in words or "b16" not in words or "sync" not in words or "aligned" not in words:
-        raise statement.refused()
     turned = ".trans" if "trans" in words else ""
-    return count, f"{statement.opcode}.m8n8.x{count}{turned}.shared.b16"
+    if count and {"m8n8", "b16", "sync", "aligned"} <= set(words):
+        return _Form(count, 8, np.uint16, f"{statement.opcode}.m8n8.x{count}{turned}.shared.b16")
+    if (
+        count in (1, 2)
+        and {"m16n16", "b8", "trans", "sync", "aligned"} <= set(words)
+        and statement.opcode == "ldmatrix"
+    ):
+        return _Form(count, 16, np.uint8, f"ldmatrix.m16n16.x{count}.trans.shared.b8")
+    raise statement.refused()
 
 
 def _registers(statement: Statement, machine: Machine, operand: Operand, count: int) -> tuple[Operand, ...]:
@@ -35,36 +55,37 @@ def _registers(statement: Statement, machine: Machine, operand: Operand, count: 
 
 
 def _load(statement: Statement, machine: Machine) -> Step:
-    count, form = _form(statement)
+    form = _form(statement)
     space = space_of(statement)
     target, source = statement.operands
-    registers = _registers(statement, machine, target, count)
+    registers = _registers(statement, machine, target, form.registers)
     writers = [machine.writer(item, np.uint32) for item in registers]
     address = address_of(machine, source, space)
-    table = places(form, "d", machine.arch)
+    table = places(form.name, "d", machine.arch)
+    lanes = form.matrices * form.rows
 
     def run(where: Where) -> None:
-        threads = machine.threads[where].reshape(-1, WARP)[:, : 8 * count]
-        at = np.broadcast_to(np.asarray(address(where)), (threads.shape[0] * WARP,)).reshape(-1, WARP)[:, : 8 * count]
+        threads = machine.threads[where].reshape(-1, WARP)[:, :lanes]
+        at = np.broadcast_to(np.asarray(address(where)), (threads.shape[0] * WARP,)).reshape(-1, WARP)[:, :lanes]
         rows, unwritten = machine.load_marked(space, at.reshape(-1), ROW, threads.reshape(-1))
-        matrix = rows.reshape(threads.shape[0], 8 * count, ROW).view(np.uint16)
-        held = np.zeros((threads.shape[0], WARP, 2 * count), np.uint16)
+        matrix = rows.reshape(threads.shape[0], lanes, ROW).view(form.word)
+        held = np.zeros((threads.shape[0], WARP, 4 * form.registers), np.uint8).view(form.word)
         table.scatter(held, matrix)
         words = held.view(np.uint32)
         for number, write in enumerate(writers):
             write(where, words[:, :, number].reshape(-1))
         if unwritten is not None:
-            wrong = np.repeat(unwritten.reshape(threads.shape[0], 8 * count)[:, :, None], 8, axis=2)
+            wrong = np.repeat(unwritten.reshape(threads.shape[0], lanes)[:, :, None], matrix.shape[2], axis=2)
             held[:] = 0
-            table.scatter(held, wrong.astype(np.uint16))
+            table.scatter(held, wrong.astype(form.word))
             marked = held.view(np.uint32) != 0
-            mark(machine, registers, [marked[:, :, n].reshape(-1) for n in range(count)], where)
+            mark(machine, registers, [marked[:, :, n].reshape(-1) for n in range(form.registers)], where)
 
     return machine.together(run)
 
 
 def _store(statement: Statement, machine: Machine) -> Step:
-    count, form = _form(statement)
+    count, _, _, form = _form(statement)
     space = space_of(statement)
     target, source = statement.operands
     readers = [machine.reader(item, np.uint32) for item in _registers(statement, machine, source, count)]
