@@ -3,6 +3,7 @@
     python3 tools/dev.py demo                the main job: measure on the GPU, or without one read sm_80 from machine
                                              code; then fit, show and compare; tables go to .venv/demo
     python3 tools/dev.py test                lint, types, tests with a sample of each slow one: minutes on two cores
+    python3 tools/dev.py quick WORD...       lint, types, and the tests whose files have a word in their name
     python3 tools/dev.py test --all          the same with every case, as CI runs it
     python3 tools/dev.py test --consumers    the few tests that give emitted code to CuTe DSL, JAX, Numba, tinygrad and
                                              Triton, which are large: CI runs these after the others
@@ -109,6 +110,24 @@ def shown(path: str | Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
+def quick() -> None:
+    """Lint, types, and the tests of what is worked on, by words in the names of their files."""
+    words = [word for word in sys.argv[2:] if not word.startswith("-")]
+    chosen = sorted({str(path) for word in words for path in (ROOT / "tests").glob(f"test_*{word}*.py")})
+    if not chosen:
+        sys.exit(f"no file tests/test_*WORD*.py for {' '.join(words) or 'no word'}: quick check, quick emulate order")
+    install("[dev]")
+    lint()
+    run("python", "-m", "pytest", "-q", *chosen, *(word for word in sys.argv[2:] if word.startswith("-")))
+
+
+def lint() -> None:
+    """Lint and types."""
+    run("ruff", "check", ".")
+    run("ruff", "format", "--check", ".")
+    run("mypy")
+
+
 def test() -> None:
     """Lint, types, tests; or with a flag of LARGE the tests that need the large packages, and nothing else."""
     given = [word for word in sys.argv[2:] if word not in LARGE]
@@ -118,16 +137,14 @@ def test() -> None:
         run("python", "-m", "pytest", "-m", "consumer", *given)
         return
     install("[dev,browser]" if any(map(shutil.which, BROWSERS)) else "[dev]")
-    run("ruff", "check", ".")
-    run("ruff", "format", "--check", ".")
-    run("mypy")
+    lint()
     run("python", "-m", "pytest", "--numprocesses", "auto", *given)
 
 
 if __name__ == "__main__":
     if sys.version_info < (3, 11):  # noqa: UP036  (this runs before anything checks it)
         sys.exit(f"tcprobe needs Python 3.11 or later; this is {sys.version.split()[0]}.")
-    jobs = {"demo": demo, "test": test}
+    jobs = {"demo": demo, "quick": quick, "test": test}
     if len(sys.argv) < 2 or sys.argv[1] not in jobs:
         sys.exit(__doc__)
     try:
