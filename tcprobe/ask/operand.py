@@ -15,6 +15,7 @@ from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.names import resolve
 from tcprobe.layout.swizzle import SwizzleName
 from tcprobe.notation import is_written
+from tcprobe.question import words
 from tcprobe.question.declare import Option
 from tcprobe.question.options import NonEmptyText, Number, Numbers, SwizzleType
 from tcprobe.question.shared import find_cell
@@ -48,7 +49,7 @@ DescriptorSwizzleOption = Annotated[
         reads=SwizzleType(),
     ),
 ]
-MajorOption = Annotated[MajorName | None, Option("--major", "What is contiguous: k, or m and n.")]
+MajorOption = Annotated[MajorName | None, Option("--major", "What is contiguous: k, or m and n.", word=words.MAJOR)]
 LboOption = Annotated[
     int | None, Option("--lbo", "Leading byte offset. Default: that of a tile without gaps.", "BYTES")
 ]
@@ -69,6 +70,7 @@ LoadOption = Annotated[
     str | None, Option("--ld", "The tcgen05.ld that reads D, such as 32x32b.x32.", "SHAPE.xN", NonEmptyText())
 ]
 RANGE = Numbers()
+THREAD = ("thread", "tid")  # what a lane is called too
 
 
 class OperandOptions(NamedTuple):

@@ -26,7 +26,7 @@ from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, Arch, arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import resolve, search
+from tcprobe.isa.names import likely, resolve, search
 from tcprobe.isa.names.search import as_id
 from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
@@ -247,7 +247,10 @@ def _in_words(name: str, bare: str, said: Mapping[str, str]) -> MemoryOperand | 
         ids = [f"{each.form.id}{more}" for each in found]
         if numbers:
             raise search.beside(name, numbers, ids[:6])
-        raise AmbiguousError(f"{quoted(name)} matches {len(ids)} operands: {search.some(ids)}.", name, ids[:6])
+        if chosen := likely.likeliest(name, [[each.form.id] for each in found]):
+            found = [each for each in found if each.form.id == chosen]
+        else:
+            raise AmbiguousError(f"{quoted(name)} matches {len(ids)} operands: {search.some(ids)}.", name, ids[:6])
     return found[0]._replace(vector=int(size) if size and last.startswith("scale_") else None) if found else None
 
 

@@ -31,6 +31,7 @@ from tcprobe.isa.tensor_map import (
     SWIZZLES,
 )
 from tcprobe.layout.swizzle import Swizzle, map_mode, map_tile
+from tcprobe.question import words
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, arch_name, checked, element_type, place, sizes, whole
 from tcprobe.question.declare import Option, command
 from tcprobe.question.options import ElementType, MapSwizzle, MapTile, Number, Sides
@@ -355,7 +356,10 @@ def tensormap(
     of: Annotated[
         Sizes | None,
         Option(
-            "--of", "The matrix in global memory, row-major: 4096x2048. Default: the tile itself.", reads=MapTile("of")
+            "--of",
+            "The matrix in global memory, row-major: 4096x2048. Default: the tile itself.",
+            reads=MapTile("of"),
+            called=("matrix", "tensor", "global"),
         ),
     ] = None,
     dims: Annotated[

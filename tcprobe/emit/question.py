@@ -11,6 +11,7 @@ from tcprobe.ask.operand import SelectorOption
 from tcprobe.code.names import identifier, in_namespace, rename
 from tcprobe.errors import UsageError
 from tcprobe.isa.inventory import user_ids
+from tcprobe.question import words
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import NonEmptyText
@@ -44,7 +45,7 @@ class Emitted(NamedTuple):
 def emit_patterns(
     patterns: Annotated[Sequence[str], NameWords("FRAGMENT...", "many", "one", required=False)] = (),
     *,
-    to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText())],
+    to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText(), word=words.FORMAT)],
     tile: TileOption = None,
     warps: WarpsOption = None,
     permute: PermuteOption = None,

@@ -16,7 +16,8 @@ from tcprobe.errors import AmbiguousError, UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import Meaning
+from tcprobe.isa.names import Meaning, likely
+from tcprobe.isa.names.words import read
 from tcprobe.notation import is_written
 from tcprobe.store import choose
 from tcprobe.store.cell import Cell, find, find_operands, no_table, operands
@@ -63,10 +64,22 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
     candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
-        first = _common_candidate(name, "fragments", tables)
-        note = _note(name, "fragments", tables) if len(candidates) > 1 else None
-        return NamedCell(next(iter(tables[first].values())), note)
+        first, note = _common_candidate(name, "fragments", tables)
+        cell = next(iter(tables[first].values()))
+        return NamedCell(cell, None if _says_type(name, cell.fragment) or len(candidates) < 2 else note)
     raise no_table(candidates[0], arch_name, layers)
+
+
+def _says_type(name: str, fragment: Fragment) -> bool:
+    """Say that f16, which stands alone in a name, was taken for the type of C and D, where A and B of f16 have sums of f32
+    too; whether anybody heard that.
+    """
+    reading = read(name)
+    if fragment.operand not in ("c", "d") or reading.dotted or [w for w in reading.words if w in ("f16", "f32")] != ["f16"]:
+        return False
+    of_f32 = (re.sub(r"f16(\.f16\.f16)(?:(\.)f16)?$", r"f32\1\2", id_) for id_ in inventory.user_ids(fragment.id))
+    wider = any(id_ + "f32" * id_.endswith(".") in inventory.instructions() for id_ in of_f32)
+    return fragment.type == "f16" and wider and likely.say(fragment.id, ["f32"])
 
 
 def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, OperandCells, str | None]:
@@ -75,8 +88,8 @@ def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruct
     tables = _tables(name, rows, lambda row: find_operands(row, arch_name, layers)) if len(rows) > 1 else {}
     if not tables:
         return rows[0], operands(rows[0], arch_name, layers), None
-    first = _common_candidate(name, "multiplies", tables)
-    return inventory.instructions()[first], tables[first], _note(name, "multiplies", tables)
+    first, note = _common_candidate(name, "multiplies", tables)
+    return inventory.instructions()[first], tables[first], note
 
 
 def choose_fragments(
@@ -102,6 +115,8 @@ def choose_fragments(
             if rows and all(row.multiplies_registers for row in rows):
                 row, _, note = multiply(name, at, layers)
                 fragments = [inventory.fragment(fragment.id) for fragment in row.fragments]
+            elif not read(name).operand and (id_ := likely.likeliest(name, [[row.id] for row in rows])):
+                fragments, note = [inventory.fragment(f.id) for f in inventory.instructions()[id_].fragments], None
             else:
                 cell, note = find_cell(name, at, layers)
                 fragments = [cell.fragment]
@@ -158,25 +173,32 @@ def _tables(name: str, candidates: Sequence[T], of: Callable[[T], OperandCells |
     """The tables of each candidate that has some, by id; AmbiguousError where there are too many candidates."""
     if len(candidates) > MOST:
         ids = [row.id for row in candidates]
+        if chosen := likely.likeliest(name, [[id_] for id_ in ids]):
+            return {row.id: tables for row in candidates if row.id == chosen and (tables := of(row))}
         words = f"{quoted(name)} matches {len(ids)} names, for example {ids[0]}."
         raise AmbiguousError(words, name, ids[:MOST_CHOICES])
     return {row.id: tables for row in candidates if (tables := of(row))}
 
 
-def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
-    """The candidate that answers for all, a measured one if there is; AmbiguousError where their tables differ."""
+def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> tuple[str, str | None]:
+    """The candidate that answers for all, a measured one if there is, and a note on the others; where their tables differ
+    the one that people mean, or AmbiguousError.
+    """
     groups: dict[tuple[object, ...], list[str]] = {}
     for id_, cells in by_id.items():
         maps = [(c.table.id, c.fragment.slot_bits, c.fragment.register_bits) for c in cells.values()]
         groups.setdefault(tuple(maps), []).append(id_)
     if len(groups) > 1:
+        if chosen := likely.likeliest(name, list(groups.values())):
+            return chosen, None
         listed = "; ".join(
             f"{choose.some(ids, 1)} ({_registers(by_id[ids[0]])})" for ids in [*groups.values()][:MOST_CHOICES]
         )
         more = "; ..." if len(groups) > MOST_CHOICES else ""
         words = f"{name!r} matches {len(by_id)} {kind} with {len(groups)} different tables: {listed}{more}."
         raise AmbiguousError(words, name, [ids[0] for ids in groups.values()][:MOST_CHOICES])
-    return next((id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())), next(iter(by_id)))
+    first = next((id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())), next(iter(by_id)))
+    return first, _note(name, kind, by_id)
 
 
 def _registers(cells: OperandCells) -> str:
