@@ -444,7 +444,7 @@ def descriptor(
     >>> tcprobe.descriptor(0x4000004000010000).sbo
     1024
     """
-    if isinstance(value, str) and not re.fullmatch(r"(?i)\s*(0x)?[0-9a-f_]*\s*", value) and instruction is None:
+    if isinstance(value, str) and tile is not None and instruction is None and not re.fullmatch(r"(?i)\s*(0x)?[0-9a-f_]*\s*", value):
         value, instruction = None, re.sub(r"(?i)(?<=[ .])([ab])$", r"\1_smem", value)
     of_tile = {"tile": tile, "kind": kind, "instruction": instruction, "major": major, "swizzle": swizzle}
     of_tile |= {"tcgen05": tcgen05 or None}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -177,17 +177,15 @@ def _ends_name(word: str) -> bool:
     return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
 
 
-Answers = Callable[[Sequence[str], Mapping[str, Any]], bool]
-# options that numbers beside a name may mean
-_NUMBERS = (("rows", "cols"), ("lanes", "elements"))
+Answers = Callable[[Sequence[str]], bool]
 
 
 def _answered(ask: Callable[..., None]) -> Answers:
-    """Whether the question has an answer for names, with more options."""
+    """Whether the question has an answer for names."""
 
-    def is_answered(names: Sequence[str], more: Mapping[str, Any]) -> bool:
+    def is_answered(names: Sequence[str]) -> bool:
         def asked() -> bool:
-            ask(names, **more)
+            ask(names)
             return True
 
         return bool(answer_or_none(asked))
@@ -200,31 +198,22 @@ def _commands(
     name_error: AmbiguousError | UnknownNameError,
     is_answered: Answers | None,
 ) -> list[str]:
-    """The command as it was typed, with each choice in the place of the name that means several things, and with an
-    option for each number that stood in the name; of these lines those that are answered.
+    """The command as it was typed, with each choice in the place of the name that means several things; of these lines
+    those that are answered.
     """
     import shlex
 
     ctx = click.get_current_context()
     options, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get("args", ())))
     rest = [word for parameter in ctx.command.params for word in option_words(parameter, options)]
-    valued = [each for each in ctx.command.params if isinstance(each, click.Option) and not each.is_flag]
-    flags = {str(option.name): option.opts[0] for option in valued}
-    placed: list[dict[str, int]] = [{}]
-    numbers = getattr(name_error, "numbers", ())
-    if numbers:
-        pairs = (pair for pair in _NUMBERS if len(numbers) == len(pair) and flags.keys() >= set(pair))
-        placed = [dict(zip(pair, numbers, strict=True)) for pair in pairs if options.keys().isdisjoint(pair)]
     beside = re.findall(r"(?<![\w.:])[0-9]+(?![\w.:])", name_error.name)
     lines = []
     for choice in name_error.choices:
-        if sum(not re.search(rf"(?<![0-9]){number}(?![0-9])", choice) for number in beside) != len(numbers):
+        if not all(re.search(rf"(?<![0-9]){number}(?![0-9])", choice) for number in beside):
             continue  # a number of the name would be lost
         spelled = [choice if name == name_error.name else name for name in names]
-        for more in placed:
-            if is_answered is None or is_answered(spelled, {name: [number] for name, number in more.items()}):
-                words = [word for name, number in more.items() for word in (flags[name], str(number))]
-                lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *words]))
+        if is_answered is None or is_answered(spelled):
+            lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest]))
     return lines
 
 
@@ -258,15 +247,13 @@ class Suggesting(click.Group):
         return name, command, words
 
     def _read(self, command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
-        """The words of a line with options in place of the words that say them; as they are if they are strict."""
+        """The words of a line with options in place of the words that say them; of strict ones in place of GPUs alone."""
         end = args.index("--") if "--" in args else len(args)
         if STRICT in args[:end]:
             args = [word for place, word in enumerate(args) if word != STRICT or place > end]
             ctx.meta["strict"] = True
-        if is_strict(ctx):
-            return args
-        with likely.answering(lambda text: click.echo(text, err=True)):
-            return rewritten(command, ctx, args)
+        with likely.answering(None if is_strict(ctx) else lambda text: click.echo(text, err=True)):
+            return rewritten(command, ctx, args, is_strict(ctx))
 
     def _unknown_command(self, ctx: click.Context, args: list[str]) -> UnknownNameError:
         """The error for an unknown command, with names like it, commands with an option of that name, or the help."""

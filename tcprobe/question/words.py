@@ -88,7 +88,10 @@ def _swizzle(text: str) -> Sequence[str] | None:
 
 
 def _element(text: str) -> Sequence[str] | None:
-    place = re.fullmatch(r"(?:([a-eA-E])\s*)?(?:[(\[]\s*)?([0-9]{1,5})\s*(?:,|\]\s*\[)\s*([0-9]{1,5})\s*[)\]]?", text)
+    place = re.fullmatch(
+        r"(?:([a-eA-E])\s*)?(?:[(\[]\s*)?([0-9]{1,5})(?:\s*(?:,|\]\s*\[)\s*|(?<=[0-9]) (?=[0-9]))([0-9]{1,5})\s*[)\]]?",
+        text,
+    )
     return (place[2], place[3], (place[1] or "").lower()) if place else None
 
 
@@ -156,12 +159,15 @@ class Among(click.Argument):
 Filled = list[tuple[Spoken, str]]
 
 
-def rewritten(command: click.Command, ctx: click.Context, args: Sequence[str]) -> list[str]:
-    """The words of a command line with those that stand for options as these; as they are where none does."""
+def rewritten(command: click.Command, ctx: click.Context, args: Sequence[str], strict: bool = False) -> list[str]:
+    """The words of a command line with those that stand for options as these; as they are where none does.
+
+    If they are `strict`, only names of GPUs do.
+    """
     arguments = [each for each in command.params if isinstance(each, click.Argument)]
     if not all(isinstance(each, Among) for each in arguments) or len(arguments) > 1:
         return list(args)
-    spoken = [each for each in command.params if isinstance(each, Spoken)]
+    spoken = [each for each in command.params if isinstance(each, Spoken) and (each.kind is ARCH or not strict)]
     try:
         given, rest, _ = command.make_parser(ctx).parse_args(list(args))
     except click.UsageError:
@@ -212,7 +218,7 @@ class _Request:
         self.spoken, self.names, self.has_argument = spoken, names, has_argument
         self.has_elements = any(option.kind in (ELEMENT, ELEMENT_OF_D) for option in spoken)
         self.by_name: dict[str, list[Spoken]] = {}
-        for option in spoken:
+        for option in spoken if len(spoken) > 1 else ():  # of strict words a GPU's own name alone is an arch
             for name in option.called:
                 for form in {name, name.removesuffix("s"), f"{name.removesuffix('s')}s"}:
                     self.by_name.setdefault(form, []).append(option)
@@ -237,6 +243,8 @@ class _Request:
                 doubtful.append((at, text, kind, found))
             else:
                 letter = found.pop()[1] if kind and kind.names else ""
+                if kind and re.search("[0-9] [0-9]", text) and len(found) > 1:
+                    likely.say(f"--row {found[0][1]} --col {found[1][1]}", ["--lane and --i"])
                 filled += found
                 if letter and self.names:
                     left.append((at, letter))
@@ -265,6 +273,8 @@ class _Request:
                 last += 1
             kept |= set(range(at, last))
         over = [at for at, word in enumerate(words[:-1]) if word in AFTER and re.match("[0-9(]", words[at + 1])]
+        digits = [at for at, word in enumerate(words) if re.fullmatch("[0-9]+", word)]
+        kept |= {at + i for at in digits if {at + 1, at + 2} <= set(digits) for i in range(3)}  # a shape, 16 8 16
         if self.names and any(words[at] == "over" for at in over):  # NAME warps 2x4 over 128x128x64
             kept |= {place for at in over for place in (at, at + 1)}
         return kept
