@@ -140,7 +140,8 @@ def test_metadata_without_a_selector_gives_every_one():
 
 
 def test_what_means_several_things_gives_commands_to_paste():
-    first, *commands = tcprobe("where", "m16n8k16", "A", "h100", "--row", 0, "--col", "0-3", "--strict", code=2).stderr.splitlines()
+    asked = ("where", "m16n8k16", "A", "h100", "--row", 0, "--col", "0-3", "--strict")
+    first, *commands = tcprobe(*asked, code=2).stderr.splitlines()
     assert first.endswith("Give more of the name:")
     assert len(commands) == 3
     for command in commands:

@@ -396,7 +396,8 @@ def descriptor(
         str | None, Option("--instruction", "A wgmma, or its operand a_smem or b_smem: its type and its lines.", "NAME")
     ] = None,
     major: Annotated[
-        Literal["k", "mn"] | None, Option("--major", "What is contiguous: k, or m and n.", default="k", word=words.MAJOR)
+        Literal["k", "mn"] | None,
+        Option("--major", "What is contiguous: k, or m and n.", default="k", word=words.MAJOR),
     ] = None,
     swizzle: Annotated[
         PlaceName | None,
@@ -444,8 +445,10 @@ def descriptor(
     >>> tcprobe.descriptor(0x4000004000010000).sbo
     1024
     """
-    if isinstance(value, str) and tile is not None and instruction is None and not re.fullmatch(r"(?i)\s*(0x)?[0-9a-f_]*\s*", value):
-        value, instruction = None, re.sub(r"(?i)(?<=[ .])([ab])$", r"\1_smem", value)
+    named = isinstance(value, str) and not re.fullmatch(r"(?i)\s*(0x)?[0-9a-f_]*\s*", value)
+    if named and tile is not None and instruction is None:
+        instruction = re.sub(r"(?i)(?<=[ .])([ab])$", r"\1_smem", str(value))
+        value = None
     of_tile = {"tile": tile, "kind": kind, "instruction": instruction, "major": major, "swizzle": swizzle}
     of_tile |= {"tcgen05": tcgen05 or None}
     types = {"a_type": a_type, "b_type": b_type, "d_type": d_type, "scale_type": scale_type}

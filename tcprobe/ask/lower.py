@@ -139,7 +139,11 @@ def lower(
     arch: Annotated[
         ArchName | None,
         Option(
-            "--arch", "Default: all; with --cuda or --save all that ptxas knows.", "sm_XX[,...]|all", NonEmptyText(), word=words.ARCH
+            "--arch",
+            "Default: all; with --cuda or --save all that ptxas knows.",
+            "sm_XX[,...]|all",
+            NonEmptyText(),
+            word=words.ARCH,
         ),
     ] = None,
     cuda: CudaOption = None,

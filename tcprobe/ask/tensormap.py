@@ -31,7 +31,6 @@ from tcprobe.isa.tensor_map import (
     SWIZZLES,
 )
 from tcprobe.layout.swizzle import Swizzle, map_mode, map_tile
-from tcprobe.question import words
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, arch_name, checked, element_type, place, sizes, whole
 from tcprobe.question.declare import Option, command
 from tcprobe.question.options import ElementType, MapSwizzle, MapTile, Number, Sides

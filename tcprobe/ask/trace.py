@@ -70,7 +70,9 @@ class TraceRequest(NamedTuple):
 def trace(
     name: Annotated[str, NameWords("INSTRUCTION")],
     *,
-    row: Annotated[Range, Option("--row", "Row of the D element, or a range: 3, 0-7.", reads=RANGE, word=words.ELEMENT_OF_D)] = None,
+    row: Annotated[
+        Range, Option("--row", "Row of the D element, or a range: 3, 0-7.", reads=RANGE, word=words.ELEMENT_OF_D)
+    ] = None,
     col: Annotated[Range, Option("--col", "Column of the D element, or a range.", reads=RANGE)] = None,
     product: Annotated[
         int | None, Option("--product", "Which product, where a warp holds several (m8n8k4 of f16).", reads=Number())

@@ -8,6 +8,7 @@ import click
 
 from tcprobe.ask.operand import (
     RANGE,
+    THREAD,
     BaseOffsetOption,
     DescriptorSwizzleOption,
     LboOption,
@@ -22,7 +23,6 @@ from tcprobe.ask.operand import (
     SboOption,
     SelectorOption,
     Sought,
-    THREAD,
     StartOption,
     VectorOption,
     in_place,

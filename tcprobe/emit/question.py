@@ -45,7 +45,9 @@ class Emitted(NamedTuple):
 def emit_patterns(
     patterns: Annotated[Sequence[str], NameWords("FRAGMENT...", "many", "one", required=False)] = (),
     *,
-    to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText(), word=words.FORMAT)],
+    to: Annotated[
+        str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText(), word=words.FORMAT)
+    ],
     tile: TileOption = None,
     warps: WarpsOption = None,
     permute: PermuteOption = None,

@@ -119,20 +119,20 @@ def kernel(
 
 
 def _with_k(tile: tuple[int, ...], kind: str) -> tuple[int, ...]:
-    """A tile of m and n with the k that fills rows of the widest swizzle, where somebody hears that; others as they are."""
+    """A tile of m and n with the k that fills rows of the widest swizzle, which is said; others as they are."""
     from tcprobe.isa.dtypes import DTYPES, dtype
     from tcprobe.kernel.gemm import DEPTH
     from tcprobe.kernel.staged import element
 
-    if len(tile) != 2 or element(kind) not in {row.name for row in DTYPES}:  # noqa: PLR2004
+    if len(tile) != 2 or element(kind) not in {row.name for row in DTYPES}:
         return tile
     whole = (*tile, DEPTH * 8 // dtype(element(kind)).bits)
     return whole if likely.say(f"--tile {'x'.join(map(str, whole))}") else tile
 
 
 def _spread(warps: tuple[int, ...], tile: Sequence[int], arch: str, multiply: str | None) -> tuple[int, ...]:
-    """A number of warps along m and n: of warpgroups all along m, of others as square a part for each as there is, which
-    is said; a pair as it is.
+    """A number of warps along m and n: of warpgroups all along m, of others as square a part for each as can be,
+    which is said; a pair as it is.
     """
     from tcprobe.isa.arch import arch as row_of
     from tcprobe.isa.occupancy import limits

@@ -202,7 +202,12 @@ def _click_parameter(
     if isinstance(declared, NameWords):
         completes = fragment_names if declared.completes else None
         return Among(
-            [parameter.name], names=declared.number, nargs=-1, required=declared.required, metavar=declared.metavar, shell_complete=completes
+            [parameter.name],
+            names=declared.number,
+            nargs=-1,
+            required=declared.required,
+            metavar=declared.metavar,
+            shell_complete=completes,
         )
     required = parameter.default is parameter.empty
     if isinstance(declared, PlainArgument):

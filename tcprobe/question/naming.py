@@ -247,7 +247,7 @@ class Suggesting(click.Group):
         return name, command, words
 
     def _read(self, command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
-        """The words of a line with options in place of the words that say them; of strict ones in place of GPUs alone."""
+        """The words of a line, with options in place of those that say them; in place of GPUs alone if it is strict."""
         end = args.index("--") if "--" in args else len(args)
         if STRICT in args[:end]:
             args = [word for place, word in enumerate(args) if word != STRICT or place > end]

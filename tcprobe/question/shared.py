@@ -26,10 +26,13 @@ def output_option(words: str) -> Option:
 OutputOption = Annotated[Path | None, output_option("File for the code.")]
 ArchOption = Annotated[
     ArchName | None,
-    Option("--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", NonEmptyText(), word=words.ARCH),
+    Option(
+        "--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", NonEmptyText(), word=words.ARCH
+    ),
 ]
 OneArch = Annotated[
-    ArchName | None, Option("--arch", "Compute capability, for example sm_90.", "sm_XX", NonEmptyText(), word=words.ARCH)
+    ArchName | None,
+    Option("--arch", "Compute capability, for example sm_90.", "sm_XX", NonEmptyText(), word=words.ARCH),
 ]
 ResultsOption = Annotated[
     Path | None,

@@ -68,7 +68,9 @@ def _element_type(text: str) -> Sequence[str] | None:
     from tcprobe.isa import dtypes
 
     types = dtypes.ptx_name(text).split("|")
-    return (text if len(types) == 1 else "|".join(types),) if set(types) <= {row.name for row in dtypes.DTYPES} else None
+    return (
+        (text if len(types) == 1 else "|".join(types),) if set(types) <= {row.name for row in dtypes.DTYPES} else None
+    )
 
 
 def _major(text: str) -> Sequence[str] | None:
@@ -218,10 +220,13 @@ class _Request:
         self.spoken, self.names, self.has_argument = spoken, names, has_argument
         self.has_elements = any(option.kind in (ELEMENT, ELEMENT_OF_D) for option in spoken)
         self.by_name: dict[str, list[Spoken]] = {}
-        for option in spoken if len(spoken) > 1 else ():  # of strict words a GPU's own name alone is an arch
+        names_of = spoken if len(spoken) > 1 else ()  # of strict words a GPU's own name alone is an arch
+        for option in names_of:
             for name in option.called:
-                for form in {name, name.removesuffix("s"), f"{name.removesuffix('s')}s"}:
-                    self.by_name.setdefault(form, []).append(option)
+                self.by_name.setdefault(name, []).append(option)
+        for option in names_of:
+            for name in option.called:  # 1 stage, 8 warps
+                self.by_name.setdefault(name.removesuffix("s") if name.endswith("s") else f"{name}s", [option])
 
     def read(self, tokens: Sequence[str]) -> tuple[Filled, list[str]] | None:
         """What options take, and the words left; None where no word is an option's."""
@@ -314,8 +319,10 @@ class _Request:
         """Whether another option has the same choices, so that the word alone does not say which is meant."""
         if not isinstance(option.type, click.Choice) or kind in (MAJOR,):
             return False
-        same = [each for each in self.spoken if isinstance(each.type, click.Choice)]
-        return any(each is not option and set(each.type.choices) & set(option.type.choices) for each in same)
+        choices = [
+            each.type.choices for each in self.spoken if each is not option and isinstance(each.type, click.Choice)
+        ]
+        return any(set(option.type.choices).intersection(others) for others in choices)
 
     def _says_nothing(self, word: str) -> bool:
         from tcprobe.question.naming import TOPICS

@@ -71,11 +71,15 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
 
 
 def _says_type(name: str, fragment: Fragment) -> bool:
-    """Say that f16, which stands alone in a name, was taken for the type of C and D, where A and B of f16 have sums of f32
-    too; whether anybody heard that.
+    """Say that f16, which stands alone in a name, was taken for the type of C and D, where there are sums of f32 too;
+    whether anybody heard that.
     """
     reading = read(name)
-    if fragment.operand not in ("c", "d") or reading.dotted or [w for w in reading.words if w in ("f16", "f32")] != ["f16"]:
+    if (
+        fragment.operand not in ("c", "d")
+        or reading.dotted
+        or [w for w in reading.words if w in ("f16", "f32")] != ["f16"]
+    ):
         return False
     of_f32 = (re.sub(r"f16(\.f16\.f16)(?:(\.)f16)?$", r"f32\1\2", id_) for id_ in inventory.user_ids(fragment.id))
     wider = any(id_ + "f32" * id_.endswith(".") in inventory.instructions() for id_ in of_f32)
@@ -181,8 +185,8 @@ def _tables(name: str, candidates: Sequence[T], of: Callable[[T], OperandCells |
 
 
 def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> tuple[str, str | None]:
-    """The candidate that answers for all, a measured one if there is, and a note on the others; where their tables differ
-    the one that people mean, or AmbiguousError.
+    """The candidate that answers for all, a measured one if there is, and a note on the others; where their tables
+    differ the one that people mean, or AmbiguousError.
     """
     groups: dict[tuple[object, ...], list[str]] = {}
     for id_, cells in by_id.items():

@@ -64,7 +64,11 @@ def banks(
     tile: Annotated[
         Sizes | None,
         Option(
-            "--tile", "Size of the tile in shared memory, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText(), word=words.TILE
+            "--tile",
+            "Size of the tile in shared memory, in FRAGMENT's rows and columns.",
+            "ROWSxCOLS",
+            NonEmptyText(),
+            word=words.TILE,
         ),
     ] = None,
     warps: WarpsOption = None,
@@ -92,7 +96,13 @@ def banks(
     ] = False,
     lane_addresses: Annotated[
         str | Sequence[SupportsIndex | None] | None,
-        Option("--address", "Addresses of 32 lanes: an expression in lane, or a file.", "EXPR|@FILE", NonEmptyText(), word=words.LANES),
+        Option(
+            "--address",
+            "Addresses of 32 lanes: an expression in lane, or a file.",
+            "EXPR|@FILE",
+            NonEmptyText(),
+            word=words.LANES,
+        ),
     ] = None,
     source_addresses: Annotated[
         str | Sequence[SupportsIndex | None] | None,

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 @checked
 def path(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
-    tile: Annotated[Sizes, Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText(), word=words.TILE)],
+    tile: Annotated[
+        Sizes,
+        Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText(), word=words.TILE),
+    ],
     *,
     warps: WarpsOption = None,
     permute: PermuteOption = None,

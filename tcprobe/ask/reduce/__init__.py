@@ -51,12 +51,21 @@ def reduce(
     ] = None,
     *,
     tile: Annotated[
-        Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", NonEmptyText(), word=words.TILE)
+        Sizes | None,
+        Option(
+            "--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", NonEmptyText(), word=words.TILE
+        ),
     ] = None,
     warps: WarpsOption = None,
     permute: PermuteOption = None,
     mask: Annotated[
-        str | None, Option("--mask", "Keep only where this holds, for example 'row >= col', which is causal.", "CONDITION", word=words.CONDITION)
+        str | None,
+        Option(
+            "--mask",
+            "Keep only where this holds, for example 'row >= col', which is causal.",
+            "CONDITION",
+            word=words.CONDITION,
+        ),
     ] = None,
     fill: Annotated[
         str | float | None,

@@ -10,8 +10,8 @@
 >>> likeliest("m16n8k16 c", groups) is None  # nobody listens: a reading is never silent
 True
 
-A line is a form by parts of its id, in their order: of its family, type, and shape where one is used most. A form that no
-line has is never chosen, nor one of several that the same line has.
+A line is a form by parts of its id, in their order: of its family, type, and shape where one is used most. A form that
+no line has is never chosen, nor one of several that the same line has.
 """
 
 from __future__ import annotations
@@ -93,7 +93,12 @@ _UNUSED = (10**6, 0)
 def _rank(id_: str) -> tuple[int, int]:
     """The first line that has a form, then how much more than the line its id says."""
     parts = id_.lower().replace("mma_async", "").split(".")
-    lines = (at for at, line in enumerate(_lines()) if line[0] == parts[0] and _in_order(line, parts))
+    scaled = "block_scale" in parts  # is another form, whatever its types
+    lines = (
+        at
+        for at, line in enumerate(_lines())
+        if line[0] == parts[0] and ("block_scale" in line) == scaled and _in_order(line, parts)
+    )
     first = next(lines, None)
     special = sum(part in APART for part in parts[1:])
     return _UNUSED if first is None else (first, 100 * special + len(parts))
