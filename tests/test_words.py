@@ -15,6 +15,7 @@ from sampling import examples
 
 from tcprobe import facts
 from tcprobe.cli import main
+from tcprobe.emit.question import FORMAT
 from tcprobe.isa import inventory
 from tcprobe.isa.names import likely
 from tcprobe.question import names, words
@@ -94,7 +95,7 @@ VALUES = {
     words.ACCESS: ["ld.shared.b64", "st.shared.v4"],
     words.LANES: ["lane * 8", "lane*256"],
     words.COPY: ["tma", "cp.async.8"],
-    words.FORMAT: ["cuda", "csv"],
+    FORMAT: ["cuda", "csv"],
 }
 
 

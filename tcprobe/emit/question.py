@@ -32,6 +32,8 @@ from tcprobe.store.choose import Layers, layers, some
 from tcprobe.system import files
 from tcprobe.text import escaped
 
+FORMAT = words.Kind(lambda text: (text.lower(),) if text.lower() in formats.names() else None, turn=words.SAYS_NOTHING)
+
 ARITHMETIC = "numerics"  # what is written of whole multiplies, beside the formats of fragments
 
 
@@ -46,7 +48,7 @@ def emit_patterns(
     patterns: Annotated[Sequence[str], NameWords("FRAGMENT...", "many", "one", required=False)] = (),
     *,
     to: Annotated[
-        str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText(), word=words.FORMAT)
+        str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText(), word=FORMAT)
     ],
     tile: TileOption = None,
     warps: WarpsOption = None,

@@ -32,13 +32,16 @@ class Kind(NamedTuple):
     """A kind of word: how `read` has it, as the values of the option that declares it and of those that follow.
 
     It takes up to `most` words. Where names are asked for, kinds of lower `turn` are given to the name first; with
-    `names` the last value is a word of the name.
+    `names` the last value is a word of the name. Texts with spaces are one word of a kind that is `whole`; an option
+    takes `only` what its kind reads, also beside its name.
     """
 
     read: Callable[[str], Sequence[str] | None]
     most: int = 1
     turn: int = 0
     names: bool = False
+    whole: bool = False
+    only: bool = False
 
 
 def _pattern(pattern: str, spelled: str = r"\g<0>") -> Callable[[str], Sequence[str] | None]:
@@ -97,12 +100,6 @@ def _element(text: str) -> Sequence[str] | None:
     return (place[2], place[3], (place[1] or "").lower()) if place else None
 
 
-def _format(text: str) -> Sequence[str] | None:
-    from tcprobe import emit
-
-    return (text.lower(),) if text.lower() in emit.names() else None
-
-
 ARCH = Kind(_gpu, most=5)
 TILE = Kind(_pattern(r"[0-9]{1,7}(?:x[0-9]{1,7}){1,4}"), turn=2)
 TYPE = Kind(_element_type, turn=1)
@@ -110,13 +107,14 @@ KERNEL_TYPE = Kind(lambda text: _pattern(r"(?:mx|nv)fp?[468]")(text) or _element
 SWIZZLE = Kind(_swizzle)
 MAJOR = Kind(_major, turn=SAYS_NOTHING)
 PLACE = Kind(_pattern(r"pad:[0-9]+|boxes:[0-9]+|plain"))
-ELEMENT = Kind(_element, most=3, names=True)  # fills the option of rows, and the next one, of columns
-ELEMENT_OF_D = Kind(lambda text: read[:2] if (read := _element(text)) and read[2] in ("", "d") else None, most=3)
+ELEMENT = Kind(_element, most=3, names=True, whole=True)  # fills the option of rows, and the next one, of columns
+ELEMENT_OF_D = ELEMENT._replace(
+    read=lambda text: read[:2] if (read := _element(text)) and read[2] in ("", "d") else None, names=False
+)
 COPY = Kind(_pattern(r"tma|cp\.async(?:\.[0-9]+)?"))
-CONDITION = Kind(_pattern(r".*\b(?:row|col)\b.*[<>=].*|causal"))
-ACCESS = Kind(_pattern(r"(?:(?:ld|st)\.shared|ldmatrix|stmatrix|cp\.async)\b.*"))
-LANES = Kind(_pattern(r"(?=.*[-+*/%&|^<>]).*\blane\b.*"))
-FORMAT = Kind(_format, turn=SAYS_NOTHING)
+CONDITION = Kind(_pattern(r".*\b(?:row|col)\b.*[<>=].*|causal"), whole=True, only=True)
+ACCESS = Kind(_pattern(r"(?:(?:ld|st)\.shared|ldmatrix|stmatrix|cp\.async)\b.*"), only=True)
+LANES = Kind(_pattern(r"(?=.*[-+*/%&|^<>]).*\blane\b.*"), whole=True, only=True)
 
 
 class Spoken(click.Option):
@@ -142,11 +140,11 @@ class Spoken(click.Option):
         """What the option takes for a text that stands beside its name; None where it takes no such text."""
         if self.is_flag or isinstance(self.type, click.Path):
             return None
-        if self.kind and (read := self.kind.read(text)):
+        if self.kind and (read := self.kind.read(text)) and len(read) == 1:
             return read[0]
         with suppress(click.UsageError, UsageError):
             self.type.convert(text, self, None)
-            return None if self.kind in (CONDITION, ACCESS, LANES, FORMAT) else text
+            return None if self.kind and self.kind.only else text
         return None
 
 
@@ -261,8 +259,8 @@ class _Request:
 
     def _split(self, token: str) -> Iterator[tuple[str, bool]]:
         """The words of a token; a layout, a condition and an expression stay whole."""
-        whole = (option.kind for option in self.spoken if option.kind in (CONDITION, LANES, ELEMENT, ELEMENT_OF_D))
-        if begins_layout(token) or any(kind.read(token.strip()) for kind in whole if kind):
+        whole = (option.kind for option in self.spoken if option.kind and option.kind.whole)
+        if begins_layout(token) or any(kind.read(token.strip()) for kind in whole):
             yield token.strip() or token, True
         else:
             yield from ((word, False) for word in token.split() or [token])
