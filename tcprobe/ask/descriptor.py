@@ -446,7 +446,9 @@ def descriptor(
     1024
     """
     named = isinstance(value, str) and not re.fullmatch(r"(?i)\s*(0x)?[0-9a-f_]*\s*", value)
-    if named and tile is not None and instruction is None:
+    if value in ("a", "b", "A", "B") and tile is not None:
+        value = None  # both have the same descriptor
+    elif named and tile is not None and instruction is None:
         instruction = re.sub(r"(?i)(?<=[ .])([ab])$", r"\1_smem", str(value))
         value = None
     of_tile = {"tile": tile, "kind": kind, "instruction": instruction, "major": major, "swizzle": swizzle}

@@ -57,7 +57,9 @@ SboOption = Annotated[int | None, Option("--sbo", "Stride byte offset. Default: 
 BaseOffsetOption = Annotated[int | None, Option("--base-offset", "Base offset, 0 to 7.", "N")]
 StartOption = Annotated[int | None, Option("--start", "Start address, modulo 1,024.", "BYTES")]
 # of tensor memory
-MOption = Annotated[int | None, Option("--m", "With tcgen05.mma: M. Default: 128, or the largest.", reads=Number())]
+MOption = Annotated[
+    int | None, Option("--m", "With tcgen05.mma: M. Default: 128, or the largest.", reads=Number(), word=words.SHAPE)
+]
 NOption = Annotated[int | None, Option("--n", "With tcgen05.mma: N. Default: 256, or the largest.", reads=Number())]
 VectorOption = Annotated[
     int | None, Option("--scale-vec", "Scales of a row in tensor memory: 1 for 1X, 2, 4.", "N", Number())

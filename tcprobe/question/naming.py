@@ -161,9 +161,9 @@ def split_names(tokens: Sequence[str]) -> list[str]:
         stored = operands and last < len(words) and words[last].startswith("stmatrix")  # where `convert` goes to
         cuts = [position + 1 for position in operands[:-1]] + [last] * bool(stored)
     names = [words[start:to] for start, to in zip([0, *cuts], [*cuts, len(words)], strict=True)]
-    for before, name in pairwise(names):
-        if all(map(_ends_name, name)):  # an operand alone is one of the instruction before it
-            name[:0] = [word for word in before if not _ends_name(word)]
+    for other, name in [*pairwise(names), *((after, name) for name, after in pairwise(names[:2]))]:
+        if all(map(_ends_name, name)):  # an operand alone is one of the instruction beside it
+            name[:0] = [word for word in other if not _ends_name(word)]
     return [" ".join(name) for name in names]
 
 

@@ -75,7 +75,7 @@ CudaOption = Annotated[
 ]
 GlobalOption = Annotated[
     Literal["row", "col"] | None,
-    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row"),
+    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row", word=words.LINES),
 ]
 SharedOption = Annotated[
     PlaceName | None,

@@ -33,7 +33,7 @@ class Kind(NamedTuple):
 
     It takes up to `most` words. Where names are asked for, kinds of lower `turn` are given to the name first; with
     `names` the last value is a word of the name. Texts with spaces are one word of a kind that is `whole`; an option
-    takes `only` what its kind reads, also beside its name.
+    takes `only` what its kind reads, also beside its name. Some kinds need another word `beside` them.
     """
 
     read: Callable[[str], Sequence[str] | None]
@@ -41,15 +41,16 @@ class Kind(NamedTuple):
     turn: int = 0
     names: bool = False
     whole: bool = False
+    beside: str = ""
     only: bool = False
 
 
-def _pattern(pattern: str, spelled: str = r"\g<0>") -> Callable[[str], Sequence[str] | None]:
+def pattern(regex: str, spelled: str = r"\g<0>") -> Callable[[str], Sequence[str] | None]:
     """Reads what a pattern fits, any case, as what it stands for."""
     compiled = cache(re.compile)
 
     def read(text: str) -> Sequence[str] | None:
-        match = compiled(pattern, re.IGNORECASE).fullmatch(text)
+        match = compiled(regex, re.IGNORECASE).fullmatch(text)
         return (match.expand(spelled),) if match else None
 
     return read
@@ -60,6 +61,8 @@ def _gpu(text: str) -> Sequence[str] | None:
     several = " " in text and not re.match(r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b", text)
     if "." in text or begins_layout(text) or several:
         return None
+    if "," in text:
+        return (text,) if all(map(_gpu, text.split(","))) else None
     from tcprobe.isa.arch import ARCHS, archs_of_gpu
 
     numbered = re.fullmatch(r"(?i)(sm_?|compute_)[0-9]{2,3}[af]?", text)
@@ -92,6 +95,11 @@ def _swizzle(text: str) -> Sequence[str] | None:
     return (bare,) if bytes_said and (mode or swizzle.is_swizzle(bare)) else None
 
 
+def _shape(text: str) -> Sequence[str] | None:
+    sides = re.fullmatch(r"(?i)m([0-9]+)n([0-9]+)(?:k[0-9]+)?", text)
+    return (sides[1], sides[2]) if sides else None
+
+
 def _element(text: str) -> Sequence[str] | None:
     place = re.fullmatch(
         r"(?:([a-eA-E])\s*)?(?:[(\[]\s*)?([0-9]{1,5})(?:\s*(?:,|\]\s*\[)\s*|(?<=[0-9]) (?=[0-9]))([0-9]{1,5})\s*[)\]]?",
@@ -101,20 +109,22 @@ def _element(text: str) -> Sequence[str] | None:
 
 
 ARCH = Kind(_gpu, most=5)
-TILE = Kind(_pattern(r"[0-9]{1,7}(?:x[0-9]{1,7}){1,4}"), turn=2)
+TILE = Kind(pattern(r"[0-9]{1,7}(?:x[0-9]{1,7}){1,4}"), turn=2)
 TYPE = Kind(_element_type, turn=1)
-KERNEL_TYPE = Kind(lambda text: _pattern(r"(?:mx|nv)fp?[468]")(text) or _element_type(text), turn=1)
+KERNEL_TYPE = Kind(lambda text: pattern(r"(?:mx|nv)fp?[468]")(text) or _element_type(text), turn=1)
 SWIZZLE = Kind(_swizzle)
 MAJOR = Kind(_major, turn=SAYS_NOTHING)
-PLACE = Kind(_pattern(r"pad:[0-9]+|boxes:[0-9]+|plain"))
+LINES = Kind(pattern("(row|col)(?:umn)?(?:[-_ ]?major)?", r"\1"), most=2, turn=SAYS_NOTHING)
+SHAPE = Kind(_shape, turn=2, beside="tcgen05")  # fills the options of m and of n
+PLACE = Kind(pattern(r"pad:[0-9]+|boxes:[0-9]+|plain"))
 ELEMENT = Kind(_element, most=3, names=True, whole=True)  # fills the option of rows, and the next one, of columns
 ELEMENT_OF_D = ELEMENT._replace(
     read=lambda text: read[:2] if (read := _element(text)) and read[2] in ("", "d") else None, names=False
 )
-COPY = Kind(_pattern(r"tma|cp\.async(?:\.[0-9]+)?"))
-CONDITION = Kind(_pattern(r".*\b(?:row|col)\b.*[<>=].*|causal"), whole=True, only=True)
-ACCESS = Kind(_pattern(r"(?:(?:ld|st)\.shared|ldmatrix|stmatrix|cp\.async)\b.*"), only=True)
-LANES = Kind(_pattern(r"(?=.*[-+*/%&|^<>]).*\blane\b.*"), whole=True, only=True)
+COPY = Kind(pattern(r"tma|cp\.async(?:\.[0-9]+)?"))
+CONDITION = Kind(pattern(r".*\b(?:row|col)\b.*[<>=].*|causal"), whole=True, only=True)
+ACCESS = Kind(pattern(r"(?:(?:ld|st)\.shared|ldmatrix|stmatrix|cp\.async)\b.*"), only=True)
+LANES = Kind(pattern(r"(?=.*[-+*/%&|^<>]).*\blane\b.*"), whole=True, only=True)
 
 
 class Spoken(click.Option):
@@ -173,8 +183,11 @@ def rewritten(command: click.Command, ctx: click.Context, args: Sequence[str], s
     except click.UsageError:
         return list(args)  # the command itself says it, with its own help
     names = arguments[0].names if arguments and isinstance(arguments[0], Among) else ""
-    beside = given.get(arguments[0].name or "") if arguments else rest  # click has a value of its own for none
+    beside = given.get(arguments[0].name or "") if arguments else None  # click has a value of its own for none
     tokens = [beside] if isinstance(beside, str) else list(beside) if isinstance(beside, list | tuple) else []
+    tokens += rest
+    if arguments and arguments[0].nargs == 1 and len(tokens) < 2:
+        return list(args)
     words = _Request(spoken, names, bool(arguments)).read(tokens)
     if words is None:
         return list(args)
@@ -242,7 +255,7 @@ class _Request:
             if not size:
                 if self.has_argument or not self._says_nothing(words[at]):
                     left.append((at, words[at]))
-            elif kind and self.names and _may_be_name(text):
+            elif kind and self.names and not kind.beside and _may_be_name(text):
                 doubtful.append((at, text, kind, found))
             else:
                 letter = found.pop()[1] if kind and kind.names else ""
@@ -260,7 +273,11 @@ class _Request:
     def _split(self, token: str) -> Iterator[tuple[str, bool]]:
         """The words of a token; a layout, a condition and an expression stay whole."""
         whole = (option.kind for option in self.spoken if option.kind and option.kind.whole)
-        if begins_layout(token) or any(kind.read(token.strip()) for kind in whole):
+        if (
+            (self.has_argument and not self.names)
+            or begins_layout(token)
+            or any(kind.read(token.strip()) for kind in whole)
+        ):
             yield token.strip() or token, True
         else:
             yield from ((word, False) for word in token.split() or [token])
@@ -300,6 +317,8 @@ class _Request:
             for place, option in enumerate(self.spoken):
                 if (kind := option.kind) is None or size > kind.most or self._shared(option, kind):
                     continue
+                if kind.beside and kind.beside not in " ".join(words).lower():
+                    continue
                 if read := kind.read(" ".join(words[at : at + size])):
                     options = [option, self.spoken[(place + 1) % len(self.spoken)], option]
                     return size, list(zip(options, read, strict=False)), kind
@@ -331,15 +350,20 @@ class _Request:
         self, doubtful: Sequence[tuple[int, str, Kind, Filled]], filled: Filled, left: list[tuple[int, str]]
     ) -> None:
         """Words that could be of a name too: the name's if it means something else with them, the option's if not."""
+        if (
+            _begins(left) and doubtful and not self._meaning(left)
+        ):  # what is wrong with the name is said of all its words
+            left += [(at, text) for at, text, kind, _ in doubtful if kind.turn]
+            doubtful = [one for one in doubtful if not one[2].turn]
         named = [(at, text) for at, text, kind, _ in doubtful if kind.turn < SAYS_NOTHING]
-        starts = left or any(not kind.turn for _, _, kind, _ in doubtful)  # a type alone is no name
+        starts = _begins(left) or any(not kind.turn for _, _, kind, _ in doubtful)  # a type alone is no name
         if named and starts and self._meaning([*left, *named]):
             left += named
             doubtful = [one for one in doubtful if one[2].turn >= SAYS_NOTHING]
         for at, text, kind, found in sorted(doubtful, key=lambda one: (one[2].turn, -one[1].count("x"), one[1])):
             without, with_it = self._meaning(left), self._meaning([*left, (at, text)])
             needed = kind.turn < SAYS_NOTHING or with_it != without
-            if with_it and needed and (without or not kind.turn):
+            if with_it and needed and (_begins(left) or not kind.turn):
                 left.append((at, text))
             else:
                 filled += found
@@ -354,6 +378,13 @@ class _Request:
         meanings = [answer_or_none(lambda name=name: resolve(name)) for name in names]  # type: ignore[misc]
         ids = [frozenset(row.id for row in (m.fragments or m.instructions or m.shared)) for m in meanings if m]
         return ids if len(ids) == len(names) and all(ids) else []
+
+
+def _begins(left: Sequence[tuple[int, str]]) -> bool:
+    """Whether words say more than an operand, so that they are a name as far as they go."""
+    from tcprobe.isa.names.words import OPERANDS
+
+    return any(word.lower() not in OPERANDS for _, word in left)
 
 
 _NOISY = re.compile("of|with|in|for|tile|block|operand|matrix|warp|register|row|col|as|to|from|name|address|k")

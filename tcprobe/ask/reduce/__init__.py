@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.isa.names import likely
+from tcprobe.isa.names import likely, resolve
+from tcprobe.isa.names.words import read
+from tcprobe.notation import is_written
 from tcprobe.question import terminal, words
 from tcprobe.question.arguments import Sizes, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command, note
@@ -106,6 +108,8 @@ def reduce(
         raise UsageError(f"{both}give `over` row or `over` col, or `mask` and `fill`.")
     if over is None and warps is None and (needing := given_names(op=op, tile=tile)):
         raise UsageError(f"{', '.join(needing)} needs `over`.")
+    if isinstance(name, str) and not is_written(name) and not read(name).operand and resolve(name).instructions:
+        name = f"{name} d" if likely.say("D", "abc") else name
     cell, size = tiled_cell(name, tile, warps, permute, arch, folders)
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment
