@@ -2,6 +2,7 @@
 
     words     a name read: its dotted parts and its words, CuTe's atoms and opcodes as dotted names
     search    the rows that a reading fits, and what is wrong with a name that means nothing
+    likely    of several things that a name fits the one that people use
 
 >>> from tcprobe.isa.names import resolve, select
 >>> resolve("wmma.m16n16k16.a.row.bf16").fragment.elements
