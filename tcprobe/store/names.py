@@ -61,29 +61,39 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
         from tcprobe.store import written
 
         return NamedCell(*written.find_cell(name, arch_name, layers))
-    candidates = _on(resolve(name, layers).some_fragments, arch_name)
+    candidates = _with_sums(name, _on(resolve(name, layers).some_fragments, arch_name))
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
         first, note = _common_candidate(name, "fragments", tables)
-        cell = next(iter(tables[first].values()))
-        return NamedCell(cell, None if _says_type(name, cell.fragment) or len(candidates) < 2 else note)
+        return NamedCell(next(iter(tables[first].values())), note if len(candidates) > 1 else None)
     raise no_table(candidates[0], arch_name, layers)
 
 
-def _says_type(name: str, fragment: Fragment) -> bool:
-    """Say that f16, which stands alone in a name, was taken for the type of C and D, where there are sums of f32 too;
-    whether anybody heard that.
+def _with_sums(name: str, fragments: Sequence[Fragment]) -> Sequence[Fragment]:
+    """C and D of the form that people use where f16, which a name says once, may be their type or that of A and B; the
+    same fragments for other names.
     """
     reading = read(name)
+    types = [word for word in reading.words if word in ("f16", "f32")]
     if (
-        fragment.operand not in ("c", "d")
-        or reading.dotted
-        or [w for w in reading.words if w in ("f16", "f32")] != ["f16"]
+        reading.dotted
+        or types != ["f16"]
+        or not {(f.operand, f.type) for f in fragments} <= {("c", "f16"), ("d", "f16")}
     ):
-        return False
-    of_f32 = (re.sub(r"f16(\.f16\.f16)(?:(\.)f16)?$", r"f32\1\2", id_) for id_ in inventory.user_ids(fragment.id))
-    wider = any(id_ + "f32" * id_.endswith(".") in inventory.instructions() for id_ in of_f32)
-    return fragment.type == "f16" and wider and likely.say(fragment.id, ["f32"])
+        return fragments
+    of_f32 = [
+        inventory.fragment(f"{wider}.{fragment.operand}").id
+        for fragment in fragments
+        for id_ in inventory.user_ids(fragment.id)
+        if (wider := re.sub(r"f16(\.f16\.f16)(\.f16)?$", _wider, id_)) != id_ and wider in inventory.instructions()
+    ]
+    chosen = likely.likeliest(name, [[f.id for f in fragments], of_f32]) if of_f32 else None
+    return [inventory.fragment(chosen)] if chosen in of_f32 else fragments
+
+
+def _wider(types: re.Match[str]) -> str:
+    """The types of D, A, B and, of mma, C with sums of f32."""
+    return f"f32{types[1]}" + ".f32" * bool(types[2])
 
 
 def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, OperandCells, str | None]:
@@ -114,7 +124,7 @@ def choose_fragments(
             notes.append(note)
             continue
         meaning = resolve(name, layers)
-        fragments = meaning.some_fragments
+        fragments = list(_with_sums(name, meaning.some_fragments))
         if len(fragments) > 1 and not any(c in name for c in "*?[") and len(rows := meaning.instructions) != 1:
             if rows and all(row.multiplies_registers for row in rows):
                 row, _, note = multiply(name, at, layers)
