@@ -213,7 +213,7 @@ def test_one_type_is_that_of_the_factors_and_two_are_both():
 
 
 def test_what_nobody_is_known_to_mean_is_refused():
-    for asked in ("where a 3,5", "show wgmma d", "where m16n8k16 bf16 lane 3", "trace wgmma 3,5"):
+    for asked in ("where a 3,5", "show wgmma d", "show wgmma f16 d", "where m16n8k16 bf16 lane 3", "trace wgmma 3,5"):
         done = said(asked.split())
         assert (done.exit_code, done.stdout) == (2, ""), asked
         assert "read as" not in done.stderr

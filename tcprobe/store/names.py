@@ -61,10 +61,13 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
         from tcprobe.store import written
 
         return NamedCell(*written.find_cell(name, arch_name, layers))
-    candidates = _with_sums(name, _on(resolve(name, layers).some_fragments, arch_name))
+    named = resolve(name, layers).some_fragments
+    candidates = _on(wide := _with_sums(name, named), arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
         first, note = _common_candidate(name, "fragments", tables)
+        if wide is not named and likely.say(first, ["f16"]):
+            note = None
         return NamedCell(next(iter(tables[first].values())), note if len(candidates) > 1 else None)
     raise no_table(candidates[0], arch_name, layers)
 
@@ -81,14 +84,15 @@ def _with_sums(name: str, fragments: Sequence[Fragment]) -> Sequence[Fragment]:
         or not {(f.operand, f.type) for f in fragments} <= {("c", "f16"), ("d", "f16")}
     ):
         return fragments
-    of_f32 = [
-        inventory.fragment(f"{wider}.{fragment.operand}").id
-        for fragment in fragments
-        for id_ in inventory.user_ids(fragment.id)
-        if (wider := re.sub(r"f16(\.f16\.f16)(\.f16)?$", _wider, id_)) != id_ and wider in inventory.instructions()
-    ]
-    chosen = likely.likeliest(name, [[f.id for f in fragments], of_f32]) if of_f32 else None
-    return [inventory.fragment(chosen)] if chosen in of_f32 else fragments
+    return (
+        likely.is_heard()
+        and [
+            inventory.fragment(f"{wider}.{fragment.operand}")
+            for fragment in fragments
+            for id_ in inventory.user_ids(fragment.id)
+            if (wider := re.sub(r"f16(\.f16\.f16)(\.f16)?$", _wider, id_)) != id_ and wider in inventory.instructions()
+        ]
+    ) or fragments
 
 
 def _wider(types: re.Match[str]) -> str:
@@ -124,7 +128,9 @@ def choose_fragments(
             notes.append(note)
             continue
         meaning = resolve(name, layers)
-        fragments = list(_with_sums(name, meaning.some_fragments))
+        fragments = meaning.some_fragments
+        if len(wide := _with_sums(name, fragments)) == 1 and wide is not fragments and likely.say(wide[0].id, ["f16"]):
+            fragments = list(wide)
         if len(fragments) > 1 and not any(c in name for c in "*?[") and len(rows := meaning.instructions) != 1:
             if rows and all(row.multiplies_registers for row in rows):
                 row, _, note = multiply(name, at, layers)
