@@ -101,7 +101,7 @@ def test_show_takes_several_names_and_patterns():
     ("arguments", "code", "words"),
     [
         (["show", "wmma.m16n16k16.x.f32"], 2, "Did you mean"),
-        (["show", "mma.m16n8k16.f16.a"], 2, "matches 10 fragments"),
+        (["show", "mma.m16n8k16.f16.a", "--strict"], 2, "matches 10 fragments"),
         (["show", "wmma.m16n16k16.a.row.bf16", "--arch", "sm_75"], 2, "sm_75 refused it: Feature '.bf16' requires"),
         (["show", "wmma.m16n16k16.d.f32", "--arch", "sm_99"], 2, "unknown arch 'sm_99'; did you mean sm_90"),
         (["show", "kind::f8f6f4.f32.e2m1.e2m1.f32.a", "--arch", "sm_90"], 2, "refused it: Instruction 'mma with"),

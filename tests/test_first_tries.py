@@ -26,7 +26,7 @@ from tcprobe.isa import inventory
 from tcprobe.question import naming
 
 ROOT = Path(__file__).parent.parent
-FAILED = 7  # of the tries, at most; 3 of the 30 that were kept aside failed when they were first run
+FAILED = 4  # of the tries, at most; 3 of the 30 that were kept aside failed when they were first run
 # a task, what a person types first, what the answer says; the public question it is from; whether it was kept aside,
 # and first run when the commands were done
 TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
@@ -103,13 +103,13 @@ NEED_TOOLS = ("ablate", "lower", "read", "check", "predict", "run", "compilers",
     ("command", "words"),
     [
         ("descriptor wgmma m64n128k16 bf16", "a tile needs --tile LINESxK and --type or --instruction."),
-        ("numerics wgmma m64n128k32 e4m3", "  tcprobe numerics wgmma.mma_async.m64n128k32.f32.e4m3.e4m3"),
+        ("numerics wgmma m64n128k32 e4m3 --strict", "  tcprobe numerics wgmma.mma_async.m64n128k32.f32.e4m3.e4m3"),
         ("kernel gemm --arch rtx4090 --type fp8", "type fp8 is e4m3 or e5m2: choose one."),
         ("banks --address 'threadIdx.x * 128' --with ld.shared.b32", "the one variable is lane, 0 to 31."),
         ("banks ldmatrix.x4 --tile 64x64 --type f16 --swizzle 'Swizzle<3,3,3>'", "<3,3,3> of elements is sw:3,4,3."),
         ("banks ldmatrix.x4 --tile 64x64 --type f16 --swizzle 'Swizzle<3,2,3>'", "M must be at least 4 here."),
         ("cost HMMA.16816.F32.BF16 --arch a100", "; it is on sm_90."),
-        ("where m16n8k16 f16 A 3 9", "Give numbers with --row and --col, or with --lane and --i."),
+        ("where m16n8k16 f16 A 3 9 --strict", "Give numbers with --row and --col, or with --lane and --i."),
     ],
 )
 def test_a_first_try_that_fails_says_what_to_type(command, words):
@@ -180,7 +180,7 @@ MISTAKES = [
     ("where m16n8k16 f16 f32 a --svg", "See `tcprobe emit --to svg`, !--sbo"),
     ("show m16n8k16 f16 f32 a --tile 64x64", "`tcprobe path --tile`"),
     ("kernel gemm --tiles 128x128x64", "Did you mean --tile?"),
-    ("reduce m16n8k16 f16 f32 d --mask causal", "'causal' is compared with nothing !is a number"),
+    ("reduce m16n8k16 f16 f32 d --mask acausal", "'acausal' is compared with nothing !is a number"),
     ("descriptor --instruction tcgen05 mma kind::f16", "needs quotes !holds every field"),
     ("descriptor --instruction tcgen05.mma.cta_group::1.kind::f16 --tile 64x64", "give --tcgen05 !`tcgen05`"),
     ("scales tcgen05 nvfp4", "kind::mxf4nvf4 scale_vec::4X scale_a"),

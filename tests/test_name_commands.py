@@ -39,7 +39,7 @@ def test_what_is_said_of_names_that_mean_nothing():
         "HMMA.884": "'HMMA.884' is only one of the opcodes",
         "HMMA.16816.F99": "no known multiply compiles to 'HMMA.16816.F99'",
     }.items():
-        assert words in tcprobe("where", *name.split(" "), "--lane", 0, code=2).stderr
+        assert words in tcprobe("where", *name.split(" "), "--lane", 0, "--strict", code=2).stderr
 
 
 def test_run_names_the_kinds_of_findings_among_the_families():
@@ -127,7 +127,7 @@ def test_words_without_quotes_in_every_command(words, quoted):
 
 
 def test_archs_said_twice_or_where_one_is_needed():
-    assert "once" in tcprobe("where", A, "h100", "--arch", "sm_80", "--lane", 0, code=2).stderr
+    assert "2 times" in tcprobe("where", A, "h100", "--arch", "sm_80", "--lane", 0, code=2).stderr
     assert "one arch" in tcprobe("emit", A, "--to", "csv", "--arch", "sm_80,sm_90", code=2).stderr
 
 
@@ -140,7 +140,8 @@ def test_metadata_without_a_selector_gives_every_one():
 
 
 def test_what_means_several_things_gives_commands_to_paste():
-    first, *commands = tcprobe("where", "m16n8k16", "A", "h100", "--row", 0, "--col", "0-3", code=2).stderr.splitlines()
+    asked = ("where", "m16n8k16", "A", "h100", "--row", 0, "--col", "0-3", "--strict")
+    first, *commands = tcprobe(*asked, code=2).stderr.splitlines()
     assert first.endswith("Give more of the name:")
     assert len(commands) == 3
     for command in commands:

@@ -120,11 +120,8 @@ def test_what_is_suggested_for_a_wrong_name_answers_what_was_asked(asked, sample
 @pytest.mark.parametrize(
     "request_",
     [
-        "where tcgen05 cta_group::2 f16 d --row 70 --col 3",
-        "where tcgen05 cta_group::2 f16 d 3,5",
+        "where tcgen05 cta_group::2 f16 d --row 70 --col 3 --strict",
         "where tcgen05 cta_group::2 f16 --row 70 --col 3",
-        "where m16n8k16 bf16 d 3,5",
-        "where m16n8k16 bf16 d 3 1 --arch sm_90",
         "scales tcgen05 nvfp4 --line 3",
         "show m16n8k16 bf16 d 3 5",
         "load shfl.sync.bfly.b32",

@@ -12,6 +12,7 @@ section 9.7.15.5.1.2; CUTLASS include/cute/atom/mma_traits_sm90_gmma.hpp.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -23,10 +24,11 @@ from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import BY_NAME
 from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.names import likely
 from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, decode, linear_formula, offsets
 from tcprobe.layout.swizzle import swizzle_named
-from tcprobe.question import terminal
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, checked, element_type, given_names, place, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import ElementType, Sides, SwizzleText
@@ -373,12 +375,15 @@ def field_lines(descriptor: Descriptor) -> list[str]:
 
 # the question
 
+# the kind of tcgen05.mma that multiplies a type
+KINDS = {"f16": "f16", "bf16": "f16", "tf32": "tf32", "s8": "i8", "u8": "i8"}
+KINDS |= dict.fromkeys(("e4m3", "e5m2", "e2m3", "e3m2", "e2m1"), "f8f6f4")
 WITH_TILE = "; a tile needs `tile` LINESxK and `kind` or `instruction`"
 
 
 @checked
 def descriptor(
-    value: Annotated[int | str | None, PlainArgument("[0xVALUE]", joined=True)] = None,
+    value: Annotated[int | str | None, PlainArgument("[0xVALUE]", joined=True, among="one")] = None,
     *,
     tile: Annotated[
         Sizes | None,
@@ -391,7 +396,8 @@ def descriptor(
         str | None, Option("--instruction", "A wgmma, or its operand a_smem or b_smem: its type and its lines.", "NAME")
     ] = None,
     major: Annotated[
-        Literal["k", "mn"] | None, Option("--major", "What is contiguous: k, or m and n.", default="k")
+        Literal["k", "mn"] | None,
+        Option("--major", "What is contiguous: k, or m and n.", default="k", word=words.MAJOR),
     ] = None,
     swizzle: Annotated[
         PlaceName | None,
@@ -439,10 +445,21 @@ def descriptor(
     >>> tcprobe.descriptor(0x4000004000010000).sbo
     1024
     """
+    named = isinstance(value, str) and not re.fullmatch(r"(?i)\s*(0x)?[0-9a-f_]*\s*", value)
+    if value in ("a", "b", "A", "B") and tile is not None:
+        value = None  # both have the same descriptor
+    elif named and tile is not None and instruction is None:
+        instruction = re.sub(r"(?i)(?<=[ .])([ab])$", r"\1_smem", str(value))
+        value = None
     of_tile = {"tile": tile, "kind": kind, "instruction": instruction, "major": major, "swizzle": swizzle}
     of_tile |= {"tcgen05": tcgen05 or None}
     types = {"a_type": a_type, "b_type": b_type, "d_type": d_type, "scale_type": scale_type}
     word_fields: Json = {"mma_kind": mma_kind, "m": m, "n": n, **types, "others": others or None}
+    if idesc and kind is not None and not given_names(mma_kind=mma_kind, **types) and kind in KINDS:
+        of_type, sums = KINDS[str(kind)], "s32" if KINDS[str(kind)] == "i8" else "f32"
+        if likely.say(f"kind::{of_type} with A and B of {kind} and D of {sums}", ["f16"] * (kind == "f16")):
+            word_fields |= {"mma_kind": of_type, "a_type": kind, "b_type": kind, "d_type": sums}
+            of_tile["kind"] = None
     if idesc or zero_mask:
         return _word(value, idesc, of_tile | {"zero_mask": zero_mask or None}, word_fields)
     if wrong := given_names(**word_fields):

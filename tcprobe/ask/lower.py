@@ -16,7 +16,7 @@ from tcprobe.isa import arch as archs
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.question import terminal
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import NonEmptyText
@@ -139,7 +139,11 @@ def lower(
     arch: Annotated[
         ArchName | None,
         Option(
-            "--arch", "Default: all; with --cuda or --save all that ptxas knows.", "sm_XX[,...]|all", NonEmptyText()
+            "--arch",
+            "Default: all; with --cuda or --save all that ptxas knows.",
+            "sm_XX[,...]|all",
+            NonEmptyText(),
+            word=words.ARCH,
         ),
     ] = None,
     cuda: CudaOption = None,

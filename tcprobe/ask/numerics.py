@@ -28,7 +28,7 @@ from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction, emulated
-from tcprobe.isa.names import Meaning
+from tcprobe.isa.names import Meaning, likely
 from tcprobe.isa.operand import MATRICES
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command, note
@@ -494,6 +494,8 @@ def _one_arithmetic(meaning: Meaning, name: str | None, layers: Layers) -> Instr
         return meaning.instruction
     listed = "; ".join(some(ids, 1) for ids in groups.values())
     if len(groups) > 1:
+        if chosen := likely.likeliest(meaning.name, list(groups.values())):
+            return next(form.form for form in known if form.form.id == chosen)
         words = f"{quoted(meaning.name)} matches {len(known)} multiplies with {len(groups)} arithmetics: {listed}."
         raise AmbiguousError(words, meaning.name, [ids[0] for ids in groups.values()])
     note(f"{quoted(meaning.name)} matches {len(known)} multiplies, all with this arithmetic: {listed}")

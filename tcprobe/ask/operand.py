@@ -15,6 +15,7 @@ from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.names import resolve
 from tcprobe.layout.swizzle import SwizzleName
 from tcprobe.notation import is_written
+from tcprobe.question import words
 from tcprobe.question.declare import Option
 from tcprobe.question.options import NonEmptyText, Number, Numbers, SwizzleType
 from tcprobe.question.shared import find_cell
@@ -48,7 +49,7 @@ DescriptorSwizzleOption = Annotated[
         reads=SwizzleType(),
     ),
 ]
-MajorOption = Annotated[MajorName | None, Option("--major", "What is contiguous: k, or m and n.")]
+MajorOption = Annotated[MajorName | None, Option("--major", "What is contiguous: k, or m and n.", word=words.MAJOR)]
 LboOption = Annotated[
     int | None, Option("--lbo", "Leading byte offset. Default: that of a tile without gaps.", "BYTES")
 ]
@@ -56,7 +57,9 @@ SboOption = Annotated[int | None, Option("--sbo", "Stride byte offset. Default: 
 BaseOffsetOption = Annotated[int | None, Option("--base-offset", "Base offset, 0 to 7.", "N")]
 StartOption = Annotated[int | None, Option("--start", "Start address, modulo 1,024.", "BYTES")]
 # of tensor memory
-MOption = Annotated[int | None, Option("--m", "With tcgen05.mma: M. Default: 128, or the largest.", reads=Number())]
+MOption = Annotated[
+    int | None, Option("--m", "With tcgen05.mma: M. Default: 128, or the largest.", reads=Number(), word=words.SHAPE)
+]
 NOption = Annotated[int | None, Option("--n", "With tcgen05.mma: N. Default: 256, or the largest.", reads=Number())]
 VectorOption = Annotated[
     int | None, Option("--scale-vec", "Scales of a row in tensor memory: 1 for 1X, 2, 4.", "N", Number())
@@ -69,6 +72,7 @@ LoadOption = Annotated[
     str | None, Option("--ld", "The tcgen05.ld that reads D, such as 32x32b.x32.", "SHAPE.xN", NonEmptyText())
 ]
 RANGE = Numbers()
+THREAD = ("thread", "tid")  # what a lane is called too
 
 
 class OperandOptions(NamedTuple):

@@ -16,11 +16,13 @@ from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.fit.affine import Affine
 from tcprobe.fit.swizzle import COORDINATE, SWIZZLE, XOR, AddressFit, fit_address, is_proven
 from tcprobe.isa.arch import arch as arch_row
+from tcprobe.isa.dtypes import dtype
+from tcprobe.isa.names import likely
 from tcprobe.layout.address import AddressMap, runs, whole
 from tcprobe.layout.address_files import read_address_map
 from tcprobe.layout.banks import Picture, picture_lines, svg_of_picture
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle, SwizzleName, swizzle_named
-from tcprobe.question import terminal
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import Option, PlainArgument, command, group, note
 from tcprobe.question.options import Named, Number, Output, Sides, SwizzleType
@@ -150,7 +152,10 @@ INK = (17, 17, 17)  # on the light colours of banks, whatever the theme has as i
 ExtentOption = Annotated[
     tuple[int, int] | None, Option("--extent", "Extent of the tile in elements.", reads=Sides(2, "E0,E1"))
 ]
-BitsOption = Annotated[int | None, Option("--bits", "Bits in an element: 1, 2, 4, ... 128.", "N", Number(1, 128))]
+WIDTH = words.Kind(lambda text: (str(dtype(kind[0]).bits),) if (kind := words.TYPE.read(text)) else None)  # a type's
+BitsOption = Annotated[
+    int | None, Option("--bits", "Bits in an element: 1, 2, 4, ... 128.", "N", Number(1, 128), word=WIDTH)
+]
 TableOption = Annotated[
     int | None, Option("--table", "Table number N, from 1, of a file with several.", "N", Number(1))
 ]
@@ -265,7 +270,7 @@ class LayoutNames(NamedTuple):
 
 
 def table(
-    name: Annotated[str, PlainArgument("NAME")],
+    name: Annotated[str, PlainArgument("NAME", among="")],
     *,
     extent: ExtentOption = None,
     stride: StrideOption = None,
@@ -283,9 +288,12 @@ def table(
     """
     if name == "help":
         return LayoutNames(list(catalogue.names()))
-    if extent is None:
-        raise UsageError("a table needs `extent` E0,E1.")
     options = _options(stride, bits, base, arch)
+    if extent is None:
+        of_pattern, widths = catalogue.pattern(name, options)
+        if not likely.say(f"--extent {of_pattern[0]},{of_pattern[1]}"):
+            raise UsageError("a table needs `extent` E0,E1.")
+        extent, options = of_pattern, widths
     tabulated = catalogue.tabulate(name, extent, options)
     if mode := tma.resolve(name):
         stands_on = mode.stands_on(options.arch.name if options.arch else f"sm_{mode.least_arch}")
@@ -327,7 +335,7 @@ class BankDrawing(NamedTuple):
 
 
 def draw(
-    what: Annotated[str, PlainArgument("FILE|NAME")],
+    what: Annotated[str, PlainArgument("FILE|NAME", among="")],
     *,
     extent: Annotated[
         tuple[int, int] | None,

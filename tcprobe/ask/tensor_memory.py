@@ -26,7 +26,7 @@ from tcprobe.fit.formula import Formula
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import ARCHS, Arch, arch
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import resolve, search
+from tcprobe.isa.names import likely, resolve, search
 from tcprobe.isa.names.search import as_id
 from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
@@ -188,7 +188,6 @@ ONE_CTA = "Taken for cta_group::1, one CTA; name cta_group::2 for the layout of 
 # what PTX writes of scales between a form's name and its operand
 _SCALED = r"(?i)\.block_scaled?(?=[.\s]|$)|[.\s](?:scale_vec::(?P<count>[1-6])x|block(?P<block>16|32))(?=[.\s]|$)"
 _OPERAND = r"(?i)(?:^|[\s.])(scale_[ab]|[abde])(?=\s|$)"
-_NUMBER = r"(?<=[\s,])[0-9]{1,9}(?=[\s,]|$)"  # by itself, as of an element
 
 
 def operand(name: str) -> MemoryOperand | None:
@@ -233,21 +232,21 @@ def _in_words(name: str, bare: str, said: Mapping[str, str]) -> MemoryOperand | 
     rest = f"{bare[: match.start()]} {bare[match.end() :]}".strip() if match else ""
     if match is None or not rest:
         return None
-    last, numbers = match[1].lower(), re.findall(_NUMBER, rest)
-    named = re.sub(_NUMBER, "", rest).rstrip(", ")
-    found = [each for form in resolve(named).instructions if (each := _of_form(form, last))] if named else []
+    last = match[1].lower()
+    found = [each for form in resolve(rest).instructions if (each := _of_form(form, last))]
     if len(found) > 1 and "cta_group" not in name:
         alone = [each for each in found if "cta_group::1" in each.form.id]
         found = alone if len(alone) == 1 else found
         note(ONE_CTA if len(found) == 1 else None)
-    size = next((m[1] for part in read(named).plain if (m := re.fullmatch("scale_vec::([1-6])x", part))), "")
-    if len(found) > 1 or (found and numbers):
+    size = next((m[1] for part in read(rest).plain if (m := re.fullmatch("scale_vec::([1-6])x", part))), "")
+    if len(found) > 1:
         count = said.get("count", size)
         more = f" scale_vec::{count}X {last}" if count and last.startswith("scale_") else f".{last}"
         ids = [f"{each.form.id}{more}" for each in found]
-        if numbers:
-            raise search.beside(name, numbers, ids[:6])
-        raise AmbiguousError(f"{quoted(name)} matches {len(ids)} operands: {search.some(ids)}.", name, ids[:6])
+        if chosen := likely.likeliest(name, [[each.form.id] for each in found]):
+            found = [each for each in found if each.form.id == chosen]
+        else:
+            raise AmbiguousError(f"{quoted(name)} matches {len(ids)} operands: {search.some(ids)}.", name, ids[:6])
     return found[0]._replace(vector=int(size) if size and last.startswith("scale_") else None) if found else None
 
 

@@ -356,7 +356,10 @@ def tensormap(
     of: Annotated[
         Sizes | None,
         Option(
-            "--of", "The matrix in global memory, row-major: 4096x2048. Default: the tile itself.", reads=MapTile("of")
+            "--of",
+            "The matrix in global memory, row-major: 4096x2048. Default: the tile itself.",
+            reads=MapTile("of"),
+            called=("matrix", "tensor", "global"),
         ),
     ] = None,
     dims: Annotated[

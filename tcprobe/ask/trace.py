@@ -32,7 +32,7 @@ from tcprobe.ask.operand import (
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
-from tcprobe.question import terminal
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Number
@@ -70,7 +70,9 @@ class TraceRequest(NamedTuple):
 def trace(
     name: Annotated[str, NameWords("INSTRUCTION")],
     *,
-    row: Annotated[Range, Option("--row", "Row of the D element, or a range: 3, 0-7.", reads=RANGE)] = None,
+    row: Annotated[
+        Range, Option("--row", "Row of the D element, or a range: 3, 0-7.", reads=RANGE, word=words.ELEMENT_OF_D)
+    ] = None,
     col: Annotated[Range, Option("--col", "Column of the D element, or a range.", reads=RANGE)] = None,
     product: Annotated[
         int | None, Option("--product", "Which product, where a warp holds several (m8n8k4 of f16).", reads=Number())

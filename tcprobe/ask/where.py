@@ -8,6 +8,7 @@ import click
 
 from tcprobe.ask.operand import (
     RANGE,
+    THREAD,
     BaseOffsetOption,
     DescriptorSwizzleOption,
     LboOption,
@@ -26,7 +27,7 @@ from tcprobe.ask.operand import (
     VectorOption,
     in_place,
 )
-from tcprobe.question import terminal
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
@@ -47,12 +48,12 @@ def where(
     name: Annotated[str, NameWords("FRAGMENT")],
     *,
     rows: Annotated[
-        Range, Option("--row", "Row of the element, or a range: 3, 0-7. Default: all.", reads=RANGE)
+        Range, Option("--row", "Row of the element, or a range: 3, 0-7. Default: all.", reads=RANGE, word=words.ELEMENT)
     ] = None,
     cols: Annotated[Range, Option("--col", "Column of the element, or a range.", reads=RANGE)] = None,
     products: Annotated[Range, Option("--product", "Which product, where a warp holds several.", reads=RANGE)] = None,
     lanes: Annotated[
-        Range, Option("--lane", "Say what this lane, or range of lanes, holds instead.", reads=RANGE)
+        Range, Option("--lane", "Say what this lane, or range of lanes, holds instead.", reads=RANGE, called=THREAD)
     ] = None,
     elements: Annotated[Range, Option("--i", "With --lane: which of its elements. Default: all.", reads=RANGE)] = None,
     byte: Annotated[

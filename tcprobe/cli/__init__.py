@@ -18,11 +18,12 @@ from tcprobe.cli.shell import Group
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="tcprobe")
-def main() -> None:
+@click.option("--strict", is_flag=True, help="Refuse words that fit several things; options are said as options.")
+def main(strict: bool) -> None:
     """Which lane and register of a warp holds which matrix element of an NVIDIA tensor-core fragment.
 
     Measured on GPUs, fitted by closed formulas, compared with what others published. FRAGMENT is a name, words of it in
-    any order (m16n8k16 bf16 f32 a), or a pattern with * and ?.
+    any order (m16n8k16 bf16 f32 a), or a pattern with * and ?. What options take may stand among the words.
     """
 
 

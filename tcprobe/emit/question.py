@@ -11,6 +11,7 @@ from tcprobe.ask.operand import SelectorOption
 from tcprobe.code.names import identifier, in_namespace, rename
 from tcprobe.errors import UsageError
 from tcprobe.isa.inventory import user_ids
+from tcprobe.question import words
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import NonEmptyText
@@ -31,6 +32,8 @@ from tcprobe.store.choose import Layers, layers, some
 from tcprobe.system import files
 from tcprobe.text import escaped
 
+FORMAT = words.Kind(lambda text: (text.lower(),) if text.lower() in formats.names() else None, turn=words.SAYS_NOTHING)
+
 ARITHMETIC = "numerics"  # what is written of whole multiplies, beside the formats of fragments
 
 
@@ -44,7 +47,9 @@ class Emitted(NamedTuple):
 def emit_patterns(
     patterns: Annotated[Sequence[str], NameWords("FRAGMENT...", "many", "one", required=False)] = (),
     *,
-    to: Annotated[str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText())],
+    to: Annotated[
+        str, Option("--to", "cuda, ptx, python, ...; `--to help` lists.", "FORMAT", NonEmptyText(), word=FORMAT)
+    ],
     tile: TileOption = None,
     warps: WarpsOption = None,
     permute: PermuteOption = None,

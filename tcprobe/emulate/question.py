@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @checked
 def emulate(
-    ptx: Annotated[str | Path, PlainArgument("FILE", Named(path_type=Path, exists=True, dir_okay=False))],
+    ptx: Annotated[str | Path, PlainArgument("FILE", Named(path_type=Path, exists=True, dir_okay=False), among="")],
     *,
     launch: Annotated[
         Path | Mapping[str, Any] | None,

@@ -1,16 +1,18 @@
 """The question `kernel gemm`: a whole kernel in one file, and what a launch needs to know."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import terminal
+from tcprobe.isa.names import likely
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
-from tcprobe.question.options import ElementType, NonEmptyText, Number, Output, Sides
+from tcprobe.question.options import ElementType, NonEmptyText, Number, Output, Sides, Warps
 from tcprobe.question.shared import JsonOption, OnlyOption, OutputOption, ResultsOption, print_answer
 from tcprobe.store.choose import layers
 from tcprobe.system import files
@@ -29,7 +31,7 @@ GROUP = group(
     text="A whole kernel in one file that nvcc or NVRTC compiles alone; every address and register comes from a table.",
 )
 KernelArch = Annotated[
-    ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText())
+    ArchName, Option("--arch", "Compute capability from sm_70 on, or h100.", "sm_XX", NonEmptyText(), word=words.ARCH)
 ]
 MultiplyOption = Annotated[
     Literal["mma"] | None, Option("--multiply", "mma: use mma.sync although the arch has wgmma or tcgen05.")
@@ -46,6 +48,7 @@ def kernel(
             "Type of A and B: f16, bf16, tf32, e4m3, e5m2, s8; with scales mxf8, mxf4, nvf4.",
             "TYPE",
             ElementType(),
+            word=words.KERNEL_TYPE,
         ),
     ],
     *,
@@ -55,7 +58,7 @@ def kernel(
     ] = None,
     warps: Annotated[
         Sizes | None,
-        Option("--warps", "Warps of a block along m and n. Default: 2x2; sm_90: by the tile.", reads=Sides(2, "MxN")),
+        Option("--warps", "Warps of a block along m and n. Default: 2x2; sm_90: by the tile.", reads=Warps()),
     ] = None,
     stages: Annotated[
         int | None, Option("--stages", "Tiles in shared memory. Default: 2 to 4, by the arch.", "N", Number(1))
@@ -108,11 +111,42 @@ def kernel(
     if others:
         known = ", ".join(GemmOptions._field_defaults)
         raise UsageError(f"`{min(others)}` is not an option of a kernel; there are {known}.")
-    block: Any = None if tile is None else sizes("tile", tile, 3)
-    grid: Any = None if warps is None else sizes("warps", warps, 2)
     device, stored = str(arch_name(arch)), None if out is None else str(out)
+    block: Any = None if tile is None else _with_k(sizes("tile", tile, 3), str(kind))
+    grid: Any = None if warps is None else _spread(sizes("warps", warps, 2), block or (128, 128), device, multiply)
     options = GemmOptions(device, str(kind), block, grid, stages, a, b, stored, name, multiply, cluster, cta_group)
     return gemm(options, layers(results, only))
+
+
+def _with_k(tile: tuple[int, ...], kind: str) -> tuple[int, ...]:
+    """A tile of m and n with the k that fills rows of the widest swizzle, which is said; others as they are."""
+    from tcprobe.isa.dtypes import DTYPES, dtype
+    from tcprobe.kernel.gemm import DEPTH
+    from tcprobe.kernel.staged import element
+
+    if len(tile) != 2 or element(kind) not in {row.name for row in DTYPES}:
+        return tile
+    whole = (*tile, DEPTH * 8 // dtype(element(kind)).bits)
+    return whole if likely.say(f"--tile {'x'.join(map(str, whole))}") else tile
+
+
+def _spread(warps: tuple[int, ...], tile: Sequence[int], arch: str, multiply: str | None) -> tuple[int, ...]:
+    """A number of warps along m and n: of warpgroups all along m, of others as square a part for each as can be,
+    which is said; a pair as it is.
+    """
+    from tcprobe.isa.arch import arch as row_of
+    from tcprobe.isa.occupancy import limits
+
+    if len(warps) != 1:
+        return warps
+    [count], (m, n) = warps, tile[:2]
+    ways = [(down, count // down) for down in range(1, count + 1) if count % down == 0]
+    device = row_of(arch)
+    if multiply != "mma" and (device.name == "sm_90" or limits(device.number).tmem_columns):
+        ways = [(count, 1)]
+    ways.sort(key=lambda way: (m % way[0] + n % way[1] > 0, abs(m * way[1] - n * way[0])))
+    first, *others = (f"{down}x{across}" for down, across in ways)
+    return ways[0] if likely.say(f"--warps {first}", others) else warps
 
 
 def _budget(made: "GemmKernel") -> "Budget":
@@ -304,13 +338,20 @@ def plan(
     arch: KernelArch,
     tile: Annotated[Sizes, Option("--tile", "Tile of a block.", reads=Sides(3, "MxNxK"))],
     kind: Annotated[
-        TypeName, Option("--type", "Type of A and B: bf16, f16, tf32, e4m3, s8, nvf4.", "TYPE", ElementType())
-    ],
+        TypeName | None,
+        Option(
+            "--type",
+            "Type of A and B: bf16, f16, tf32, e4m3, s8, nvf4.",
+            "TYPE",
+            ElementType(),
+            word=words.KERNEL_TYPE,
+        ),
+    ] = None,
     stages: Annotated[int, Option("--stages", "Tiles in shared memory.", "N", Number(1, 64), shown=True)] = 2,
     *,
     warps: Annotated[
         Sizes | None,
-        Option("--warps", "Warps along m and n. Default: 2x2; of wgmma by the tile.", reads=Sides(2, "MxN")),
+        Option("--warps", "Warps along m and n. Default: 2x2; of wgmma by the tile.", reads=Warps()),
     ] = None,
     multiply: MultiplyOption = None,
     accumulators: Annotated[
@@ -340,9 +381,12 @@ def plan(
     """
     from tcprobe.kernel.plan import Request, budget
 
-    block: Any = sizes("tile", tile, 3)
-    grid: Any = None if warps is None else sizes("warps", warps, 2)
-    asked = Request(str(arch_name(arch)), str(kind), block, stages, grid, accumulators, columns, scale_block, multiply)
+    if kind is None and not likely.say("bf16", ("f16", "e4m3", "s8")):
+        raise UsageError("`kind` is missing: give the type of A and B, such as bf16.")
+    of, on = str(kind or "bf16"), str(arch_name(arch))
+    block: Any = _with_k(sizes("tile", tile, 3), of)
+    grid: Any = None if warps is None else _spread(sizes("warps", warps, 2), block, on, multiply)
+    asked = Request(on, of, block, stages, grid, accumulators, columns, scale_block, multiply)
     return budget(asked, layers(results, only))
 
 

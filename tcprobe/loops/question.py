@@ -120,7 +120,7 @@ def print_ablation(found: "Ablation", *, as_json: JsonOption = False) -> None:
 
 
 def predictions(
-    cubin: Annotated[Path, PlainArgument("CUBIN", FILE)],
+    cubin: Annotated[Path, PlainArgument("CUBIN", FILE, among="")],
     *,
     kernel: KernelOption = None,
     loop: LoopOption = None,

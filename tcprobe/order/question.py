@@ -19,7 +19,7 @@ from tcprobe.order import picture
 from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply, rules_of
 from tcprobe.order.picture import in_words, tree_lines
-from tcprobe.question import terminal
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import Listed, Named, NonEmptyText, Number, Numbers, Output, Sides
@@ -109,9 +109,13 @@ class OrderAnswer(Described):
         )
 
 
+SIZES = words.Kind(words.pattern(r"[0-9]+(?:[.,0-9]*[0-9])?(?:x[0-9]+(?:[.,0-9]*[0-9])?){1,2}"))
+TYPES = words.Kind(lambda text: (text,) if all(map(words.TYPE.read, text.split(","))) else None)
+
+
 @checked
 def order(
-    call: Annotated[str | None, PlainArgument("[CALL]")] = None,
+    call: Annotated[str | None, PlainArgument("[CALL]", among="")] = None,
     *,
     file: Annotated[Path | None, Option("--file", "A saved order; no GPU is needed.", reads=MATRIX)] = None,
     a: Annotated[
@@ -131,11 +135,18 @@ def order(
             "Size of the product; one side may be a list or a range: 1..512x4096x4096.",
             "MxNxK",
             NonEmptyText(),
+            word=SIZES,
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        Option("--type", "Types of A, B and D, such as bf16, or e4m3,e4m3,f32.", "TYPE[,TYPE,TYPE]", NonEmptyText()),
+        Option(
+            "--type",
+            "Types of A, B and D, such as bf16, or e4m3,e4m3,f32.",
+            "TYPE[,TYPE,TYPE]",
+            NonEmptyText(),
+            word=TYPES,
+        ),
     ] = None,
     fast_accum: Annotated[
         bool, Option("--fast-accum", "For torch._scaled_mm: keep sums of fp8 in the tensor core.")

@@ -2,6 +2,7 @@
 
     declare      `Option`, `NameWords` and `command`: how a function becomes a command
     options, shared    types of options, and those that several questions have; how an answer is printed
+    words        which words of a request stand for options
     naming, arguments  names among the words of a command line; what Python passes
     terminal     lines as wide as a terminal, progress, a pager
 

@@ -27,13 +27,16 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import click
 
+from tcprobe.isa.names import likely
 from tcprobe.question import naming
 from tcprobe.question.naming import Suggesting
 from tcprobe.question.options import NonEmptyText, Number, Seconds, fragment_names
+from tcprobe.question.words import Among, Kind, Spoken
 from tcprobe.text import message
 
 Answering = Callable[..., Any]
@@ -47,6 +50,9 @@ class Option(NamedTuple):
 
     Without `reads` the annotation decides: bool is a flag, Literal a choice, int a number from 0 up, and str a text
     that is not empty. `default` is what the help states where the function itself decides.
+
+    Words of a request fill it: of the kind `word`, which without one follows from how the text is read, or beside its
+    name or another that it is `called`.
     """
 
     flag: str
@@ -58,15 +64,21 @@ class Option(NamedTuple):
     default: str = ""
     also: str = ""  # its other name: -o
     values: int = 1  # words that follow it
+    word: Kind | None = None
+    called: tuple[str, ...] = ()
 
 
 class PlainArgument(NamedTuple):
-    """The parameter that takes a word beside options which is no name: a file; all words if `multiple`, or `joined`."""
+    """The parameter that takes a word beside options which is no name: a file; all words if `multiple`, or `joined`.
+
+    With `among` words of options may stand there too: among those of "one" name, or beside "" no name.
+    """
 
     metavar: str
     reads: click.ParamType[Any] | None = None
     multiple: bool = False
     joined: bool = False
+    among: str | None = None
 
 
 class NameWords(NamedTuple):
@@ -102,6 +114,10 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
+def _say(text: str) -> None:
+    click.echo(message(text), err=True)
+
+
 def group(*, short: str, text: str, name: str) -> click.Group:
     """A command that has others below it, those of questions whose `command` is `of` it; `text` is its help.
 
@@ -133,7 +149,8 @@ def command(
         parameters = [_click_parameter(*each) for each in (*asked, *printed) if each[1] is not None]
 
         def run(**values: Any) -> None:
-            with listening(lambda text: click.echo(message(text), err=True)):
+            say = None if naming.is_strict(click.get_current_context()) else _say
+            with listening(_say), likely.answering(say):
                 given = {each[0].name: values[each[0].name] for each in asked if each[0].name in values}
                 answer = [question(**arguments) for arguments in asks(values)] if asks else question(**given)
                 printer(answer, **{key: values[key] for key in shown if key in values})
@@ -184,13 +201,19 @@ def _click_parameter(
 ) -> click.Parameter:
     if isinstance(declared, NameWords):
         completes = fragment_names if declared.completes else None
-        return click.Argument(
-            [parameter.name], nargs=-1, required=declared.required, metavar=declared.metavar, shell_complete=completes
+        return Among(
+            [parameter.name],
+            names=declared.number,
+            nargs=-1,
+            required=declared.required,
+            metavar=declared.metavar,
+            shell_complete=completes,
         )
     required = parameter.default is parameter.empty
     if isinstance(declared, PlainArgument):
         joins = (lambda _ctx, _param, words: " ".join(naming.meant(words)) or None) if declared.joined else None
-        return click.Argument(
+        kind = click.Argument if declared.among is None else partial(Among, names=declared.among)
+        return kind(
             [parameter.name],
             nargs=-1 if declared.multiple or declared.joined else 1,
             required=required,
@@ -200,7 +223,7 @@ def _click_parameter(
         )
     default: dict[str, Any] = {} if required else {"default": parameter.default}
     reads, is_flag = declared.reads or _reader(hint), bool in _kinds(hint)
-    return click.Option(
+    return Spoken(
         [parameter.name, *([declared.also] if declared.also else []), declared.flag],
         help=declared.help + (f"  [default: {declared.default}]" if declared.default else ""),
         show_default=declared.shown,
@@ -210,6 +233,8 @@ def _click_parameter(
         multiple=declared.multiple,
         nargs=declared.values,
         required=required,
+        kind=declared.word or getattr(declared.reads, "word", None),
+        called=declared.called,
         **default,
     )
 

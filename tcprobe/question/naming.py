@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import click
 
 from tcprobe.errors import AmbiguousError, UnknownNameError, UsageError, answer_or_none
+from tcprobe.isa.names import likely
 from tcprobe.notation import begins_layout, follows_layout, is_written
+from tcprobe.question.words import option_words, rewritten
 from tcprobe.text import any_of, quoted
 
 # what people write beside a name: it says what they want to know, and changes no answer
@@ -25,6 +28,7 @@ TOPICS = frozenset(
         "accuracy",
         "alignment",
         "bandwidth",
+        "columns",
         "cycle",
         "cycles",
         "epilogue",
@@ -67,11 +71,8 @@ TOPICS = frozenset(
         "which",
     )
 )
+BETWEEN = ("to", "into", "->")  # what stands between two names
 Called = Callable[..., None]  # a command, whatever its options
-# multi-word names of GPUs begin so
-_BRANDS = r"(?i)(nvidia|geforce|tesla|quadro|jetson|dgx|rtx|gtx|titan)\b"
-_NUMBERED = r"(?i)(sm_?|compute_)[0-9]{2,3}[af]?"
-_MOST_WORDS = 5  # of a GPU's name: NVIDIA RTX PRO 6000 Blackwell
 
 
 def named(
@@ -88,16 +89,13 @@ def named(
         @functools.wraps(command)
         def called(*context: click.Context, **params: Any) -> None:
             tokens = meant(params[parameter]) or params[parameter]
-            words, gpus = _split_gpus(tokens) if "arch" in params else (tokens, "")
+            words = tokens
             ctx = click.get_current_context()
             argument = next(p for p in ctx.command.params if p.name == parameter)
             if not all(token.strip() for token in params[parameter]):
                 raise UsageError(f"{argument.make_metavar(ctx)}: a name is empty.")
             if argument.required and not words:
                 raise click.MissingParameter(ctx=ctx, param=argument)
-            if gpus and params["arch"] is not None:
-                raise UsageError(f"the name has {gpus}, and --arch is {params['arch']}: give the arch once.")
-            params |= {"arch": gpus} if gpus else {}
             apart = count == "pairs" and len(words) == 2
             names = [" ".join(words)] * bool(words) if count == "one" else list(words) if apart else split_names(words)
             each_arch = _archs(params, archs)
@@ -111,7 +109,7 @@ def named(
                 call(command, names, *context)
             except (AmbiguousError, UnknownNameError) as error:
                 tried = _answered(partial(call, answers)) if answers else None
-                error.commands = _commands(names, ["--arch", gpus] if gpus else [], error, tried)
+                error.commands = _commands(names, error, tried)
                 raise
 
         return called
@@ -138,39 +136,6 @@ def _archs(params: dict[str, Any], archs: str) -> list[dict[str, str | None]]:
     return [{"arch": arch_name} for arch_name in listed]
 
 
-def _split_gpus(tokens: Sequence[str]) -> tuple[list[str], str]:
-    """The words that are no GPU's name, and the names of GPUs, joined by commas."""
-    words = [
-        (number, word)
-        for number, token in enumerate(tokens)
-        for word in ([token] if begins_layout(token) else token.split())
-    ]
-    kept: list[list[str]] = [[] for _ in tokens]
-    gpus, start = list[str](), 0
-    while start < len(words):
-        sizes = range(min(_MOST_WORDS, len(words) - start), 0, -1)
-        size = next((n for n in sizes if _is_gpu([word for _, word in words[start : start + n]])), 0)
-        if size:
-            gpus.append(" ".join(word for _, word in words[start : start + size]))
-        else:
-            kept[words[start][0]].append(words[start][1])
-        start += size or 1
-    rest = [" ".join(parts) for parts in kept] if gpus else tokens
-    return [token for token in rest if token], ",".join(gpus)
-
-
-def _is_gpu(name_words: Sequence[str]) -> bool:
-    text = " ".join(name_words)
-    if (
-        "." in text or begins_layout(text) or (len(name_words) > 1 and not re.match(_BRANDS, text))
-    ):  # what is dotted is a fragment's name
-        return False
-    from tcprobe.isa.arch import ARCHS, archs_of_gpu
-
-    generations = {row.generation.partition(" ")[0].lower() for row in ARCHS}
-    return bool(re.fullmatch(_NUMBERED, text) or archs_of_gpu(text)) or text.lower() in generations
-
-
 def split_names(tokens: Sequence[str]) -> list[str]:
     """Names of a command line: each for itself, unless one of them is a bare word such as f32. Then they are words of
     one name; or of several, each with an operand at its end, or all at their beginning. A file of a table comes first.
@@ -187,7 +152,7 @@ def split_names(tokens: Sequence[str]) -> list[str]:
         return [*split_names(tokens[:first]), " ".join(tokens[first:last]), *split_names(tokens[last:])]
     if len(tokens) < 2 or not any(map(_is_bare, tokens)) or set(tokens) <= set(inventory.families()):
         return list(tokens)
-    words = " ".join(tokens).split()
+    words = [word for word in " ".join(tokens).split() if word.lower() not in BETWEEN]
     operands = [position for position, word in enumerate(words) if _ends_name(word)]
     if len(operands) > 1 and operands[0] == 0:
         cuts = operands[1:]
@@ -195,7 +160,11 @@ def split_names(tokens: Sequence[str]) -> list[str]:
         last = operands[-1] + 1 if operands else 0
         stored = operands and last < len(words) and words[last].startswith("stmatrix")  # where `convert` goes to
         cuts = [position + 1 for position in operands[:-1]] + [last] * bool(stored)
-    return [" ".join(words[start:to]) for start, to in zip([0, *cuts], [*cuts, len(words)], strict=True)]
+    names = [words[start:to] for start, to in zip([0, *cuts], [*cuts, len(words)], strict=True)]
+    for other, name in [*pairwise(names), *((after, name) for name, after in pairwise(names[:2]))]:
+        if all(map(_ends_name, name)):  # an operand alone is one of the instruction beside it
+            name[:0] = [word for word in other if not _ends_name(word)]
+    return [" ".join(name) for name in names]
 
 
 def _is_bare(word: str) -> bool:
@@ -208,17 +177,15 @@ def _ends_name(word: str) -> bool:
     return read(word).plain[-1:] != () and read(word).plain[-1] in OPERANDS
 
 
-Answers = Callable[[Sequence[str], Mapping[str, Any]], bool]
-# options that numbers beside a name may mean
-_NUMBERS = (("rows", "cols"), ("lanes", "elements"))
+Answers = Callable[[Sequence[str]], bool]
 
 
 def _answered(ask: Callable[..., None]) -> Answers:
-    """Whether the question has an answer for names, with more options."""
+    """Whether the question has an answer for names."""
 
-    def is_answered(names: Sequence[str], more: Mapping[str, Any]) -> bool:
+    def is_answered(names: Sequence[str]) -> bool:
         def asked() -> bool:
-            ask(names, **more)
+            ask(names)
             return True
 
         return bool(answer_or_none(asked))
@@ -228,50 +195,35 @@ def _answered(ask: Callable[..., None]) -> Answers:
 
 def _commands(
     names: Sequence[str],
-    arch_option: Sequence[str],
     name_error: AmbiguousError | UnknownNameError,
     is_answered: Answers | None,
 ) -> list[str]:
-    """The command as it was typed, with each choice in the place of the name that means several things, and with an
-    option for each number that stood in the name; of these lines those that are answered.
+    """The command as it was typed, with each choice in the place of the name that means several things; of these lines
+    those that are answered.
     """
     import shlex
 
     ctx = click.get_current_context()
     options, _, _ = ctx.command.make_parser(ctx).parse_args(list(ctx.meta.get("args", ())))
-    rest = [word for parameter in ctx.command.params for word in _option_words(parameter, options)]
-    valued = [each for each in ctx.command.params if isinstance(each, click.Option) and not each.is_flag]
-    flags = {str(option.name): option.opts[0] for option in valued}
-    placed: list[dict[str, int]] = [{}]
-    numbers = getattr(name_error, "numbers", ())
-    if numbers:
-        pairs = (pair for pair in _NUMBERS if len(numbers) == len(pair) and flags.keys() >= set(pair))
-        placed = [dict(zip(pair, numbers, strict=True)) for pair in pairs if options.keys().isdisjoint(pair)]
+    rest = [word for parameter in ctx.command.params for word in option_words(parameter, options)]
     beside = re.findall(r"(?<![\w.:])[0-9]+(?![\w.:])", name_error.name)
     lines = []
     for choice in name_error.choices:
-        if sum(not re.search(rf"(?<![0-9]){number}(?![0-9])", choice) for number in beside) != len(numbers):
+        if not all(re.search(rf"(?<![0-9]){number}(?![0-9])", choice) for number in beside):
             continue  # a number of the name would be lost
         spelled = [choice if name == name_error.name else name for name in names]
-        for more in placed:
-            if is_answered is None or is_answered(spelled, {name: [number] for name, number in more.items()}):
-                words = [word for name, number in more.items() for word in (flags[name], str(number))]
-                lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest, *words, *arch_option]))
+        if is_answered is None or is_answered(spelled):
+            lines.append(shlex.join([*ctx.command_path.split(), *spelled, *rest]))
     return lines
 
 
-def _option_words(parameter: click.Parameter, option_values: Mapping[str, object]) -> list[str]:
-    """An option and its values as words of a command line."""
-    value = option_values.get(parameter.name or "")
-    if value is None or not isinstance(parameter, click.Option):
-        return []
-    if parameter.is_flag:
-        return [parameter.opts[0]]
-    values = value if isinstance(value, list) else [value]
-    return [word for each in values for word in (parameter.opts[0], str(each))]
-
-
+STRICT = "--strict"
 MANY = 9  # commands that a message does not list
+
+
+def is_strict(ctx: click.Context) -> bool:
+    """Whether words that fit several things are refused, and options are said as options."""
+    return bool(ctx.meta.get("strict") or ctx.find_root().params.get("strict"))
 
 
 class Suggesting(click.Group):
@@ -287,13 +239,21 @@ class Suggesting(click.Group):
         if not ctx.resilient_parsing and self.get_command(ctx, args[0]) is None:
             raise self._unknown_command(ctx, args)
         name, command, words = super().resolve_command(ctx, args)
-        if command is not None and not any(isinstance(p, click.Argument) for p in command.params):
-            while words and words[0].lower() in TOPICS:
-                words = words[1:]
+        if command is not None and not isinstance(command, click.Group) and not ctx.resilient_parsing:
+            inner = click.Context(command, parent=ctx, info_name=name)
+            words = self._read(command, inner, words)
+            _check_once(inner, words)
         ctx.meta["args"], ctx.meta["command"] = list(words), command
-        if command is not None and not ctx.resilient_parsing:
-            _check_once(click.Context(command, parent=ctx, info_name=name), words)
         return name, command, words
+
+    def _read(self, command: click.Command, ctx: click.Context, args: list[str]) -> list[str]:
+        """The words of a line, with options in place of those that say them; in place of GPUs alone if it is strict."""
+        end = args.index("--") if "--" in args else len(args)
+        if STRICT in args[:end]:
+            args = [word for place, word in enumerate(args) if word != STRICT or place > end]
+            ctx.meta["strict"] = True
+        with likely.answering(None if is_strict(ctx) else lambda text: click.echo(text, err=True)):
+            return rewritten(command, ctx, args, is_strict(ctx))
 
     def _unknown_command(self, ctx: click.Context, args: list[str]) -> UnknownNameError:
         """The error for an unknown command, with names like it, commands with an option of that name, or the help."""

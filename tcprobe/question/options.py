@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.errors import UsageError
+from tcprobe.question import words
 from tcprobe.text import quoted
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class NonEmptyText(click.ParamType[str]):
 
 class Number(click.IntRange):
     """A whole number in decimal digits, 0 or more unless a least one is stated."""
+
+    is_number = True
 
     def __init__(self, least: int = 0, most: int | None = None) -> None:
         super().__init__(least, most)
@@ -115,7 +118,7 @@ class Output(Named):
 class Numbers(click.ParamType[list[int]]):
     """A number of at most five digits, or a range of them: 3, 0-7."""
 
-    name = "N|N-M"
+    name, is_number = "N|N-M", True
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> list[int]:
         """The numbers, ascending."""
@@ -160,7 +163,7 @@ def fragment_names(_context: click.Context, _parameter: click.Parameter, incompl
 class SwizzleType(click.ParamType["SwizzleName"]):
     """A swizzle in any spelling, as `layout.spelling` reads it."""
 
-    name = "SWIZZLE"
+    name, word = "SWIZZLE", words.SWIZZLE
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> SwizzleName:
         """The swizzle and its name."""
@@ -183,7 +186,7 @@ class SwizzleText(SwizzleType):
 class MapSwizzle(click.ParamType[str]):
     """A tensor map's mode: a swizzle in any spelling, or one with atoms of 32 or 64 bytes."""
 
-    name = "SWIZZLE"
+    name, word = "SWIZZLE", words.SWIZZLE
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """As the driver calls it: NONE, 128B, 128B_ATOM_32B."""
@@ -198,6 +201,8 @@ class MapSwizzle(click.ParamType[str]):
 class Sides(click.ParamType[tuple[int, ...]]):
     """Up to `most` numbers with x or commas between; two where that is two."""
 
+    word: words.Kind | None = words.TILE
+
     def __init__(self, most: int = 5, name: str = "N,...") -> None:
         self.most, self.name = most, name
 
@@ -211,10 +216,24 @@ class Sides(click.ParamType[tuple[int, ...]]):
             self.fail(str(error), param, ctx)
 
 
+class Warps(Sides):
+    """Warps along two sides, or how many there are."""
+
+    word = None
+
+    def __init__(self) -> None:
+        super().__init__(2, "MxN")
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """Both sides, or the one number."""
+        number = re.fullmatch("[1-9][0-9]?", str(value))
+        return (int(str(value)),) if number else super().convert(value, param, ctx)
+
+
 class MapTile(click.ParamType[tuple[int, ...]]):
     """A tile of a tensor map, or the matrix that it is `of`, of one to five sides, outer ones first."""
 
-    name = "ROWSxCOLS"
+    name, word = "ROWSxCOLS", words.TILE
 
     def __init__(self, said: str = "tile") -> None:
         self._said = said
@@ -229,7 +248,7 @@ class MapTile(click.ParamType[tuple[int, ...]]):
 class ElementType(NonEmptyText):
     """An element type as PTX names it, or as C or cuda.h do."""
 
-    name = "TYPE"
+    name, word = "TYPE", words.TYPE
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """PTX's name, if there is one."""

@@ -9,7 +9,7 @@ import click
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as named
-from tcprobe.question import options, terminal
+from tcprobe.question import options, terminal, words
 from tcprobe.question.arguments import ArchName, PlaceName, Sizes, arch_name, place, sizes, word
 from tcprobe.question.declare import Option, note
 from tcprobe.question.options import Named, NonEmptyText
@@ -26,10 +26,13 @@ def output_option(words: str) -> Option:
 OutputOption = Annotated[Path | None, output_option("File for the code.")]
 ArchOption = Annotated[
     ArchName | None,
-    Option("--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", NonEmptyText()),
+    Option(
+        "--arch", "Compute capability: sm_90; or several: sm_70,h100.", "sm_XX[,...]", NonEmptyText(), word=words.ARCH
+    ),
 ]
 OneArch = Annotated[
-    ArchName | None, Option("--arch", "Compute capability, for example sm_90.", "sm_XX", NonEmptyText())
+    ArchName | None,
+    Option("--arch", "Compute capability, for example sm_90.", "sm_XX", NonEmptyText(), word=words.ARCH),
 ]
 ResultsOption = Annotated[
     Path | None,
@@ -72,7 +75,7 @@ CudaOption = Annotated[
 ]
 GlobalOption = Annotated[
     Literal["row", "col"] | None,
-    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row"),
+    Option("--global", "What is contiguous in memory: rows (row-major) or columns.", default="row", word=words.LINES),
 ]
 SharedOption = Annotated[
     PlaceName | None,
@@ -82,6 +85,7 @@ SharedOption = Annotated[
         "the boxes of that mode, or sw:B,M,S of byte offsets.",
         "PLACE",
         NonEmptyText(),
+        word=words.PLACE,
     ),
 ]
 SwizzleOption = Annotated[
@@ -101,6 +105,7 @@ TileOption = Annotated[
         "The tile that a written layout covers, ROWSxCOLS; with --warps the CTA's tile, MxNxK.",
         "SIZES",
         NonEmptyText(),
+        word=words.TILE,
     ),
 ]
 WarpsOption = Annotated[

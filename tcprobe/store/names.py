@@ -16,7 +16,8 @@ from tcprobe.errors import AmbiguousError, UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction
-from tcprobe.isa.names import Meaning
+from tcprobe.isa.names import Meaning, likely
+from tcprobe.isa.names.words import read
 from tcprobe.notation import is_written
 from tcprobe.store import choose
 from tcprobe.store.cell import Cell, find, find_operands, no_table, operands
@@ -60,13 +61,43 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
         from tcprobe.store import written
 
         return NamedCell(*written.find_cell(name, arch_name, layers))
-    candidates = _on(resolve(name, layers).some_fragments, arch_name)
+    named = resolve(name, layers).some_fragments
+    candidates = _on(wide := _with_sums(name, named), arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
-        first = _common_candidate(name, "fragments", tables)
-        note = _note(name, "fragments", tables) if len(candidates) > 1 else None
-        return NamedCell(next(iter(tables[first].values())), note)
+        first, note = _common_candidate(name, "fragments", tables)
+        if wide is not named and likely.say(first, ["f16"]):
+            note = None
+        return NamedCell(next(iter(tables[first].values())), note if len(candidates) > 1 else None)
     raise no_table(candidates[0], arch_name, layers)
+
+
+def _with_sums(name: str, fragments: Sequence[Fragment]) -> Sequence[Fragment]:
+    """C and D of the form that people use where f16, which a name says once, may be their type or that of A and B; the
+    same fragments for other names.
+    """
+    reading = read(name)
+    types = [word for word in reading.words if word in ("f16", "f32")]
+    if (
+        reading.dotted
+        or types != ["f16"]
+        or not {(f.operand, f.type) for f in fragments} <= {("c", "f16"), ("d", "f16")}
+    ):
+        return fragments
+    return (
+        likely.is_heard()
+        and [
+            inventory.fragment(f"{wider}.{fragment.operand}")
+            for fragment in fragments
+            for id_ in inventory.user_ids(fragment.id)
+            if (wider := re.sub(r"f16(\.f16\.f16)(\.f16)?$", _wider, id_)) != id_ and wider in inventory.instructions()
+        ]
+    ) or fragments
+
+
+def _wider(types: re.Match[str]) -> str:
+    """The types of D, A, B and, of mma, C with sums of f32."""
+    return f"f32{types[1]}" + ".f32" * bool(types[2])
 
 
 def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, OperandCells, str | None]:
@@ -75,8 +106,8 @@ def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruct
     tables = _tables(name, rows, lambda row: find_operands(row, arch_name, layers)) if len(rows) > 1 else {}
     if not tables:
         return rows[0], operands(rows[0], arch_name, layers), None
-    first = _common_candidate(name, "multiplies", tables)
-    return inventory.instructions()[first], tables[first], _note(name, "multiplies", tables)
+    first, note = _common_candidate(name, "multiplies", tables)
+    return inventory.instructions()[first], tables[first], note
 
 
 def choose_fragments(
@@ -98,10 +129,14 @@ def choose_fragments(
             continue
         meaning = resolve(name, layers)
         fragments = meaning.some_fragments
+        if len(wide := _with_sums(name, fragments)) == 1 and wide is not fragments and likely.say(wide[0].id, ["f16"]):
+            fragments = list(wide)
         if len(fragments) > 1 and not any(c in name for c in "*?[") and len(rows := meaning.instructions) != 1:
             if rows and all(row.multiplies_registers for row in rows):
                 row, _, note = multiply(name, at, layers)
                 fragments = [inventory.fragment(fragment.id) for fragment in row.fragments]
+            elif not read(name).operand and (id_ := likely.likeliest(name, [[row.id] for row in rows])):
+                fragments, note = [inventory.fragment(f.id) for f in inventory.instructions()[id_].fragments], None
             else:
                 cell, note = find_cell(name, at, layers)
                 fragments = [cell.fragment]
@@ -158,25 +193,32 @@ def _tables(name: str, candidates: Sequence[T], of: Callable[[T], OperandCells |
     """The tables of each candidate that has some, by id; AmbiguousError where there are too many candidates."""
     if len(candidates) > MOST:
         ids = [row.id for row in candidates]
+        if chosen := likely.likeliest(name, [[id_] for id_ in ids]):
+            return {row.id: tables for row in candidates if row.id == chosen and (tables := of(row))}
         words = f"{quoted(name)} matches {len(ids)} names, for example {ids[0]}."
         raise AmbiguousError(words, name, ids[:MOST_CHOICES])
     return {row.id: tables for row in candidates if (tables := of(row))}
 
 
-def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> str:
-    """The candidate that answers for all, a measured one if there is; AmbiguousError where their tables differ."""
+def _common_candidate(name: str, kind: str, by_id: dict[str, OperandCells]) -> tuple[str, str | None]:
+    """The candidate that answers for all, a measured one if there is, and a note on the others; where their tables
+    differ the one that people mean, or AmbiguousError.
+    """
     groups: dict[tuple[object, ...], list[str]] = {}
     for id_, cells in by_id.items():
         maps = [(c.table.id, c.fragment.slot_bits, c.fragment.register_bits) for c in cells.values()]
         groups.setdefault(tuple(maps), []).append(id_)
     if len(groups) > 1:
+        if chosen := likely.likeliest(name, list(groups.values())):
+            return chosen, None
         listed = "; ".join(
             f"{choose.some(ids, 1)} ({_registers(by_id[ids[0]])})" for ids in [*groups.values()][:MOST_CHOICES]
         )
         more = "; ..." if len(groups) > MOST_CHOICES else ""
         words = f"{name!r} matches {len(by_id)} {kind} with {len(groups)} different tables: {listed}{more}."
         raise AmbiguousError(words, name, [ids[0] for ids in groups.values()][:MOST_CHOICES])
-    return next((id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())), next(iter(by_id)))
+    first = next((id_ for id_, cells in by_id.items() if all(c.measured for c in cells.values())), next(iter(by_id)))
+    return first, _note(name, kind, by_id)
 
 
 def _registers(cells: OperandCells) -> str:

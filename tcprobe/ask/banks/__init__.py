@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, SupportsIndex
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import terminal
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import Sizes, TypeName, addresses, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, Named, NonEmptyText
@@ -64,7 +64,11 @@ def banks(
     tile: Annotated[
         Sizes | None,
         Option(
-            "--tile", "Size of the tile in shared memory, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText()
+            "--tile",
+            "Size of the tile in shared memory, in FRAGMENT's rows and columns.",
+            "ROWSxCOLS",
+            NonEmptyText(),
+            word=words.TILE,
         ),
     ] = None,
     warps: WarpsOption = None,
@@ -82,6 +86,7 @@ def banks(
             "ACCESS...",
             NonEmptyText(),
             multiple=True,
+            word=words.ACCESS,
         ),
     ] = (),
     placed: SharedOption = None,
@@ -91,7 +96,13 @@ def banks(
     ] = False,
     lane_addresses: Annotated[
         str | Sequence[SupportsIndex | None] | None,
-        Option("--address", "Addresses of 32 lanes: an expression in lane, or a file.", "EXPR|@FILE", NonEmptyText()),
+        Option(
+            "--address",
+            "Addresses of 32 lanes: an expression in lane, or a file.",
+            "EXPR|@FILE",
+            NonEmptyText(),
+            word=words.LANES,
+        ),
     ] = None,
     source_addresses: Annotated[
         str | Sequence[SupportsIndex | None] | None,

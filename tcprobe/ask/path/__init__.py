@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.notation import is_written
-from tcprobe.question import terminal
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import Sizes, TypeName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, NonEmptyText, Number
@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 @checked
 def path(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
-    tile: Annotated[Sizes, Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText())],
+    tile: Annotated[
+        Sizes,
+        Option("--tile", "The tile, in FRAGMENT's rows and columns.", "ROWSxCOLS", NonEmptyText(), word=words.TILE),
+    ],
     *,
     warps: WarpsOption = None,
     permute: PermuteOption = None,
@@ -68,6 +71,7 @@ def path(
             "--fill",
             "Copies between global and shared memory; cp.async.8: 8 bytes per lane. Default: cp.async in, plain back.",
             "cp.async|tma|plain",
+            word=words.COPY,
         ),
     ] = None,
     access: Annotated[
@@ -77,6 +81,7 @@ def path(
             "ldmatrix.x4.trans, ld.shared.b32, stmatrix.x2, ...; sets the path's direction too. Used exactly as given; "
             "default: the largest ldmatrix, then the widest loads.",
             "OP",
+            word=words.ACCESS,
         ),
     ] = None,
     arch: ArchOption = None,

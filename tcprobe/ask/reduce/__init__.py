@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import click
 
 from tcprobe.errors import UsageError
-from tcprobe.question import terminal
+from tcprobe.isa.names import likely, resolve
+from tcprobe.isa.names.words import read
+from tcprobe.notation import is_written
+from tcprobe.question import terminal, words
 from tcprobe.question.arguments import Sizes, checked, given_names
-from tcprobe.question.declare import NameWords, Option, command
+from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import NonEmptyText, is_redirected
 from tcprobe.question.shared import (
     ArchOption,
@@ -35,6 +38,9 @@ if TYPE_CHECKING:
     from tcprobe.ask.reduce.reduction import Reduction
 
 
+CAUSAL = "row >= col"  # what attention keeps
+
+
 @checked
 def reduce(
     name: Annotated[str | Cell, NameWords("FRAGMENT")],
@@ -47,12 +53,21 @@ def reduce(
     ] = None,
     *,
     tile: Annotated[
-        Sizes | None, Option("--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", NonEmptyText())
+        Sizes | None,
+        Option(
+            "--tile", "With --over: reduce a tile of several fragments.", "ROWSxCOLS", NonEmptyText(), word=words.TILE
+        ),
     ] = None,
     warps: WarpsOption = None,
     permute: PermuteOption = None,
     mask: Annotated[
-        str | None, Option("--mask", "Keep only where this holds, for example 'row >= col'.", "CONDITION")
+        str | None,
+        Option(
+            "--mask",
+            "Keep only where this holds, for example 'row >= col', which is causal.",
+            "CONDITION",
+            word=words.CONDITION,
+        ),
     ] = None,
     fill: Annotated[
         str | float | None,
@@ -83,11 +98,18 @@ def reduce(
     ((0, 1), (2, 3))
     """
     folders = layers(results, only)
+    if over is None and op is not None and mask is None and fill is None and likely.say("row by row", ["col"]):
+        over = "row"
+    if mask == "causal":
+        mask = CAUSAL
+        note(f"read as --mask '{CAUSAL}'; of a tile that begins elsewhere: 'row + row0 >= col + col0'")
     if (over is None) == (mask is None and fill is None):
         both = "" if over is None else "`over` cannot be combined with `mask` or `fill`: "
         raise UsageError(f"{both}give `over` row or `over` col, or `mask` and `fill`.")
     if over is None and warps is None and (needing := given_names(op=op, tile=tile)):
         raise UsageError(f"{', '.join(needing)} needs `over`.")
+    if isinstance(name, str) and not is_written(name) and not read(name).operand and resolve(name).instructions:
+        name = f"{name} d" if likely.say("D", "abc") else name
     cell, size = tiled_cell(name, tile, warps, permute, arch, folders)
     if over is None:
         from tcprobe.ask.reduce.mask import mask_fragment

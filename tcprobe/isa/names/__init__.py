@@ -2,6 +2,7 @@
 
     words     a name read: its dotted parts and its words, CuTe's atoms and opcodes as dotted names
     search    the rows that a reading fits, and what is wrong with a name that means nothing
+    likely    of several things that a name fits the one that people use
 
 >>> from tcprobe.isa.names import resolve, select
 >>> resolve("wmma.m16n16k16.a.row.bf16").fragment.elements
@@ -62,12 +63,12 @@ class Meaning:
     @property
     def some_fragments(self) -> list[Fragment]:
         """The operands in registers; UsageError with suggestions if there is none."""
-        return self.fragments or self._none()
+        return self.fragments or self._likely(_fragments) or self._none()
 
     @property
     def some_instructions(self) -> list[Instruction]:
         """The instructions; UsageError with suggestions if there is none."""
-        return self.instructions or self._none()
+        return self.instructions or self._likely(_instructions) or self._none()
 
     @property
     def some_multiplies(self) -> list[Instruction]:
@@ -120,6 +121,14 @@ class Meaning:
         """Ids of the instructions that take the operands in registers."""
         return list(dict.fromkeys(id_ for row in self.fragments for id_ in inventory.user_ids(row.id)))
 
+    def _likely(self, find: Callable[[str], list[T]]) -> list[T]:
+        """What is meant by a name without the words that set its form apart: block_scale for m16n8k64 fp4."""
+        from tcprobe.isa.names import likely, search, words
+
+        ids = [] if self.shared or self.instructions else search.fitting((*words.read(self.name).plain, "block_scale"))
+        chosen = likely.likeliest(self.name, [[id_] for id_ in ids]) if ids else None
+        return [] if chosen is None else find(chosen)
+
     def _none(self) -> NoReturn:
         from tcprobe.isa.names import search
 
@@ -131,8 +140,11 @@ class Meaning:
     def _only(self, kind: str, matches: Sequence[T]) -> T:
         if len(matches) == 1:
             return matches[0]
-        from tcprobe.isa.names import search
+        from tcprobe.isa.names import likely, search
 
+        chosen = likely.likeliest(self.name, [[row.id] for row in matches])
+        if chosen is not None:
+            return next(row for row in matches if row.id == chosen)
         raise AmbiguousError(
             f"{quoted(self.name)} matches {len(matches)} {kind}: {search.some(r.id for r in matches)}.",
             self.name,

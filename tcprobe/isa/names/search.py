@@ -350,19 +350,14 @@ def _by_words(name: str) -> UsageError:
     hint = f"Not known: {', '.join(map(quoted, strange))}. " if strange else ""
     numbers = [word for word in strange if re.fullmatch("[0-9]{1,9}", word)]
     if numbers and ids and numbers == strange:
-        return beside(name, strange, ids)
+        hint += f"Without {', '.join(numbers)} it would mean {some(ids, 3)}."
+        choices = ids if len(ids) <= MOST_CHOICES else ()
+        return _none(name, hint, "numbers", choices, [int(number) for number in numbers])
     topic = "numbers" if numbers else "" if ids else "names"
     if ids:
         left_out = [word for word in wanted if word not in kept] or ["one of the types"]
         hint += f"Without {', '.join(left_out)} it would mean {some(ids, 3)}."
     return _none(name, hint, topic, ids if len(ids) <= MOST_CHOICES else ())
-
-
-def beside(name: str, numbers: Sequence[str], ids: Sequence[str]) -> UsageError:
-    """What is wrong with a name beside which numbers stand, those of an element or a slot; what the rest means."""
-    hint = f"Not known: {', '.join(map(quoted, numbers))}. Without {', '.join(numbers)} it would mean {some(ids, 3)}."
-    choices = ids if len(ids) <= MOST_CHOICES else ()
-    return _none(name, hint, "numbers", choices, [int(number) for number in numbers])
 
 
 def some(names: Iterable[str], most: int = 6) -> str:
