@@ -61,43 +61,29 @@ def find_cell(name: str, arch_name: str | None, layers: Layers) -> NamedCell:
         from tcprobe.store import written
 
         return NamedCell(*written.find_cell(name, arch_name, layers))
-    named = resolve(name, layers).some_fragments
-    candidates = _on(wide := _with_sums(name, named), arch_name)
+    candidates = _on(resolve(name, layers).some_fragments, arch_name)
     tables = _tables(name, candidates, lambda row: {row.operand: f} if (f := find(row, arch_name, layers)) else None)
     if tables:
         first, note = _common_candidate(name, "fragments", tables)
-        if wide is not named and likely.say(first, ["f16"]):
-            note = None
-        return NamedCell(next(iter(tables[first].values())), note if len(candidates) > 1 else None)
+        cell = next(iter(tables[first].values()))
+        return NamedCell(cell, None if _says_type(name, cell.fragment) or len(candidates) < 2 else note)
     raise no_table(candidates[0], arch_name, layers)
 
 
-def _with_sums(name: str, fragments: Sequence[Fragment]) -> Sequence[Fragment]:
-    """C and D of the form that people use where f16, which a name says once, may be their type or that of A and B; the
-    same fragments for other names.
+def _says_type(name: str, fragment: Fragment) -> bool:
+    """Say that f16, which stands alone in a name, was taken for the type of C and D, where there are sums of f32 too;
+    whether anybody heard that.
     """
     reading = read(name)
-    types = [word for word in reading.words if word in ("f16", "f32")]
     if (
-        reading.dotted
-        or types != ["f16"]
-        or not {(f.operand, f.type) for f in fragments} <= {("c", "f16"), ("d", "f16")}
+        fragment.operand not in ("c", "d")
+        or reading.dotted
+        or [w for w in reading.words if w in ("f16", "f32")] != ["f16"]
     ):
-        return fragments
-    return (
-        likely.is_heard()
-        and [
-            inventory.fragment(f"{wider}.{fragment.operand}")
-            for fragment in fragments
-            for id_ in inventory.user_ids(fragment.id)
-            if (wider := re.sub(r"f16(\.f16\.f16)(\.f16)?$", _wider, id_)) != id_ and wider in inventory.instructions()
-        ]
-    ) or fragments
-
-
-def _wider(types: re.Match[str]) -> str:
-    """The types of D, A, B and, of mma, C with sums of f32."""
-    return f"f32{types[1]}" + ".f32" * bool(types[2])
+        return False
+    of_f32 = (re.sub(r"f16(\.f16\.f16)(?:(\.)f16)?$", r"f32\1\2", id_) for id_ in inventory.user_ids(fragment.id))
+    wider = any(id_ + "f32" * id_.endswith(".") in inventory.instructions() for id_ in of_f32)
+    return fragment.type == "f16" and wider and likely.say(fragment.id, ["f32"])
 
 
 def multiply(name: str, arch_name: str | None, layers: Layers) -> tuple[Instruction, OperandCells, str | None]:
@@ -129,8 +115,6 @@ def choose_fragments(
             continue
         meaning = resolve(name, layers)
         fragments = meaning.some_fragments
-        if len(wide := _with_sums(name, fragments)) == 1 and wide is not fragments and likely.say(wide[0].id, ["f16"]):
-            fragments = list(wide)
         if len(fragments) > 1 and not any(c in name for c in "*?[") and len(rows := meaning.instructions) != 1:
             if rows and all(row.multiplies_registers for row in rows):
                 row, _, note = multiply(name, at, layers)

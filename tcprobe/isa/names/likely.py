@@ -48,11 +48,6 @@ def answering(listener: Callable[[str], None] | None) -> Iterator[None]:
         _LISTENER.reset(token)
 
 
-def is_heard() -> bool:
-    """Whether somebody hears what words are read as, so that they may be read."""
-    return _LISTENER.get() is not None
-
-
 def say(reading: str, others: Iterable[str] = ()) -> bool:
     """Say what something was read as, and what else it could be; whether anybody listens, so that it may be."""
     listener = _LISTENER.get()
@@ -70,7 +65,7 @@ def likeliest(name: str, groups: Sequence[Sequence[str]]) -> str | None:
 
     A name of an operand alone says too little.
     """
-    if not is_heard() or not groups or set(read(name).plain) <= OPERANDS:
+    if _LISTENER.get() is None or not groups or set(read(name).plain) <= OPERANDS:
         return None
     best = sorted((min((_rank(id_), id_) for id_ in ids), at) for at, ids in enumerate(groups))
     (rank, chosen), _ = best[0]
