@@ -89,7 +89,7 @@ def registers(rows, cols, bits, threads):
 
 
 def test_an_answer_about_several_fragments_counts_their_registers():
-    error = said("show", "registers", "of", "m64n256k16", code=2)
+    error = said("show", "registers", "of", "m64n256k16", "--strict", code=2)
     counts = re.findall(r"\.(f16|f32)\.\w+\.\w+\.([ad])[^;.]*? \((\d+) registers\)", error)
     assert {int(count) for *_, count in counts} == {
         registers(64, 16, 16, 128),
