@@ -105,7 +105,7 @@ def test_a_wrong_guess_is_dropped(monkeypatch):
     monkeypatch.setattr(reveal, "LEAST", 300)
     monkeypatch.setattr(reveal, "GUESSED", -1)
     monkeypatch.setattr(reveal, "tree", kept)
-    found = conclude(Revealing(call_of(exchanged), Shape(1, 8, k)).find())
+    found = conclude(Revealing(call_of(exchanged), Shape(2, 96, k)).find())
     assert trees == [True, False]
     assert (found.different, found.order) == (0, exchanged)
 
@@ -121,7 +121,7 @@ def test_any_order_is_found_where_it_is_guessed(given_order, careless):
             patch.setattr(guesses, "PERIODS", (1, 2, 4))
             patch.setattr(guesses, "BEYOND", 1)
             patch.setattr(guesses, "SEVERAL", 1)
-        found = conclude(Revealing(call_of(given_order), Shape(1, 8, given_order.k)).find())
+        found = conclude(Revealing(call_of(given_order), Shape(2, 96, given_order.k)).find())
     assert found.different == 0
     assert tree(found.order) == tree(given_order)
 
