@@ -3,6 +3,7 @@
 import functools
 import gc
 import os
+import shutil
 import signal
 import sys
 from importlib.util import find_spec
@@ -101,7 +102,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def tools_once(tmp_path_factory):
-    """The real ptxas and nvdisasm run once for each input, whichever worker asks."""
+    """The real ptxas, nvdisasm and nvcc run once for each input, whichever worker asks."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kept-tools"
     folder.mkdir(exist_ok=True)
@@ -109,7 +110,7 @@ def tools_once(tmp_path_factory):
         found = toolchain.find()
     except EnvironmentUnfitError:
         return
-    tools = {os.path.realpath(tool) for tool in (found.ptxas, found.nvdisasm)}
+    tools = {os.path.realpath(tool) for tool in (found.ptxas, found.nvdisasm, shutil.which("nvcc")) if tool}
     Scratch.call = kept_tools.keeping(folder, tools, Scratch.call)
 
 

@@ -1,4 +1,4 @@
-"""What the real ptxas and nvdisasm said of an input, kept in a folder for all workers of a run: tests ask them the same
+"""What the real ptxas, nvdisasm and nvcc said of an input, kept in a folder for all workers of a run: tests ask them the same
 many times, and nvdisasm takes 0.2 s to start. Wrapped tools, and tools of other processes, run each time.
 """
 
