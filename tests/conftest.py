@@ -3,9 +3,9 @@
 import functools
 import gc
 import os
-import shutil
 import signal
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 
 import kept_tools
@@ -106,11 +106,10 @@ def tools_once(tmp_path_factory):
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kept-tools"
     folder.mkdir(exist_ok=True)
-    try:
-        found = toolchain.find()
-    except EnvironmentUnfitError:
-        return
-    tools = {os.path.realpath(tool) for tool in (found.ptxas, found.nvdisasm, shutil.which("nvcc")) if tool}
+    tools = set()
+    for name in ("ptxas", "nvdisasm", "nvcc"):
+        with suppress(EnvironmentUnfitError):
+            tools.add(os.path.realpath(toolchain.program(name)))
     Scratch.call = kept_tools.keeping(folder, tools, Scratch.call)
 
 
