@@ -291,6 +291,7 @@ def operands(draw, text):
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ALL_FORMS)
 @given(st.data())
 @examples(40, deadline=None)

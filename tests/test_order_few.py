@@ -60,6 +60,7 @@ def shapes():
     yield "a lane each", Chains(k % 32, np.maximum(k // 32, 1))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", dict(shapes()))
 def test_a_regular_tree_takes_few_questions(name):
     """Of 16,384 products some thousands, where all pairs would be 139,000; and the tree is right."""
@@ -141,6 +142,7 @@ def parts(a, b):
     return total
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sides", [(1, 8), (1, 1), (2, 3)])
 def test_a_call_of_few_elements(sides):
     """Its order is found in fewer calls than it has products, beside those of the proof; products of f16 are exact."""

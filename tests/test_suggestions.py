@@ -120,6 +120,7 @@ def test_what_is_suggested_for_a_wrong_name_answers_what_was_asked(asked, sample
         check(request, done)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "request_",
     [
@@ -156,6 +157,7 @@ IN_PLACE = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("topic", hints.HINTS)
 def test_every_hint_is_a_command_that_works(topic):
     """With the names that an error of its topic has."""
