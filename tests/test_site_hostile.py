@@ -82,13 +82,13 @@ def read(folder):
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
-    """What the files of a site are made of that say nothing odd."""
+    """A site of files that say nothing odd."""
     folder = tmp_path_factory.mktemp("plain")
     root = make(folder / "results")
     for field in FIELDS:
         put(root, field, "evil")
     assert site(root, folder / "site").exit_code == 0
-    return {name: shape(name, text) for name, text in read(folder / "site").items()}
+    return read(folder / "site")
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -102,7 +102,7 @@ def test_hostile_text_is_text_and_nothing_else(tmp_path, plain, text):
     found = read(tmp_path / "site")
     assert set(found) == set(plain)
     for name, page in found.items():
-        assert shape(name, page) == plain[name], name
+        assert page == plain[name] or shape(name, page) == shape(name, plain[name]), name
         assert EVIL not in page
         assert page.replace("\n", "").isprintable()
 
