@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
 from importlib.util import find_spec
 
 import kept_tools
@@ -29,30 +30,51 @@ ALIKE = os.environ.get("TCPROBE_EXAMPLES") != "random"
 settings.register_profile("tcprobe", deadline=None, suppress_health_check=QUIET, print_blob=True, derandomize=ALIKE)
 settings.load_profile("tcprobe")
 # The first starts commands whose memory is measured, where a worker that has grown counts in. Then come those that take
-# longest, so that workers end together; the files of the site build it once.
+# longest with --all, so that workers end together; the files of the site build it once, but for one with its own.
 FIRST = (
     "smoke",
     "site",
-    "contradictions",
+    "site_hostile",
+    "prices",
+    "check_rules",
+    "emitted_code",
+    "repack",
+    "check_emitted",
+    "targets",
+    "suggestions",
+    "instructions",
+    "meaning",
+    "cost_tcgen05",
+    "json",
+    "kernel",
+    "read_tables",
+    "read",
+    "emulate_tensor_memory",
+    "every_layout",
+    "tensor_multiply",
     "hostile_text",
-    "header",
-    "wgmma_probes",
+    "order_few",
+    "first_tries",
+    "kernel_blackwell",
+    "kinds",
+    "emulate_order",
     "foreign",
+    "order_reveal",
+    "costs",
+    "header",
+    "convert",
+    "origin",
+    "contribute",
+    "agree",
+    "mutations",
+    "damage",
+    "faults",
+    "contradictions",
+    "block_scale",
+    "runner",
+    "wgmma_probes",
     "sparse",
     "docs",
-    "mutations",
-    "faults",
-    "origin",
-    "runner",
-    "block_scale",
-    "cli",
-    "sass",
-    "options",
-    "toolchain",
-    "path",
-    "names",
-    "acceptance",
-    "json",
 )
 CONSUMERS = ("cutlass", "jax", "numba", "tinygrad", "triton")
 
@@ -77,9 +99,9 @@ def consumer_missing(*needed: str) -> str | None:
 
 
 def group(nodeid):
-    """What one worker runs whole: a file, or all those of the site."""
+    """What one worker runs whole: a file, or all those of the site of published tables."""
     name = nodeid.partition("::")[0].rpartition("/")[2].removeprefix("test_").removesuffix(".py")
-    return "site" if name.startswith("site") else name
+    return "site" if name.startswith("site") and name != "site_hostile" else name
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -101,15 +123,14 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope="session", autouse=True)
 def tools_once(tmp_path_factory):
-    """The real ptxas and nvdisasm run once for each input, whichever worker asks."""
+    """The real ptxas, nvdisasm and nvcc run once for each input, whichever worker asks."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kept-tools"
     folder.mkdir(exist_ok=True)
-    try:
-        found = toolchain.find()
-    except EnvironmentUnfitError:
-        return
-    tools = {os.path.realpath(tool) for tool in (found.ptxas, found.nvdisasm)}
+    tools = set()
+    for name in ("ptxas", "nvdisasm", "nvcc"):
+        with suppress(EnvironmentUnfitError):
+            tools.add(os.path.realpath(toolchain.program(name)))
     Scratch.call = kept_tools.keeping(folder, tools, Scratch.call)
 
 

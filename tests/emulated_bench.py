@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tcprobe.loops import bench, runs
@@ -20,7 +21,7 @@ from tcprobe.loops.loop import main_loop
 from tcprobe.sass import toolchain
 from tcprobe.sass.disassemble import programs
 from tcprobe.sass.elf import cubin
-from tcprobe.sass.kernel import BYTES
+from tcprobe.sass.kernel import BYTES, Instruction
 
 BEFORE, ITERATIONS, OTHER = 10_000, 40, 1
 SMS, AT_ONCE, SLOWER, MHZ = 4, 2, 1.5, (2000, 1600)
@@ -33,6 +34,7 @@ COST = {
     "MUFU": 8,
     "BRA": 0,
 }  # a round's way back is off in one of one round
+NEVER = 0xF  # @!PT
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f0, %f1, %f2, %f3}"
 PTX = f"""
 .version 8.0
@@ -89,22 +91,23 @@ class Emulated:
 
     def __init__(self, ends: dict[str, str]) -> None:
         self._ends, self._tools = ends, toolchain.find(None)
-        self._loop: slice | None = None
+        self._loop: Sequence[Instruction] = ()
 
     def prepare(self, launch: bench.Launch) -> list[bytes]:
         self._blocks = math.prod(launch.grid)
         return [a if isinstance(a, bytes) else (1 << 20).to_bytes(8, "little") for a in launch.arguments]
 
     def load(self, raw: bytes, name: str) -> tuple[float, str]:
+        """Of copies the guards are read, which bits 12 to 15 of an instruction are, so that nvdisasm starts once."""
         held = cubin(raw)
         (function,) = [each for each in held.functions if each.name == name]
-        (kernel,) = programs(self._tools, held.arch, [function])
-        if self._loop is None:
+        if not self._loop:
+            (kernel,) = programs(self._tools, held.arch, [function])
             whole = main_loop(kernel)
-            self._loop = slice(whole.first // BYTES, whole.last // BYTES + 1)
-        loop = kernel.instructions[self._loop]
-        rounds = 1 if loop[-1].guard == "never" else ITERATIONS
-        live = [i.mnemonic for i in loop if i.guard != "never"]
+            self._loop = kernel.instructions[whole.first // BYTES : whole.last // BYTES + 1]
+        taken = [function.code[i.address + 1] >> 4 != NEVER for i in self._loop]
+        rounds = ITERATIONS if taken[-1] else 1
+        live = [i.mnemonic for i, takes in zip(self._loop, taken, strict=True) if takes]
         end = next((what for stem, what in self._ends.items() if stem != "grid" and stem not in live), "")
         if end == "refused":
             raise LaunchError("is refused")

@@ -12,12 +12,10 @@ import os
 import signal
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
-
-import bench
-import emulation
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.probes.ptx import identifier
@@ -30,6 +28,8 @@ UNFIT = {"data": DataError, "usage": UsageError}
 
 class Random(Emulator):
     def __init__(self):
+        import emulation
+
         super().__init__(*emulation.tables(seed=7))
 
 
@@ -75,5 +75,6 @@ class Faulty:
 
 if __name__ == "__main__":
     mode, part, compiler, machine = (*sys.argv[1:], "", "", "", "")[:4]
-    kind = type("FaultyMachine", (Faulty, getattr(bench, machine) if machine else Random), {})
+    made = getattr(import_module("bench"), machine) if machine else Random  # each of them is slow to import
+    kind = type("FaultyMachine", (Faulty, made), {})
     main(lambda: kind(mode, part, compiler))

@@ -1,5 +1,5 @@
-"""What the real ptxas and nvdisasm said of an input, kept in a folder for all workers of a run: tests ask them the same
-many times, and nvdisasm takes 0.2 s to start. Wrapped tools, and tools of other processes, run each time.
+"""What the real ptxas, nvdisasm and nvcc said of an input, kept in a folder for all workers of a run: tests ask them
+the same many times, and nvdisasm takes 0.2 s to start. Wrapped tools, and tools of other processes, run each time.
 """
 
 import hashlib

@@ -43,7 +43,7 @@ def ptx(lib, text, *options):
     program = ctypes.c_void_p()
     assert lib.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"text.cu", 0, None, None) == 0
     given = (ctypes.c_char_p * len(options))(*[o.encode() for o in options])
-    assert lib.nvrtcCompileProgram(program, len(options), given) == 0
+    assert lib.nvrtcCompileProgram(program, len(options), given) == 0, compile_cuda(lib, text, *options)[1][:800]
     size = ctypes.c_size_t()
     lib.nvrtcGetPTXSize(program, ctypes.byref(size))
     found = ctypes.create_string_buffer(size.value)

@@ -3,7 +3,7 @@
 Of a slow law a test takes one of:
 - `@pytest.mark.sampled(7)`: every 7th of its parameters
 - the fixture `sample`: every so many of the cases that the test goes through itself; `whole`: fewer of them
-- `@examples(60)`: Hypothesis tries 60, in a sample a fifth
+- `@examples(60)`: Hypothesis tries 60, in a sample a fifth, or another share
 - `@pytest.mark.full`: no case, where another test is the law's sample
 - nothing, if a browser opens it: every 48th of these tests
 """
@@ -31,9 +31,12 @@ def pytest_configure(config):
         settings.load_profile("sample")
 
 
-def examples(most, **how):
-    """Settings of a property that Hypothesis tries `most` times with --all; 100 are its own default."""
-    return settings(max_examples=max(most * settings().max_examples // 100, 3), **how)
+def examples(most, share=SHARE, **how):
+    """Settings of a property that Hypothesis tries `most` times with --all, else a share of them; 100 are its own
+    default.
+    """
+    whole = settings().max_examples == settings.get_profile("tcprobe").max_examples
+    return settings(max_examples=most if whole else max(most // share, 3), **how)
 
 
 @pytest.hookimpl(trylast=True)

@@ -73,15 +73,18 @@ LEAVING = f"{PRAGMA} {MMA} setp.lt.f32 %q, %f0, %f1; add.u32 %i, %i, 1; @%q bra 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A kernel of PTX with its cubin, made once."""
+    """A kernel of PTX with its cubin, made once; others that are named are disassembled together with it."""
     folder, kept = tmp_path_factory.mktemp("loops"), {}
 
-    def make(text):
-        if text not in kept:
-            path = folder / f"{len(kept)}.ptx"
-            path.write_text(text)
+    def make(text, *others):
+        raws = {}
+        for one in {text, *others} - kept.keys():
+            path = folder / "k.ptx"
+            path.write_text(one)
             (compiled,) = CodeFiles(TOOLS).read(path)
-            kept[text] = compiled.raw, kernel_of(compiled.raw)
+            raws[one] = compiled.raw
+        if raws:
+            kept.update(zip(raws, zip(raws.values(), kernels_of(raws.values()), strict=True), strict=True))
         return kept[text]
 
     return make
@@ -113,9 +116,9 @@ SAMPLES = {
 @needs_tools
 @pytest.mark.parametrize("name", SAMPLES)
 @pytest.mark.sampled(3)
-def test_what_is_patched_reads_as_never_and_all_else_is_as_it_was(made, name):
+def test_what_is_patched_reads_as_never_and_all_else_is_as_it_was(made, name, law):
     """No other byte differs; every address that is left, and which lanes take part, is what it was."""
-    raw, kernel = made(SAMPLES[name])
+    raw, kernel = made(SAMPLES[name], *(SAMPLES[params["name"]] for params in law))
     loop = main_loop(kernel)
     inside = {i.number for i in loop.instructions}
     every = [p for p in (*patches(loop), one_round(loop)) if p.off or p.never]
@@ -151,7 +154,7 @@ def test_a_register_that_two_addresses_name_counts_once():
 
 @needs_tools
 def test_data_that_choose_a_way_may_go_and_data_that_decide_addresses_stay(made):
-    _, kernel = made(body(CHOOSING))
+    _, kernel = made(body(CHOOSING), body(GATHERING), body(LEAVING))
     loop = main_loop(kernel)
     off = {p.name: (len(p.off), p.all) for p in patches(loop)}
     assert sum(i.mnemonic == "BRA" for i in loop.instructions) > 1
@@ -197,19 +200,21 @@ def test_rounds_are_those_that_the_launch_says(made):
         return rounds(main_loop(made(text)[1]), block, (1, 1, 1), parameters)
 
     plain = body(f"{PRAGMA} {MMA} {NEXT}")
-    assert [counted(plain, n, 0, 0).begun for n in (1, 2, 77)] == [1, 2, 77]
-    divided = body(f"div.u32 %n, %n, %m; {PRAGMA} {MMA} {NEXT}")
-    for n, m in ((1000, 7), (4096, 64), (2**31 + 5, 2**25 + 3), (12345, 12345)):
-        assert counted(divided, n, m, 0).begun == n // m
-    signed = body(f"div.s32 %n, %n, %m; {PRAGMA} {MMA} {NEXT}")
-    assert counted(signed, 4000, 33, 0).begun == 4000 // 33
+    divided, signed = (body(f"div.{kind} %n, %n, %m; {PRAGMA} {MMA} {NEXT}") for kind in ("u32", "s32"))
     outer = body(f"mov.u32 %r7, 0; OUTER: mov.u32 %i, 0; {PRAGMA} {MMA} {NEXT} add.u32 %r7, %r7, 1; "
                  "setp.lt.u32 %p, %r7, %m; bar.sync 0; @%p bra OUTER;")  # fmt: skip
+    loaded = body(f"ld.global.u32 %n, [%a]; {PRAGMA} {MMA} {NEXT}")
+    none = body(f"setp.eq.u32 %q, %n, 0; @%q bra END; {PRAGMA} {MMA} {NEXT} END:")
+    made(plain, divided, signed, outer, loaded, none)
+    assert [counted(plain, n, 0, 0).begun for n in (1, 2, 77)] == [1, 2, 77]
+    for n, m in ((1000, 7), (4096, 64), (2**31 + 5, 2**25 + 3), (12345, 12345)):
+        assert counted(divided, n, m, 0).begun == n // m
+    assert counted(signed, 4000, 33, 0).begun == 4000 // 33
     assert counted(outer, 5, 3, 0) == Iterations(15, 3)
     with pytest.raises(LoopError, match="depends on"):
-        counted(body(f"ld.global.u32 %n, [%a]; {PRAGMA} {MMA} {NEXT}"), 1, 1, 0)
+        counted(loaded, 1, 1, 0)
     with pytest.raises(LoopError, match="no warp"):
-        counted(body(f"setp.eq.u32 %q, %n, 0; @%q bra END; {PRAGMA} {MMA} {NEXT} END:"), 0, 1, 0)
+        counted(none, 0, 1, 0)
 
 
 def launched(tmp_path, text, sizes=(8, 4)):

@@ -63,6 +63,7 @@ def is_taken(finding, body):
     return True
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", kinds.names())
 def test_no_number_of_a_body_may_be_absurd(kind, tmp_path):
     seen = set()

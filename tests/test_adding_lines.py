@@ -14,9 +14,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from machine_code import TOOLS, needs_tools
 
 import tcprobe
+from tcprobe.cli import main
 from tcprobe.isa.arch import arch
 from tcprobe.probes import experiments
 from tcprobe.probes.experiment import Context, kernels, ptx_hash
@@ -28,6 +30,7 @@ from tcprobe.store.choose import default
 from tcprobe.store.results import Results
 
 HERE = Path(__file__).parent
+PACKAGE = Path(tcprobe.__file__).parent
 ADDING = HERE / "data" / "adding"
 ARCHITECTURE = (HERE.parent / "ARCHITECTURE.md").read_text()
 LINES = {
@@ -37,6 +40,18 @@ LINES = {
     "references/costs.csv": "an invented table,mma.m16n8k16.*,sm_130,F100,latency,17,cycles,latency,,1.0",
     "references/numerics.csv": "F100,sm_130,f16|bf16,16,27,-133,Invented (table 3),mma,,,,",
 }
+# one that computes, one that stores, one that multiplies
+OPCODES = """\
+INEW,compute,,,,,,,integer,,alu,2,,,an invented source
+STNEW,store,,shared,,none,memory,,shared-stores,request,lsu,4,,,an invented source
+QNEW,multiply,,,,,"multiply|16816:4,2,4",warp,multiplies,,tensor,17,,,an invented source
+"""
+DOUBLES = """
+
+@means("INEW")
+def _invented(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
+    return {0: on.shift_left(on.read(form.operands[1], held), 1)}
+"""
 FILES = {"emit/corners.py": ADDING / "emit/corners.py", "references/handbook.py": ADDING / "references/handbook.py"}
 KNOWN = "mma.m16n8k16.row.col.f32.bf16.bf16.f32"
 NEW = "mma.m16n8k64.row.col.f32.bf16.bf16.f32"
@@ -44,16 +59,25 @@ TCGEN05 = "tcgen05.mma.cta_group::1.kind::f16"
 REFUSED = 2  # exit code
 
 
+def copied(root):
+    """Copy the package, and what is compiled of it where that lies apart: Python takes seconds for all of it."""
+    shutil.copytree(PACKAGE, root / "tcprobe")
+    if prefix := os.environ.get("PYTHONPYCACHEPREFIX"):
+        compiled, copies = (Path(prefix, *place.parts[1:]) for place in (PACKAGE, root / "tcprobe"))
+        if compiled.is_dir():
+            shutil.copytree(compiled, copies, dirs_exist_ok=True)
+
+
 @pytest.fixture(scope="module")
 def grown(tmp_path_factory):
     """A folder with a copy of the package that has every line and file more, and the published tables."""
     root = tmp_path_factory.mktemp("grown")
-    package = Path(tcprobe.__file__).parent
-    shutil.copytree(package, root / "tcprobe")
-    (root / "results").symlink_to(package.parent / "results")
-    for name, line in LINES.items():
+    copied(root)
+    (root / "results").symlink_to(PACKAGE.parent / "results")
+    lines = {name: f"{line}\n" for name, line in LINES.items()}
+    for name, text in (lines | {"isa/opcodes.csv": OPCODES, "sass/meaning.py": DOUBLES}).items():
         with (root / "tcprobe" / name).open("a") as file:
-            file.write(f"{line}\n")
+            file.write(text)
     for name, file in FILES.items():
         shutil.copy(file, root / "tcprobe" / name)
     return root
@@ -227,19 +251,8 @@ def test_a_format_and_a_reference_are_a_file_each(grown):
     assert "handbook" in compared[1]
 
 
-# opcodes of machine code: one that computes, one that stores, one that multiplies
+# opcodes of machine code
 
-OPCODES = """\
-INEW,compute,,,,,,,integer,,alu,2,,,an invented source
-STNEW,store,,shared,,none,memory,,shared-stores,request,lsu,4,,,an invented source
-QNEW,multiply,,,,,"multiply|16816:4,2,4",warp,multiplies,,tensor,17,,,an invented source
-"""
-DOUBLES = """
-
-@means("INEW")
-def _invented(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    return {0: on.shift_left(on.read(form.operands[1], held), 1)}
-"""
 RENAMED = r"s/\bIABS\b/INEW/; s/\bSTS\b/STNEW/; s/\bHMMA\b/QNEW/"
 LOOP = """.version 8.0
 .target sm_90
@@ -271,18 +284,12 @@ def test_an_opcode_is_a_line_and_at_most_one_function(grown, tmp_path, monkeypat
     (tmp_path / "nvdisasm").write_text(f'#!/bin/sh\n"{TOOLS.nvdisasm}" "$@" | sed "{RENAMED}"\n')
     (tmp_path / "nvdisasm").chmod(0o755)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
-    questions = [f"{command} {tmp_path / 'k.ptx'}" for command in ("check", "predict", "read")]
-    checked, predicted, read = (out for _, out, _ in ask(grown, *questions))
+    questions = [[command, str(tmp_path / "k.ptx")] for command in ("check", "predict", "read")]
+    checked, predicted, read = (CliRunner().invoke(main, words).output for words in questions)
     assert "STNEW" not in checked
     assert "no price of STNEW" in predicted
     assert "no matrix instruction" in read
-    package = tmp_path / "more" / "tcprobe"
-    shutil.copytree(grown / "tcprobe", package)
-    (package.parent / "results").symlink_to(grown / "results")
-    for name, text in (("isa/opcodes.csv", OPCODES), ("sass/meaning.py", DOUBLES)):
-        with (package / name).open("a") as file:
-            file.write(text)
-    checked, predicted, read = (out for _, out, _ in ask(package.parent, *questions))
+    checked, predicted, read = (out for _, out, _ in ask(grown, *map(" ".join, questions)))
     assert "STNEW takes 32 wavefronts where 1 would do" in checked
     assert "undecided" not in checked
     assert re.search(r"1 QNEW.16816.F32: +tensor 17\n", predicted)
@@ -316,9 +323,8 @@ def contribution(folder):
 def contributed(tmp_path_factory):
     """A copy of the package and of the published tables, to which a stranger's three files were merged."""
     root = tmp_path_factory.mktemp("contributed")
-    package = Path(tcprobe.__file__).parent
-    shutil.copytree(package, root / "tcprobe")
-    shutil.copytree(package.parent / "results", root / "results")
+    copied(root)
+    shutil.copytree(PACKAGE.parent / "results", root / "results")
     theirs = contribution(root / "theirs")
     ((code, out, err),) = ask(root, f"merge {theirs} --contributor somebody --results {root / 'results'}")
     assert (code, err) == (0, ""), out

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import subprocess
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,35 +57,43 @@ KNOWN = {
 }
 
 
-def checked(ptx: str, number: int, folder: Path) -> Counter[tuple[str, str]]:
-    """What all rules find in a text, as each ptxas assembles it, by (rule, severity)."""
-    source, found = folder / "text.ptx", Counter[tuple[str, str]]()
+def checked(texts: Sequence[str], number: int) -> list[Counter[tuple[str, str]]]:
+    """What all rules find in each PTX text, as each ptxas assembles it, by (rule, severity); disassembled together."""
+    with tempfile.TemporaryDirectory() as folder:
+        cubins = {cubin: at for at, ptx in enumerate(texts) for cubin in assembled(ptx, Path(folder) / f"text{at}.ptx")}
+        assert set(cubins.values()) == set(range(len(texts)))
+        checker = Checker(TOOLS, list(rules()), CodeFiles(TOOLS))
+        kernels = list(checker.check(list(cubins)))
+        assert {kernel.file for kernel in kernels} == set(map(str, cubins))
+        assert not checker.complaints
+        found = [Counter[tuple[str, str]]() for _ in texts]
+        for kernel in kernels:
+            errors = [each.finding for each in kernel.findings if each.finding.severity == "error"]
+            assert not errors, (kernel.kernel, number, errors)
+            cubin = Path(kernel.file)
+            found[cubins[cubin]].update((each.finding.rule, each.finding.severity) for each in kernel.findings)
+            if kernel.kernel.startswith("gemm") and number >= 80:
+                slow = [each.finding for each in kernel.findings if each.finding.rule == "bank-conflicts"]
+                assert not [f for f in slow if f.text.startswith(("LDSM", "LDGSTS"))], slow
+                assert main_loops(cubin).isdisjoint(f.address for f in slow), slow
+    return found
+
+
+def assembled(ptx: str, source: Path) -> list[Path]:
+    """The cubins that each ptxas which knows its version and target makes of a text."""
     source.write_text(ptx)
     target = next(line.split()[1].rstrip(",") for line in ptx.splitlines() if line.startswith(".target"))
-    assembled = 0
-    for ptxas in toolchain.compilers():
-        cubin = folder / f"by{assembled}.cubin"
+    made = []
+    for number, ptxas in enumerate(toolchain.compilers()):
+        cubin = source.with_suffix(f".{number}.cubin")
         run = subprocess.run(
             [ptxas, "-arch", target, str(source), "-o", str(cubin)], capture_output=True, text=True, check=False
         )
         if "Unsupported .version" in run.stderr or "not defined for option 'gpu-name'" in run.stderr:
             continue
         assert run.returncode == 0, run.stderr[:500]
-        assembled += 1
-        checker = Checker(TOOLS, list(rules()), CodeFiles(TOOLS))
-        kernels = list(checker.check([cubin]))
-        assert kernels
-        assert not checker.complaints
-        for kernel in kernels:
-            errors = [each.finding for each in kernel.findings if each.finding.severity == "error"]
-            assert not errors, (kernel.kernel, number, errors)
-            found.update((each.finding.rule, each.finding.severity) for each in kernel.findings)
-            if kernel.kernel.startswith("gemm") and number >= 80:
-                slow = [each.finding for each in kernel.findings if each.finding.rule == "bank-conflicts"]
-                assert not [f for f in slow if f.text.startswith(("LDSM", "LDGSTS"))], slow
-                assert main_loops(cubin).isdisjoint(f.address for f in slow), slow
-    assert assembled
-    return found
+        made.append(cubin)
+    return made
 
 
 def main_loops(path: Path) -> set[int]:
@@ -138,18 +148,22 @@ def functions(sample: Any) -> Iterator[tuple[str, list[Any]]]:
 PRINTED = ["reduce --over", "reduce --mask", "load", "convert", "convert stmatrix", "emit --to cuda"]
 
 
+@pytest.fixture(scope="module")
+def printed() -> dict[str, Counter[tuple[str, str]]]:
+    """By what printed them what is found in kernels of functions; filled by the first test that asks."""
+    return {}
+
+
 @pytest.mark.parametrize("what", PRINTED)
-def test_functions(what: str, sample: Any, tmp_path: Path) -> None:
-    library = nvrtc.library()
-    for name, cases in functions(sample):
-        if name != what:
-            continue
-        assert cases, what
-        text = kernels_of(cases)
-        done, log = nvrtc.compile_cuda(library, text, "-arch=sm_90a", "-std=c++17", "-DTCPROBE_ANY_ARCH")
-        assert done, (what, log[:800])
-        found = checked(nvrtc.ptx(library, text, "-arch=sm_90a", "-std=c++17", "-DTCPROBE_ANY_ARCH"), 90, tmp_path)
-        assert warnings(found) <= KNOWN.keys(), (what, found)
+def test_functions(what: str, sample: Any, printed: dict[str, Counter[tuple[str, str]]]) -> None:
+    if not printed:
+        library, given = nvrtc.library(), dict(functions(sample))
+        assert list(given) == PRINTED
+        assert all(given.values())
+        options = ("-arch=sm_90a", "-std=c++17", "-DTCPROBE_ANY_ARCH")
+        texts = [nvrtc.ptx(library, kernels_of(cases), *options) for cases in given.values()]
+        printed |= zip(PRINTED, checked(texts, 90), strict=True)
+    assert warnings(printed[what]) <= KNOWN.keys(), (what, printed[what])
 
 
 PTX = [
@@ -162,23 +176,29 @@ PTX = [
 
 
 @pytest.mark.parametrize("name", PTX)
-def test_ptx(name: str, tmp_path: Path) -> None:
+def test_ptx(name: str) -> None:
     """`emit --to ptx`, in a kernel whose registers are zero. Descriptors of wgmma and tcgen05 would be no tile's."""
     instruction = next(row for id_, row in inventory.instructions().items() if name in (id_, row.name))
     tables, _ = emittable(list(instruction.fragments), None, published())
     choice = max((fragment.selectors for fragment in instruction.fragments), key=len)
     text, _ = emitted_layouts.module(emit.emit("ptx", selected(tables, choice[0] if len(choice) > 1 else None)))
-    found = checked(text, 90, tmp_path)
+    (found,) = checked([text], 90)
     assert warnings(found) <= KNOWN.keys(), found
+
+
+@cache
+def of_paths(numbers: tuple[int, ...]) -> dict[int, Counter[tuple[str, str]]]:
+    """What is found in the programs of several cases."""
+    library, options = nvrtc.library(), ("-arch=sm_90a", "-std=c++17", "-DTCPROBE_ANY_ARCH")
+    texts = [nvrtc.ptx(library, path_cases.program(number), *options) for number in numbers]
+    return dict(zip(numbers, checked(texts, 90), strict=True))
 
 
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("number", range(len(path_cases.CASES)))
-def test_paths(number: int, tmp_path: Path) -> None:
+def test_paths(number: int, together: tuple[int, ...]) -> None:
     """`path --code cuda`, in a kernel that fills, loads and writes out, or stores and drains."""
-    library = nvrtc.library()
-    made = nvrtc.ptx(library, path_cases.program(number), "-arch=sm_90a", "-std=c++17", "-DTCPROBE_ANY_ARCH")
-    found = checked(made, 90, tmp_path)
+    found = of_paths(together)[number]
     assert warnings(found) <= KNOWN.keys(), (path_cases.CASES[number], found)
 
 
@@ -187,7 +207,7 @@ GEMMS = [(number, kind) for number in (75, 80, 86, 89, 90, 120) for kind in ("f1
 
 @pytest.mark.sampled(7)
 @pytest.mark.parametrize(("number", "kind"), [(n, k) for n, k in GEMMS if not (n == 75 and k != "f16")])
-def test_kernels(number: int, kind: str, tmp_path: Path) -> None:
+def test_kernels(number: int, kind: str) -> None:
     library = nvrtc.library()
     if number not in nvrtc.archs(library):
         pytest.skip("no compiler for this arch")
@@ -195,5 +215,5 @@ def test_kernels(number: int, kind: str, tmp_path: Path) -> None:
         pytest.skip("no multiply of this type")
     made = gemm(GemmOptions(f"sm_{number}", kind))
     target = made.gemm.compiled_for
-    found = checked(nvrtc.ptx(library, made.source, f"-arch={target}", "-std=c++17"), number, tmp_path)
+    (found,) = checked([nvrtc.ptx(library, made.source, f"-arch={target}", "-std=c++17")], number)
     assert warnings(found) <= KNOWN.keys()

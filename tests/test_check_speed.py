@@ -194,13 +194,29 @@ def test_right_kernels_and_mutants_cost_what_their_formula_says(
         assert found[kind, True] > found[kind, False], (kind, found)
 
 
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool], KernelCheck]:
+    """By rule and whether it is the text that fails what all rules find in it; disassembled together."""
+    folder, given = tmp_path_factory.mktemp("examples"), {}
+    for name in SPEED:
+        for fails, text in ((True, rules()[name].FAILS), (False, rules()[name].PASSES)):
+            path = folder / f"{name}.{fails}.ptx"
+            path.write_text(text.lstrip())
+            given[str(path)] = name, fails
+    checker = Checker(toolchain.find(None), [rules()[name] for name in SPEED])
+    found = checker.check([Path(path) for path in given])
+    assert not checker.complaints
+    assert len(found) == len(given)
+    return {given[kernel.file]: kernel for kernel in found}
+
+
 @pytest.mark.parametrize("name", SPEED)
-def test_examples(name: str, tmp_path: Path) -> None:
+def test_examples(name: str, examples: dict[tuple[str, bool], KernelCheck]) -> None:
     """What a rule says fails does, and only that; loops are named."""
-    rule = rules()[name]
-    for text, fails in ((rule.FAILS, True), (rule.PASSES, False)):
-        (kernel,) = checked(text, tmp_path, name)
-        found = [each.finding for each in kernel.findings if each.finding.severity == "warning"]
+    for fails in (True, False):
+        kernel = examples[name, fails]
+        placed = [each.finding for each in kernel.findings if each.finding.rule == name]
+        found = [finding for finding in placed if finding.severity == "warning"]
         assert bool(found) == fails, (name, kernel)
         for finding in found:
             assert finding.rule == name

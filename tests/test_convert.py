@@ -82,7 +82,7 @@ def test_every_element_arrives(name, sample):
     tables = distinct(name)
     pairs = [p for p in itertools.product(tables, tables) if _convertible(*p)]
     assert len(pairs) > 60
-    for source, target in sample(pairs, 7):
+    for source, target in sample(pairs, 17):
         found = plan_conversion(source, target)
         assert (found.plan is None) == (found.summary == SHARED)
         assert found.plan is None or arrives(found), (source.fragment.id, target.fragment.id)
@@ -183,6 +183,7 @@ NARROW = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("id_", NARROW.values(), ids=NARROW)
 @pytest.mark.parametrize(("operand", "transpose"), [("a", False), ("b", True)])
 def test_results_become_numbers_of_four_bits(id_, operand, transpose, tmp_path):

@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 from click.testing import CliRunner
 from cost_model import Clock, code_of
+from sampling import TOGETHER
 from test_cost_mutations import emptied, halved, hoisted, mutated
 
 from tcprobe.ask.cost import InstructionCost
@@ -64,6 +65,13 @@ def code_of_loops(ids, place):
     """The machine code of all of a place that are among these: nvdisasm, which is slow to start, runs once."""
     several = [EVERY[id_] for id_ in ids if place_of(EVERY[id_]) == place]
     return assembled(several[0], [kernel for one in several for kernel in one.kernels()])
+
+
+def code_beside(id_):
+    """The machine code of one, made with that of 15 others as for the law of all loops."""
+    every = list(EVERY)
+    first = every.index(id_) // TOGETHER * TOGETHER
+    return code_of_loops(tuple(every[first : first + TOGETHER]), place_of(EVERY[id_]))
 
 
 @pytest.mark.sampled(151)
@@ -127,7 +135,7 @@ def test_a_model_is_read_back(id_):
         return each[place] if shape == "i" else (once[place] + each[place] * (count - 1)) / count
 
     experiment = MULTIPLIES[id_]
-    found = concluded(experiment, assembled(experiment, experiment.kernels()), cycles)
+    found = concluded(experiment, code_beside(id_), cycles)
     assert not found.refused
     assert [opcode[:3] for opcode in found.opcodes] == ["UTC"]
     assert [(f.a, f.cycles, f.in_flight) for f in found.interval] == [("shared", 96, COPIES), ("tensor", 64, COPIES)]
@@ -147,7 +155,7 @@ def test_a_model_of_loads_and_stores_is_read_back(id_):
     def cycles(op, row):
         return 30.0 if op.variant == "trip" else max(20.0, 4.0 * (int(row[0]) // 32))
 
-    found = concluded(experiment, assembled(experiment, experiment.kernels()), cycles)
+    found = concluded(experiment, code_beside(id_), cycles)
     assert found.one_warp == 20
     assert found.interval.cycles == pytest.approx(max(4, 20 / experiment.warps[-1]), abs=0.02)
     assert [(trip.cycles, trip.bytes) for trip in found.round_trip] == [
@@ -164,21 +172,30 @@ def test_a_model_of_copies_is_read_back(id_):
         count = int(op.variant[1:])
         return 8.0 if op.variant[0] == "i" else (90 + 8 * (count - 1)) / count
 
-    found = concluded(experiment, assembled(experiment, experiment.kernels()), cycles)
+    found = concluded(experiment, code_beside(id_), cycles)
     assert (found.interval.cycles, found.interval.warps) == (8, 1)
     assert [trip.cycles for trip in found.round_trip] == [90 + 8 * (n - 1) for n in FLIGHTS]
     rows, columns, *_ = experiment.row.shape
     assert [trip.bytes for trip in found.round_trip] == [4 * rows * columns * n for n in FLIGHTS]
 
 
+MUTATED = [*SOME, SPARSE, "tcgen05.ld.16x256b.x4", "tcgen05.st.32x32b.x8", next(iter(COPIED))]
+
+
+@cache
+def code_of_mutants(change, place):
+    """The machine code of all of a place, each mutated in the same way."""
+    several = [EVERY[id_] for id_ in MUTATED if place_of(EVERY[id_]) == place]
+    kernels = [mutated(k, change(".".join(one.id.split(".")[:2]))) for one in several for k in one.kernels()]
+    return assembled(several[0], kernels)
+
+
 @pytest.mark.full
 @pytest.mark.parametrize("change", [emptied, halved, hoisted], ids=lambda f: f.__name__)
-@pytest.mark.parametrize("id_", [*SOME, SPARSE, "tcgen05.ld.16x256b.x4", "tcgen05.st.32x32b.x8", next(iter(COPIED))])
+@pytest.mark.parametrize("id_", MUTATED)
 def test_no_mutation_gives_a_number(id_, change):
     experiment = EVERY[id_]
-    word = ".".join(id_.split(".")[:2])
-    kernels = [mutated(kernel, change(word)) for kernel in experiment.kernels()]
-    codes = assembled(experiment, kernels)
+    codes = code_of_mutants(change, place_of(experiment))
     with pytest.raises(ProbeError, match=r"should hold|beside the loop|taken out"):
         concluded(experiment, codes, lambda op, row: 100.0)
 

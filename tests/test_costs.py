@@ -460,6 +460,7 @@ def _stated_cycles(id_, chains):
     return [(code.lines[at].split()[0], words[at] >> 105 & 15) for at in range(first, last)]
 
 
+@pytest.mark.sampled(3)
 @machine_code.needs_tools
 @pytest.mark.parametrize("id_", LINK)
 def test_a_chain_states_the_same_cycles_alone_and_beside_another(id_):

@@ -27,7 +27,7 @@ def reader(name):
 def test_damage_is_refused_or_found_out(kind, sample):
     """A sample of one arch."""
     counts = Counter()
-    for seed in sample(range(40), 10):
+    for seed in sample(range(40), 20):
         outcome, wrong = tried(reader("sm_80"), kind, seed)
         assert not wrong, (kind, seed, wrong)
         counts[outcome] += 1

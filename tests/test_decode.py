@@ -101,6 +101,7 @@ def test_an_operand_in_brackets_names_the_registers_in_them(made):
     assert set(names(found.mask)) == named
 
 
+@pytest.mark.sampled(3)
 @needs_tools
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
 def test_the_fields_of_what_nvdisasm_prints_say_it_all(arch):

@@ -90,6 +90,7 @@ def merge(into, *made, code=0):
     return done.stdout
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", ["first by name", "last by name"])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_merge_names_both_and_two_devices_have_no_majority(tmp_path, kind, order):
@@ -106,6 +107,7 @@ def test_merge_names_both_and_two_devices_have_no_majority(tmp_path, kind, order
     assert alone(Results(tmp_path / "both")).findings(kind, "sm_90")[subject] == sourced
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("odd", ["NVIDIA A", "NVIDIA Z"])
 @pytest.mark.parametrize("kind", OTHERS)
 def test_what_most_devices_found_counts(tmp_path, kind, odd):

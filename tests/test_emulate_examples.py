@@ -32,7 +32,7 @@ def emulated(example):
     return done.arrays[example.result]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 @pytest.mark.parametrize("head", attention.HEADS)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])

@@ -250,7 +250,7 @@ TWINS = {
 SCHEDULES = [{}, *({"schedule": "random", "seed": seed} for seed in range(3))]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", TWINS)
 def test_a_kernel_that_the_memory_model_orders_has_no_finding_and_its_spoilt_twin_a_race(name):
     right, spoilt, launch = TWINS[name]

@@ -8,6 +8,7 @@ import pytest
 import tensor_kernels
 from hypothesis import given
 from hypothesis import strategies as st
+from sampling import examples
 from tensor_kernels import METADATA, SCALES, A, B, run, text
 
 from tcprobe.emulate.instructions.tcgen05_moves import extreme_of_floats
@@ -279,6 +280,7 @@ ONE = "tcgen05.mma.cta_group::1.kind::f16 [%r12], %d2, %d3, %r1, %p7;"
 AGAIN = f"{ONE}\nsetp.eq.u32 %p7, 0, 0;\n"
 
 
+@examples(100, share=14)
 @given(st.lists(st.integers(0, 2**32 - 1), min_size=4, max_size=4))
 def test_lanes_that_are_disabled_keep_what_they_had(words):
     """The least bit of the first word is lane 0's."""
@@ -297,6 +299,7 @@ def test_d_is_scaled_before_a_product_is_added(power):
     assert (found == (a @ b.T) * (1 + 2.0**-power)).all()
 
 
+@examples(100, share=14)
 @given(st.data())
 def test_columns_of_b_count_as_zeros(data):
     """Runs of used columns and of zeros by turns, as the examples of PTX's text have them, from the least bit on."""

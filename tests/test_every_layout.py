@@ -71,7 +71,7 @@ def tiles(command):
 @pytest.mark.parametrize("command", WAYS)
 def test_every_command_answers_or_refuses_every_text(command, sample):
     asked = [(way, text, options) for way in WAYS[command] for text, options in TEXTS]
-    for way, text, options in sample(asked, 23):
+    for way, text, options in sample(asked, 47):
         words = [word.replace("*", text) if word.strip() == "*" or ":*," in word else word for word in way]
         words += options if tiles(command) and "--tile" not in words else []
         done = CliRunner().invoke(main, words)

@@ -154,7 +154,7 @@ WITH_DIGITS = [
 ]
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(31)
 @pytest.mark.parametrize("command", WITH_DIGITS)
 def test_digits_of_other_scripts_are_no_numbers(command, tmp_path, monkeypatch):
     """Python reads them wherever it is asked for a number: no word of a command may be understood with them."""
@@ -211,6 +211,7 @@ def leaves(command, path=()):
         yield path, command
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("path", "command"), list(leaves(main)), ids=[" ".join(path) for path, _ in leaves(main)])
 def test_every_hint_names_options_that_the_command_has(path, command):
     """For each option of any command, given to each command that lacks it: what is suggested outside backticks is its

@@ -31,6 +31,7 @@ def said(*words, code=0):
     return done.stdout if code == 0 else done.stderr
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "options"), TEXTS)
 def test_a_text_is_of_an_operand_only_where_it_says_so_and_no_line_says_another(text, options):
     shown = said("show", text, *options)

@@ -170,7 +170,7 @@ def parts_of(number, kind):
     return [number >> shift & (1 << bits) - 1 for shift in (0, apart)]
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(31)
 @pytest.mark.parametrize("name", EXACT)
 def test_every_float_is_exact_and_rounded_once(name):
     """Against rational arithmetic: of special values and of random ones, also what no GPU here has."""
@@ -234,7 +234,7 @@ def measured():
     return json.loads(instructions.KEPT.read_text())
 
 
-@pytest.mark.sampled(31)
+@pytest.mark.sampled(61)
 @pytest.mark.parametrize("name", [name for name, case in EVERY.items() if case.here and not case.approximate])
 def test_every_instruction_has_the_bits_of_an_h200(name):
     """Special operands and random ones, as digests."""

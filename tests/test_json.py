@@ -42,7 +42,7 @@ def test_the_schema_is_one():
 @pytest.mark.parametrize(
     ("name", "call"), [(n, c) for n, calls in CALLS.items() for c in calls], ids=lambda v: str(v)[:60]
 )
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(17)
 def test_lines_follow_the_schema(name, call, tmp_path):
     done = CliRunner().invoke(main, [*filled(call, tmp_path), "--json"])
     assert done.exit_code in (0, 1), done.output

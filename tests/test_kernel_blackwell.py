@@ -165,7 +165,7 @@ EMULATED = [
 ]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(12)
 @pytest.mark.skipif(not shutil.which("nvcc"), reason="no nvcc here")
 @pytest.mark.parametrize("schedule", ["late", "random"])
 @pytest.mark.parametrize(("options", "size"), EMULATED, ids=str)

@@ -255,6 +255,7 @@ def test_a_permutation_reorders_a_dimension():
         assert turned.table.holders(row=3, col=at[block] + inside) == plain.table.holders(row=3, col=col)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("arch", "kind"), [("sm_80", "f16"), ("sm_120", "bf16"), ("sm_90", "bf16")])
 def test_a_kernel_says_its_warps_as_where_takes_them(arch, kind):
     """The numbering that `kernel gemm` prints, pasted, leads to the thread and register that the kernel explains."""

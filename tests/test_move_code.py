@@ -89,6 +89,7 @@ def spoilt(table):
     return slot_table(WARP, table.elements, {n: tuple(column) for n, column in values.items()})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("opcode", sorted(OPCODES))
 def test_two_exchanged_elements_contradict(sm_80, opcode):
     """Of LDSM one spoilt fragment among those that it loads; of MOVM all of them, since a spoilt one is left out."""

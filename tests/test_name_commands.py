@@ -96,6 +96,7 @@ A, D = (f"mma.m16n8k16.row.col.f32.bf16.bf16.f32.{operand}" for operand in "ad")
 MULTIPLY = A.removesuffix(".a")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("words", "quoted"),
     [

@@ -1,5 +1,6 @@
 """Names as people say them: words in any order and case, patterns, and what several meanings have in common."""
 
+import difflib
 import random
 from contextlib import suppress
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, WARPGROUP, arch
-from tcprobe.isa.names import resolve, select, select_instructions
+from tcprobe.isa.names import resolve, search, select, select_instructions
 from tcprobe.store import names
 from tcprobe.store.cell import cell
 from tcprobe.store.choose import alone
@@ -20,6 +21,14 @@ from tcprobe.store.results import published
 @pytest.fixture(scope="module")
 def tables():
     return alone(published())
+
+
+def test_ids_that_are_alike_are_those_of_difflib(sample):
+    known, rng = [*inventory.fragments(), *inventory.instructions()], random.Random(1)
+    for id_ in sample(rng.sample(known, 24), 12):
+        at = rng.randrange(len(id_))
+        for name in (id_[:at] + id_[at + 1 :], id_[at:]):
+            assert search._alike(name) == difflib.get_close_matches(name, known, n=3, cutoff=0.6), name
 
 
 def test_shuffled_words_of_an_id_mean_its_table(tables, sample):

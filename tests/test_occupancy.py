@@ -89,6 +89,7 @@ def graph(text):
     return kernel
 
 
+@pytest.mark.sampled(4)
 @needs_tools
 @pytest.mark.parametrize(
     ("text", "used", "found"),

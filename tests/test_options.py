@@ -117,6 +117,7 @@ def refused(*arguments):
     return said
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("name", "option"), VALUED, ids=lambda x: x if isinstance(x, str) else x.opts[-1])
 def test_what_means_nothing_is_a_mistake_in_the_call(name, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -60,6 +60,7 @@ def shapes():
     yield "a lane each", Chains(k % 32, np.maximum(k // 32, 1))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", dict(shapes()))
 def test_a_regular_tree_takes_few_questions(name):
     """Of 16,384 products some thousands, where all pairs would be 139,000; and the tree is right."""
@@ -105,7 +106,7 @@ def test_a_wrong_guess_is_dropped(monkeypatch):
     monkeypatch.setattr(reveal, "LEAST", 300)
     monkeypatch.setattr(reveal, "GUESSED", -1)
     monkeypatch.setattr(reveal, "tree", kept)
-    found = conclude(Revealing(call_of(exchanged), Shape(1, 8, k)).find())
+    found = conclude(Revealing(call_of(exchanged), Shape(2, 96, k)).find())
     assert trees == [True, False]
     assert (found.different, found.order) == (0, exchanged)
 
@@ -121,7 +122,7 @@ def test_any_order_is_found_where_it_is_guessed(given_order, careless):
             patch.setattr(guesses, "PERIODS", (1, 2, 4))
             patch.setattr(guesses, "BEYOND", 1)
             patch.setattr(guesses, "SEVERAL", 1)
-        found = conclude(Revealing(call_of(given_order), Shape(1, 8, given_order.k)).find())
+        found = conclude(Revealing(call_of(given_order), Shape(2, 96, given_order.k)).find())
     assert found.different == 0
     assert tree(found.order) == tree(given_order)
 
@@ -141,6 +142,7 @@ def parts(a, b):
     return total
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sides", [(1, 8), (1, 1), (2, 3)])
 def test_a_call_of_few_elements(sides):
     """Its order is found in fewer calls than it has products, beside those of the proof; products of f16 are exact."""

@@ -165,6 +165,7 @@ def test_one_element_that_lacks_one_product(sides, sample):
         assert made.lacking.parts[0].cols == (col, col)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("sides", "k"),
     [(sides, k) for sides in ((1, 8), (3, 1)) for k in (11528, 57608, 11520, 57664)] + [((32, 32), 11528)],

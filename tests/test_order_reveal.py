@@ -125,7 +125,7 @@ def orders(draw):
     return Order("sm_90", Types(kind, kind, d), k, node(places, 0), inputs)
 
 
-@examples(25)
+@examples(25, share=12)
 @given(orders())
 def test_any_order_is_found(given_order):
     """The very tree, and bits that are all its own."""

@@ -21,7 +21,7 @@ ALONE = ("__main__", ".live", ".triton_matmul")  # modules that are programs, or
 MODULES = [m.name for m in pkgutil.walk_packages(tcprobe.__path__, "tcprobe.") if not m.name.endswith(ALONE)]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", MODULES)
 def test_doctests(name):
     module = importlib.import_module(name)

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import subprocess
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 
 from tcprobe.ask.prices import prices
 from tcprobe.cli import main
+from tcprobe.kernel.compiled import compiled
 from tcprobe.loops import costs, simulate
 from tcprobe.loops.costs import PIPES
 from tcprobe.loops.loop import loop_at, main_loop, main_loops
@@ -39,9 +39,15 @@ def kernel(folder, text):
     path = folder / "k.ptx"
     path.write_text(text)
     tools = toolchain.find(None)
-    (compiled,) = CodeFiles(tools).read(path)
-    (made,) = programs(tools, compiled.cubin.arch, compiled.cubin.functions)
+    (file,) = CodeFiles(tools).read(path)
+    (made,) = programs(tools, file.cubin.arch, file.cubin.functions)
     return made
+
+
+@pytest.fixture(scope="module")
+def known():
+    """What is known of sm_90, read once."""
+    return costs.prices("sm_90", default())
 
 
 def looped(body, registers=".reg .f32 %f<40>;", threads=32):
@@ -114,12 +120,12 @@ def test_an_opcode_without_a_price_is_refused_by_its_name(tmp_path, monkeypatch,
     assert opcode in found["refused"]
 
 
-def test_what_is_measured_of_an_opcode_counts_and_is_stated_nowhere():
+def test_what_is_measured_of_an_opcode_counts_and_is_stated_nowhere(known):
     """Pipe, interval and latency of each finding that names a pipe.
 
     But memory behind L1 decides what requests of it take, and `simulate` has rules of its own for waits.
     """
-    known, found = costs.prices("sm_90", default()), prices("sm_90", default())
+    found = prices("sm_90", default())
     ruled = re.compile(r"(LDG|STG|RED|ATOMG|LDGSTS|BAR|FENCE|LDGDEPBAR|instruction-cache|register-ports)\b")
     for price in (
         price for id_, price in found.items() if price.pipe not in ("other", "issue") and not ruled.match(id_)
@@ -147,19 +153,18 @@ SYNCS.PHASECHK.TRANS64.TRYWAIT ULDC.64 UMOV VOTEU.ANY WARPSYNC.ALL
 
 
 @pytest.mark.parametrize("opcode", PRICED.split())
-def test_what_had_a_price_keeps_one(opcode):
+def test_what_had_a_price_keeps_one(opcode, known):
     """Opcodes beside the measured ones: a pattern of a finding may not take away what is stated."""
-    price = costs.prices("sm_90", default())._find(opcode)
+    price = known._find(opcode)
     assert price is not None
     assert price.pipe in PIPES
     assert price.cycles > 0
     assert price.latency > 0
 
 
-def test_a_parameter_takes_longer_than_an_array_of_constants(tmp_path):
+def test_a_parameter_takes_longer_than_an_array_of_constants(known):
     parameter, array = (
-        costs.prices("sm_90", default()).of(Instruction(0, decode(text), "LDC"))
-        for text in ("LDC.64 R2, c[0x0][0x238]", "LDC.64 R2, c[0x3][R4]")
+        known.of(Instruction(0, decode(text), "LDC")) for text in ("LDC.64 R2, c[0x0][0x238]", "LDC.64 R2, c[0x3][R4]")
     )
     assert (parameter.pipe, parameter.cycles) == (array.pipe, array.cycles) == ("adu", 8)
     assert parameter.latency > array.latency == 28
@@ -285,8 +290,7 @@ def test_a_kernel_says_what_its_main_loop_takes(tmp_path):
     found = explained("--arch", "sm_90", "--multiply", "mma")["predicted"]
     path = tmp_path / "gemm.cu"
     assert CliRunner().invoke(main, [*GEMM.split(), "-o", str(path)]).exit_code == 0
-    command = ["nvcc", "-cubin", "-arch=sm_90", str(path), "-o", str(tmp_path / "gemm.cubin")]
-    subprocess.run(command, check=True, capture_output=True)
+    (tmp_path / "gemm.cubin").write_bytes(compiled(path.read_text(), "sm_90", "cubin"))
     done = CliRunner().invoke(main, ["predict", str(tmp_path / "gemm.cubin"), "--json"])
     assert found in [json.loads(line) for line in done.stdout.splitlines()]
     assert (found["tensor"], found["warps"]) == (128 * 6, 4)
@@ -391,8 +395,7 @@ def test_nothing_is_done_twice_in_a_cycle_however_far_behind_it_is(asked):
         assert end - first >= 1 + spacing * (taken - 1)
 
 
-def test_the_loop_that_multiplies_is_the_main_one(tmp_path):
+def test_the_loop_that_multiplies_is_the_main_one(tmp_path, known):
     made = kernel(tmp_path, emulated_bench.PTX)
     assert main_loop(made).multiplies == 1
-    known = costs.prices("sm_90", default())
     assert all(known.of(step.instruction).cycles for step in main_loop(made).path())

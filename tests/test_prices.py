@@ -160,6 +160,7 @@ def model(pipes, latency=4.0):
 PIPES = {opcode: (pipe, float(opcodes()[opcode].pace)) for pipe, opcode in STANDING.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("id_", "pipe"), [("SHF.L", "alu"), ("MUFU.RCP", "xu"), ("UIADD3", "uniform"), ("IMAD", None)])
 def test_a_model_is_found_again(id_, pipe, read):
     """Latency of every operand, interval, one warp, and the pipe that it shares with the opcode standing for it."""
@@ -214,7 +215,7 @@ def test_an_opcode_has_the_row_that_covers_it_best():
 COUNTERS = (0x810, 0x836)  # IADD3 and VIADD with a number
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("id_", [row.id for row in opcodes().values() if row.words and not row.id.startswith("BSSY")])
 def test_words_of_machine_code_take_no_cycles_from_the_counter_of_a_round(id_):
     """Between the counter and its comparison, and between that and the branch, stalls are as long as results take."""

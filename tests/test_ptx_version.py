@@ -111,7 +111,7 @@ def _refused(tmp_path, target, ptx, kernels):
 @pytest.mark.parametrize(("target", "ptx"), sorted(OPTIONS), ids="-".join)
 def test_a_form_is_taken_from_its_version_on_and_not_below(tmp_path, sample, target, ptx):
     """Of every form at every target that it names; below what brought the target there is nothing to try."""
-    kernels = [_kernel(row, target) for row in sample(OPTIONS[target, ptx], 20)]
+    kernels = [_kernel(row, target) for row in sample(OPTIONS[target, ptx], 40)]
     refused = _refused(tmp_path, target, ptx, kernels)
     if refused is None:
         pytest.skip(f"{TOOLS.name} does not know {target} with PTX {ptx}")

@@ -45,6 +45,7 @@ def test_sm_90_is_complete():
         assert m.status == ("measured" if allowed else "refused")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "method"), sorted({key[:2] for key in ALL}))
 def test_every_measurement_is_whole_and_fits_the_inventory(name, method):
     assert method != "emulated"

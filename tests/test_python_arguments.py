@@ -238,7 +238,7 @@ def test_hostile_values_are_refused_in_words(name, sample, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)  # a folder of results may have any of these names
     tried = 0
     for parameter in parameters_of(name):
-        for kind in sample(list(HOSTILE), 7):
+        for kind in sample(list(HOSTILE), 13):
             tried += 1
             error = error_of(partial(getattr(tcprobe, name), **(FINE[name] | {parameter: HOSTILE[kind]})))
             if error is not None:

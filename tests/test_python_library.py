@@ -228,7 +228,7 @@ def test_wrong_values_are_refused_in_words(name, sample, tmp_path, monkeypatch):
     if works is None:
         return
     for parameter in parameters_of(name):
-        for kind in sample(WRONG, 5):
+        for kind in sample(WRONG, 9):
             arguments = works | {"lbo" if parameter == "given" else parameter: WRONG[kind]}
             plain = arguments.pop("patterns", ())
             error = error_of(partial(FUNCTIONS[name], *(plain if isinstance(plain, tuple) else (plain,)), **arguments))

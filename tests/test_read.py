@@ -48,7 +48,7 @@ def made(tmp_path_factory):
 def test_what_is_found_is_what_nvdisasm_prints(on, sample):
     """The code of every form that a warp executes, and the matrix instructions of the whole disassembly."""
     row = arch(on)
-    forms = sample([form for form in inventory.executed_by(WARP) if form.target.on(row)], 4)
+    forms = sample([form for form in inventory.executed_by(WARP) if form.target.on(row)], 9)
     codes, _ = assemble(TOOLS, [lowering.probe(form) for form in forms], row)
     assert len(codes) > 20
     found = matrix_code.find(TOOLS, on, [code.raw for code in codes.values()])

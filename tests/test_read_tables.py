@@ -148,25 +148,49 @@ SLOTS = {
 }
 
 
-def numbered(on, expression, kind="float", leading=16):
+def numbering(expression, kind="float", leading=16, name="k"):
     """The kernel that writes numbers of lanes and registers into an accumulator and stores it."""
-    words = {"NAME": "k", "EXPRESSION": expression, "KIND": kind, "LEADING": str(leading)}
+    words = {"NAME": name, "EXPRESSION": expression, "KIND": kind, "LEADING": str(leading)}
     text = NUMBERED.replace("TYPE", "f32" if kind == "float" else "s32")
-    for name, word in words.items():
-        text = text.replace(name, word)
-    return compiled(on, text)
+    for place, word in words.items():
+        text = text.replace(place, word)
+    return text
+
+
+def numbered(on, expression, kind="float"):
+    return compiled(on, numbering(expression, kind))
+
+
+LEADING = (16, 24)
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    """By name what is read of kernels with several numbers and both leading dimensions, for an arch: all at once."""
+    path = tmp_path_factory.mktemp("numbers") / "k.ptx"
+
+    @cache
+    def of(on, numbers):
+        asked = [(number, leading) for number in numbers for leading in LEADING]
+        texts = [numbering(SLOTS[number], leading=leading, name=named(number, leading)) for number, leading in asked]
+        path.write_text(compiled(on, "\n".join(texts)))
+        return {one["name"]: one for one in map(json.loads, read(path, "--json", "--arch", on).splitlines())}
+
+    return of
+
+
+def named(number, leading):
+    return f"{number.replace(' ', '_')}_{leading}"
 
 
 @pytest.mark.sampled(19)
 @pytest.mark.parametrize("on", ["sm_90", "sm_75", "sm_80", "sm_86", "sm_100", "sm_120"])
 @pytest.mark.parametrize("kind", SLOTS)
-def test_numbers_in_an_accumulator_show_its_slots(tmp_path, kind, on):
+def test_numbers_in_an_accumulator_show_its_slots(functions, law, kind, on):
     """The classical probe: lane * 8 + i, converted from integers of any width, stored with two leading dimensions."""
-    path = tmp_path / "k.ptx"
-    for leading in (16, 24):
-        path.write_text(numbered(on, SLOTS[kind], leading=leading))
-        (function,) = map(json.loads, read(path, "--json", "--arch", on).splitlines())
-        (table,) = function["tables"]
+    found = functions(on, tuple(params["kind"] for params in law if params["on"] == on))
+    for leading in LEADING:
+        (table,) = found[named(kind, leading)]["tables"]
         assert (table["leading_dimension"], table["differ"]) == (leading, 0)
         assert table["layout_id"] == load("wmma.m16n16k16.d.f32", on).table.id
         assert "wmma.m16n16k16.d.f32" in table["fragments"]

@@ -126,6 +126,7 @@ def test_the_published_address(tmp_path):
     ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "query",
     [

@@ -102,7 +102,7 @@ def test_hostile_text_is_text_and_nothing_else(tmp_path, plain, text):
     found = read(tmp_path / "site")
     assert set(found) == set(plain)
     for name, page in found.items():
-        assert shape(name, page) == shape(name, plain[name]), name
+        assert page == plain[name] or shape(name, page) == shape(name, plain[name]), name
         assert EVIL not in page
         assert page.replace("\n", "").isprintable()
 

@@ -61,7 +61,7 @@ def test_a_value_of_another_type_is_refused_as_data(tmp_path, kind, sample):
     refused = 0
     tried = [(place, value) for place in places(kept) for value in HOSTILE]
     outer = [one for one in tried if len(one[0]) < 3]
-    for place, value in [*outer, *sample([one for one in tried if len(one[0]) > 2], 150)]:
+    for place, value in [*outer, *sample([one for one in tried if len(one[0]) > 2], 300)]:
         target.write_text(seal(kind, spoilt(kept, place, value)))
         try:
             findings.read_any(Results(tmp_path), key)

@@ -165,7 +165,7 @@ def test_why_not_names_what_does_the_same_there(sample):
     does = {row: taken(row) for row in inventory.instructions().values() if row.multiplies}
     alike = {(frozenset(types), row.target): row for row, types in does.items()}.values()
     folders = default()
-    for device in map(arch.arch, sample(("sm_75", "sm_90", "sm_70", "sm_80", "sm_100", "sm_120"), 3)):
+    for device in map(arch.arch, sample(("sm_75", "sm_90", "sm_70", "sm_80", "sm_100", "sm_120"), 6)):
         opcodes = {}
         for row in does:
             low = lowering.saved(row, device, folders) if row.threads == 32 and row.family != "tcgen05" else None

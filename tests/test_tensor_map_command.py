@@ -35,7 +35,7 @@ def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tcprobe.run.backend.COMMAND", (*EMULATED, "fine", "", "", "Copier"))
-        text = tcprobe("run", "--family", "tma", "--results", folder).stdout
+        text = tcprobe("run", "--family", "tma", "128B", "--results", folder).stdout
         again = json.loads(tcprobe("run", "--family", "tma", "--results", folder, "--force", "--json").stdout)
     assert "0 boxes" in text
     assert (again["arch"], again["kind"]) == ("sm_90", "tensor_maps")

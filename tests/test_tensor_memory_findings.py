@@ -52,11 +52,12 @@ def told(*arguments, code=0):
     return tcprobe(*arguments, code=code).output
 
 
-def test_findings_are_files_of_their_schema(folder):
+def test_findings_are_files_of_their_schema(folder, sample):
     every = list(findings.every(Results(folder), KIND, "sm_103"))
     assert {one.subject for one in every} == set(MEASURED)
-    for one in every:
-        jsonschema.validate(one.plain, kinds.schema(KIND))
+    checks = jsonschema.Draft202012Validator(kinds.schema(KIND))
+    for one in sample(every, 4):
+        checks.validate(one.plain)
     assert kinds.kind(KIND).words(every).endswith("places of 4 operands of 3 forms in tensor memory")
 
 
@@ -144,7 +145,7 @@ def test_one_run_makes_tables_and_places(gpu, tmp_path):
     schema = json.loads((HERE.parent / "docs" / "schema.json").read_text())
     for printed in (tables, found):
         assert {one["status"] for one in printed["experiments"]} == {"measured"}
-        jsonschema.validate(printed, schema | {"$ref": "#/$defs/run"})
+        jsonschema.Draft202012Validator(schema | {"$ref": "#/$defs/run"}).validate(printed)
     assert [json.loads(line)["kept"] for line in gpu(*asked, "--json").splitlines()] == [10, 1]
     shown = told("show", "tcgen05.ld.16x64b.x8.d", "--why", "--results", tmp_path)
     assert "tcgen05.ld.16x64b.x8.d on sm_103" in shown

@@ -87,6 +87,7 @@ class Layers:
         self._looked: Counter[tuple[str, str, str]] = Counter()  # how often a folder was looked into
         self._listed: dict[tuple[str, str, str], frozenset[str]] = {}  # what is there
         self._findings: dict[tuple[str, str], dict[str, Sourced]] = {}  # by kind and arch
+        self._found: dict[tuple[str, str], bool] = {}  # whether there are any
         self._layouts: dict[tuple[str, str], Mapping[str, str]] = {}  # ids by experiment and arch
         self._sharing: dict[tuple[str, str], list[str]] = {}  # by layout and arch
         self._of_one: dict[tuple[str, ...], list[Found]] = {}  # what is saved of an experiment on one arch
@@ -242,7 +243,10 @@ class Layers:
         def first(results: Results) -> bool:
             return any(one.status == "measured" for one in every(results, kind, arch))
 
-        return bool(self._findings.get((kind, arch))) or any(True for _ in self.documents(arch, kind, first))
+        if (kind, arch) not in self._found:
+            there = bool(self._findings.get((kind, arch))) or any(True for _ in self.documents(arch, kind, first))
+            self._found[kind, arch] = there
+        return self._found[kind, arch]
 
     def finding(self, kind: str, arch: str, subject: str) -> Sourced | None:
         """What was measured of one subject and counts (`_counting`); None if no layer has it."""

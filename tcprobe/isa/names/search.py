@@ -302,10 +302,26 @@ def _reordered(name: str) -> list[str]:
     return sorted(same, key=lambda id_: -difflib.SequenceMatcher(None, parts, id_.lower().split(".")).ratio())
 
 
-def _alike(name: str) -> list[str]:
+def _alike(name: str, most: int = 3, least: float = 0.6) -> list[str]:
+    """What difflib.get_close_matches says, which compares thousands of ids: here, those first that may be the closest,
+    until no other can be.
+    """
     import difflib
 
-    return difflib.get_close_matches(name.lower(), [*inventory.fragments(), *inventory.instructions()], n=3, cutoff=0.6)
+    matcher = difflib.SequenceMatcher(b=name.lower())
+    bounds = []
+    for id_ in (*inventory.fragments(), *inventory.instructions()):
+        matcher.set_seq1(id_)
+        if matcher.real_quick_ratio() >= least and (bound := matcher.quick_ratio()) >= least:
+            bounds.append((bound, id_))
+    found: list[tuple[float, str]] = []
+    for bound, id_ in sorted(bounds, reverse=True):
+        if len(found) == most and bound < found[-1][0]:
+            break
+        matcher.set_seq1(id_)
+        if (ratio := matcher.ratio()) >= least:
+            found = sorted([*found, (ratio, id_)], reverse=True)[:most]
+    return [id_ for _, id_ in found]
 
 
 def no_family(name: str, others: Iterable[str] = ()) -> UsageError:
