@@ -203,8 +203,9 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, bool],
             path = folder / f"{name}.{fails}.ptx"
             path.write_text(text.lstrip())
             given[str(path)] = name, fails
-    checker = Checker(toolchain.find(None), [rules()[name] for name in SPEED])
-    found = checker.check([Path(path) for path in given])
+    tools = toolchain.find(None)
+    checker = Checker(tools, SPEED, CodeFiles(tools))
+    found = list(checker.check([Path(path) for path in given]))
     assert not checker.complaints
     assert len(found) == len(given)
     return {given[kernel.file]: kernel for kernel in found}
