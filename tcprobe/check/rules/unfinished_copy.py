@@ -251,7 +251,7 @@ def too_early(kernel: Kernel, places: Places, read: Instruction, copies: Copies)
         return f"that {kernel.instructions[met].opcode} still fills", met
     for number in copies.alone:
         crossing = places.of_others(read.number, number)
-        if crossing or (crossing is None and places.shared and not places.alike(read.number, number)):
+        if crossing or (crossing is None and places.shared and places.unlike(read.number, number)):
             return f"that {kernel.instructions[number].opcode} of another warp filled, with no barrier since", number
     return None
 
@@ -375,14 +375,16 @@ class Places:
             return None
         return self._crossing(list(ours), list(theirs))
 
-    def alike(self, read: int, copy: int) -> bool:
-        """Whether the addresses of a read and a copy differ by the same in all lanes, as where each reads its own."""
+    def unlike(self, read: int, copy: int) -> bool:
+        """Whether the addresses of a read and a copy do not differ by the same in all lanes, as where each reads its
+        own.
+        """
         ours, theirs = (self._reach(number) for number in (read, copy))
         if ours is None or theirs is None:
             return False
         both = ours.active & theirs.active
         apart = np.broadcast_to(ours.address.known - theirs.address.known, both.shape)[both]
-        return not ours.address.unknown | theirs.address.unknown and len(np.unique(apart)) <= 1
+        return bool(ours.address.unknown | theirs.address.unknown) or len(np.unique(apart)) > 1
 
     def _crossing(self, reads: Sequence[Ints], copies: Sequence[Ints]) -> bool:
         """Whether some warp has words among its reads that other warps copied and it did not."""
