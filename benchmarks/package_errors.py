@@ -29,16 +29,23 @@ from tcprobe.sass import toolchain
 from tcprobe.sass.image import ENTRY, HEADER, KINDS, LZ4, MAGIC, ZSTD, lz4, zstd
 
 LIBRARIES = (".so", ".cubin", ".fatbin")
+MOST = 40  # cubins of a wheel that has them as files
 
 
-def libraries(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """(name, file) of a library, or of those in a wheel, unpacked into a folder and removed afterwards."""
+def libraries(path: Path, folder: Path, seed: int) -> Iterator[tuple[str, Path]]:
+    """(name, file) of a library, or of those in a wheel, unpacked into a folder and removed afterwards.
+
+    Of a wheel's cubins MOST, drawn at random.
+    """
     if path.suffix != ".whl":
         yield path.name, path
         return
     with zipfile.ZipFile(path) as wheel:
-        for name in sorted(wheel.namelist()):
-            if name.endswith(LIBRARIES) or ".so." in name:
+        names = sorted(name for name in wheel.namelist() if name.endswith(LIBRARIES) or ".so." in name)
+        cubins = [name for name in names if name.endswith(".cubin")]
+        drawn = set(random.Random(seed).sample(cubins, min(MOST, len(cubins))))
+        for name in names:
+            if name in drawn or not name.endswith(".cubin"):
                 file = Path(wheel.extract(name, folder))
                 yield f"{path.name.split('-')[0]}: {name}", file
                 file.unlink()
@@ -154,7 +161,7 @@ def main(arguments: Sequence[str]) -> None:
     with Path(found).open("a") as to:
         for path in map(Path, files):
             with tempfile.TemporaryDirectory() as folder:
-                for name, file in libraries(path, Path(folder)):
+                for name, file in libraries(path, Path(folder), int(seed)):
                     drawn, of = sample(file, numbers, int(seed), float(megabytes) * 1e6)
                     if drawn:
                         for row in looked_at(name, drawn, of, archs, keep):
