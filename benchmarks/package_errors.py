@@ -1,11 +1,13 @@
 """The errors that `check` finds in samples of packages: python benchmarks/package_errors.py FOUND SEED MB ARCH FILE...
 
 Of each library or wheel the cubins of an arch (or of several, with commas), drawn at random by SEED until they are MB
-megabytes, are looked at by the rules of severity error. FOUND is a file to which a JSON line is added for every kernel
-that has a finding other than a note, and for every file one that says how much was looked at. Files are mapped, not
-read: libraries of a gigabyte are no hurdle. Packages are fetched by hand (`pip download`); nothing is downloaded here.
+megabytes, none larger than three times as much, are looked at by the rules of severity error and `cp-async-proxy`.
+FOUND is a file to which a JSON line is added for every kernel with a finding other than a note, and one for every
+library that says how much was looked at. Libraries are mapped, not read. Nothing is downloaded: `pip download` fetches.
 
---table prints what FOUND has: file, cubins, kernels, findings by rule and text. --keep FOLDER writes the cubins.
+--table FOUND prints what it has: libraries, then findings by rule and text. --keep FOLDER keeps the cubins.
+--save FOUND... puts it into results/package_errors.json, of which `tcprobe pages` makes a table; what reading a finding
+by hand said (`verdict`, `argued`) stays with its library, rule and text.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from tcprobe.sass import toolchain
 from tcprobe.sass.image import ENTRY, HEADER, KINDS, LZ4, MAGIC, ZSTD, lz4, zstd
 
 LIBRARIES = (".so", ".cubin", ".fatbin")
+SAVED = Path(__file__).parent.parent / "results" / "package_errors.json"
+KEY = ("rule", "severity", "text")
 MOST = 40  # cubins of a wheel that has them as files
 
 
@@ -47,7 +51,7 @@ def libraries(path: Path, folder: Path, seed: int) -> Iterator[tuple[str, Path]]
         for name in names:
             if name in drawn or not name.endswith(".cubin"):
                 file = Path(wheel.extract(name, folder))
-                yield f"{path.name.split('-')[0]}: {name}", file
+                yield f"{'-'.join(path.name.split('-')[:2])}: {name}", file
                 file.unlink()
 
 
@@ -90,8 +94,8 @@ def sample(file: Path, archs: Sequence[int], seed: int, most: float) -> tuple[li
     for entry in order:
         if size >= most:
             break
-        if size and size + entry[3] > 2 * most:
-            continue  # one that is larger than all that is asked for comes first or not at all
+        if entry[3] > 3 * most:
+            continue
         try:
             drawn.append(cubin_of(file, entry))
         except DataError as error:
@@ -148,7 +152,36 @@ def table(found: Path) -> Iterator[str]:
         yield f"{count} in {len(kernels[key])} kernels: {': '.join(key)}"
 
 
+def saved(founds: Sequence[Path], before: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each package and the archs that were asked for, with its findings by rule and text."""
+    known = {(of["package"], *(f[key] for key in KEY)): f for of in before for f in of["findings"]}
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    kernels: dict[tuple[str, ...], set[str]] = {}
+    for found in founds:
+        for row in map(json.loads, found.read_text().splitlines()):
+            package = row["file"].partition(": ")[0]
+            if "cubins" in row:
+                of = rows.setdefault((package, row["archs"]), {"package": package, "archs": row["archs"]})
+                for key in ("cubins", "of", "kernels", "bytes"):
+                    of[key] = of.get(key, 0) + row[key]
+                of["libraries"] = of.get("libraries", 0) + 1
+                of["held_out"] = "held" in found.stem
+                of.setdefault("findings", [])
+            for rule, severity, _, text, _ in row.get("findings", ()):
+                kernels.setdefault((package, rule, severity, text), set()).add(row["kernel"])
+    for (package, *key), names in sorted(kernels.items()):
+        of = next(row for (name, _), row in sorted(rows.items()) if name == package)
+        finding = dict(zip(KEY, key, strict=True)) | {"kernels": len(names), "verdict": "", "argued": ""}
+        judged = known.get((package, *key), {})
+        of["findings"].append(finding | {k: judged[k] for k in ("verdict", "argued") if judged.get(k)})
+    return [rows[key] for key in sorted(rows)]
+
+
 def main(arguments: Sequence[str]) -> None:
+    if arguments[:1] == ["--save"]:
+        before = json.loads(SAVED.read_text()) if SAVED.is_file() else []
+        SAVED.write_text(json.dumps(saved([Path(name) for name in arguments[1:]], before), indent=1) + "\n")
+        return
     if arguments[:1] == ["--table"]:
         print(*table(Path(arguments[1])), sep="\n")
         return
