@@ -16,8 +16,9 @@ EVIDENCE = (
     "PTX ISA, cp.async: it is treated as a weak memory operation performed in the generic proxy in the memory "
     "consistency model; wgmma.fence: an async proxy fence must be used to establish an ordering between prior writes "
     "to shared memory matrices and subsequent accesses to the same matrices in wgmma.mma_async.",
-    "Measured on an H200, eight blocks per SM, 20 launches (docs/checks_h200.json): without the fence none of 4,325,376 "
-    "elements a launch was wrong, where the same kernel with st.shared was wrong nearly everywhere. So it is a warning.",
+    "Measured on an H200, eight blocks per SM, 20 launches (docs/checks_h200.json): without the fence none of "
+    "4,325,376 elements a launch was wrong, where the same kernel with st.shared was wrong nearly everywhere. So it is "
+    "a warning.",
     "Libraries do without: cuBLAS 13.10 fences tiles that it stores (aligna2), and none that cp.async brings "
     "(aligna4); FlashAttention 3 with paged keys has no fence; Triton's Hopper matmul has none as built by "
     "3.4 and 3.6, and has it by 3.8 and 3.9.",
