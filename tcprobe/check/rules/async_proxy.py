@@ -141,6 +141,8 @@ def findings(kernel: Kernel, rule: str, severity: Severity, fix: str, copied: bo
 @lru_cache(maxsize=1)
 def missing_fences(kernel: Kernel) -> Found:
     """The fences for shared memory that a kernel lacks."""
+    _reached.cache_clear()  # of the kernel before
+    _stores.cache_clear()
     readings = list(_readings(kernel))
     if not readings:
         return Found()
