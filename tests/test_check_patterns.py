@@ -211,6 +211,28 @@ def announced(first):
     return ANNOUNCED.replace("<first>", first)
 
 
+# What a bulk copy brought goes out again by another one; an index was stored in the same place before.
+THROUGH = """.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry kernel(.param .u64 in, .param .u64 out) .reqntid 128 {
+  .reg .pred %p; .reg .b32 %r<8>; .reg .b64 %d<4>;
+  .shared .align 128 .b8 tile[2048]; .shared .align 8 .b64 full;
+  ld.param.u64 %d0, [in]; ld.param.u64 %d1, [out]; mov.u32 %r0, %tid.x; mov.u32 %r1, tile; mov.u32 %r2, full;
+  shl.b32 %r3, %r0, 2; add.u32 %r3, %r3, %r1; st.shared.u32 [%r3], %r0; bar.sync 0; ld.shared.u32 %r4, [%r3+4];
+  mul.wide.u32 %d2, %r4, 16; add.u64 %d0, %d0, %d2; bar.sync 0; setp.ne.u32 %p, %r0, 0; @%p bra END;
+  mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;
+  mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 2048;
+  cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d0], 2048, [%r2];
+FULL:
+  mbarrier.try_wait.parity.shared.b64 %p, [%r2], 0; @!%p bra FULL;
+  <store> cp.async.bulk.global.shared::cta.bulk_group [%d1], [%r1], 2048; cp.async.bulk.commit_group;
+  cp.async.bulk.wait_group 0;
+END:
+  ret;
+}"""
+
+
 def table(source):
     return TABLE.replace("<from>", source)
 
@@ -236,6 +258,13 @@ PATTERNS = {
         "LDGSTS",
     ),
     "a table in a loop that copies": (table("%r4"), table("%r2"), "unfinished-copy", "LDS", "LDGSTS"),
+    "what was brought goes out": (
+        THROUGH.replace("<store>", ""),
+        THROUGH.replace("<store>", "st.shared.v2.u32 [%r1], {%r0, %r4};"),
+        "async-proxy",
+        "UBLKCP.G.S",
+        "STS.64",
+    ),
     "an announcement": (announced("%r7"), announced("%r1"), "wgmma-shared", "UBLKCP.S.G", "HGMMA"),
 }
 

@@ -236,12 +236,13 @@ class _Bytes:
         goes_on = open_ended(reader) and units and of_reader and max(units) > min(of_reader)
         return False if whole and of_reader_whole and not goes_on else None
 
-    def may_fill(self, reader: Instruction) -> bool:
-        """Whether a bulk copy may have brought what is read: one begins at or before the last of it."""
+    def filling(self, reader: Instruction) -> frozenset[int]:
+        """The bulk copies that may bring what is read: those that begin at or before the last of it."""
         units, whole = self.read.get(reader.number, UNKNOWN)
-        copies = [self.written.get(copy, UNKNOWN) for copy in self.fills]
-        last = max(units, default=0)
-        return any(not (whole and begins.whole) or min(begins.units, default=0) <= last for begins in copies)
+        last, copies = max(units, default=0), {copy: self.written.get(copy, UNKNOWN) for copy in self.fills}
+        return frozenset(
+            copy for copy, to in copies.items() if not (whole and to.whole) or min(to.units, default=0) <= last
+        )
 
     def same_barrier(self, arrival: int, wait: int) -> bool | None:
         """Whether an arrival is at a barrier that is waited for."""
@@ -256,30 +257,41 @@ def _judged(
 ) -> tuple[frozenset[int], tuple[Instruction, str] | None]:
     """The stores without a fence that wrote what is read; else one that may have, and why that is not known."""
     reader = reading.reader
-    comes = dict.fromkeys(reading.before, True) | _come(kernel, bytes_of, reading)
+    fills = bytes_of.filling(reader)
+    comes = dict.fromkeys(_last(kernel, reading, fills), True) | _come(kernel, bytes_of, reading)
     meets = {store: bytes_of.meet(store, reader) for store in bytes_of.stores}
     earlier = bytes_of.stores - (
         _stores(kernel, _behind(kernel, reader.number)) - _stores(kernel, _ahead(kernel, reader.number))
     )
     fenced = frozenset[int]().union(*(bytes_of.written.get(n, UNKNOWN).units for n in earlier - comes.keys()))
-    filled = bytes_of.may_fill(reader)
     shown = frozenset(
         n
         for n, sure in comes.items()
         if sure and meets[n] and (n in reading.before or not _common(bytes_of, n, reader) <= fenced)
     )
-    if shown and (not filled or reader.opcode.startswith(COPIES_OUT)):
+    if shown and (not fills or reader.opcode.startswith(COPIES_OUT)):
         return shown, None
     may = frozenset(n for n in earlier if meets[n] is not False)
     unfenced = bytes_of.bare or (not bytes_of.generic and all(comes.get(n) for n in may))
-    if may and unfenced and not filled:  # whichever of them wrote it
+    if may and unfenced and not fills:  # whichever of them wrote it
         return frozenset(n for n in may if kernel.instructions[n].mnemonic == COPIED) or may, None
     doubted = shown or frozenset(n for n in comes if meets[n] is not False)
     if not doubted:
         return frozenset(), None
     store = kernel.instructions[min(doubted, key=lambda n: (kernel.instructions[n].mnemonic != COPIED, n))]
     reason = f"whether {reader.opcode} reads what {store.opcode} stored without a fence"
-    return frozenset(), (store, f"{reason}, or what copies brought" if filled else reason)
+    return frozenset(), (store, f"{reason}, or what copies brought" if fills else reason)
+
+
+def _last(kernel: Kernel, reading: Reading, fills: frozenset[int]) -> frozenset[int]:
+    """The stores before a reader from which a way leads to it with no bulk copy into shared memory on it."""
+    if not fills or not reading.before:
+        return reading.before
+    before: dict[int, list[int]] = {}
+    for number, after in kernel.successors.items():
+        for other in after:
+            before.setdefault(other, []).append(number)
+    return reading.before & reached({n: before.get(n, ()) for n in kernel.successors}, [reading.reader.number], fills)
 
 
 def _come(kernel: Kernel, bytes_of: _Bytes, reading: Reading) -> dict[int, bool]:

@@ -268,7 +268,8 @@ def in_doubt(places: Places, read: Instruction, copies: Copies) -> str:
 def reads_of_loops(kernel: Kernel, places: Places) -> dict[int, tuple[str, int]]:
     """The reads in loops that commit copies and go round without a wait, with why they come too early, and a copy.
 
-    Where something else than copies wrote shared memory before, those of which bytes say that they read a copy.
+    Where something else than copies wrote shared memory before, as a table that is looked up, tiles alone, which
+    ldmatrix and wgmma read, and those reads of which bytes say that they read a copy.
     """
     waits = {
         number
@@ -285,7 +286,9 @@ def reads_of_loops(kernel: Kernel, places: Places) -> dict[int, tuple[str, int]]
             ahead = [i for block in reached(kernel.before, circle) for i in _instructions(kernel, block)]
             other = any(i.mnemonic in OTHER_WRITERS for i in ahead)
             for i in members:
-                if reads_shared(i) and (not other or places.first_met(i.number, [copy.number for copy in filled])):
+                if reads_shared(i) and (
+                    not other or i.mnemonic != "LDS" or places.first_met(i.number, [copy.number for copy in filled])
+                ):
                     words = f"in a loop that copies with {filled[0].opcode} and goes round without a wait"
                     found[i.number] = words, filled[0].number
     return found
