@@ -468,7 +468,7 @@ def test_printed_kernels_multiply_exactly(words):
 def test_a_fence_that_only_the_text_of_ptx_wants_is_a_warning():
     done = run(COPIED_OUT.format(fence="", then=""), np.zeros(128, np.uint32), block=64)
     assert [finding.severity for finding in done.findings] == ["warning"]
-    assert done.errors == []
+    assert done.report.errors == []
 
 
 def test_a_kernel_of_ours_without_a_fence_is_noticed():
