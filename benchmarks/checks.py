@@ -195,7 +195,7 @@ EXPERIMENTS = (
         for n, each in ((128, 1), (128, 2), (64, 1), (256, 1), (256, 2), (128, 4), (8, 1))
     ),
     Experiment("async-proxy", "st.shared, then wgmma", lambda: proxies("st")),
-    Experiment("async-proxy", "cp.async, then wgmma", lambda: proxies("cp.async")),
+    Experiment("cp-async-proxy", "cp.async, then wgmma", lambda: proxies("cp.async")),
     Experiment("async-proxy", "st.shared, then a bulk copy", bulk_copies),
     *(
         Experiment("wgmma-shared", f"{fill} into A of m64n{n}k16 in flight", lambda n=n, fill=fill: refilled(fill, n))

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcprobe.check.rules import async_proxy, unfinished_copy, wgmma_operands, wgmma_shared
+from tcprobe.sass import shared_bytes
 from tcprobe.sass.addresses import reaches
 from tcprobe.sass.decode import decode
 from tcprobe.sass.kernel import Instruction, Kernel
@@ -226,7 +227,7 @@ KINDS: dict[str, tuple[tuple[str, ...], Callable[[Kernel], Iterator[Mutant]]]] =
     "a register of A reused early": (("wgmma-operands",), a_reused),
     "a register of D read early": (("wgmma-operands",), d_read),
     "a register of D written early": (("wgmma-operands",), d_written),
-    "a proxy fence dropped": (("async-proxy",), fence_dropped),
+    "a proxy fence dropped": (("async-proxy", "cp-async-proxy"), fence_dropped),
     "a wait for cp.async dropped": (("unfinished-copy",), copy_wait_dropped),
     "a wait for cp.async weakened": (("unfinished-copy",), copy_wait_weakened),
     "the barrier behind a wait for cp.async dropped": (("unfinished-copy",), copy_barrier_dropped),
@@ -269,8 +270,8 @@ def _clash(kernel: Kernel, i: Instruction, running: Groups) -> bool:
     Who fills shared memory, or arrives at a barrier, may touch a tile that it reads.
     """
     for number in frozenset[int]().union(*running):
-        if wgmma_shared.reads_tiles(kernel.instructions[number]) and (
-            wgmma_shared.writes_tiles(i) or i.opcode.startswith(wgmma_shared.ARRIVES)
+        if shared_bytes.reads_tiles(kernel.instructions[number]) and (
+            shared_bytes.writes_tiles(i) or i.opcode.startswith(wgmma_shared.ARRIVES)
         ):
             return True
         of = wgmma_operands.multiply(kernel.instructions[number])

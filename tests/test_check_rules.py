@@ -32,6 +32,7 @@ from tcprobe.sass.registers import names
 pytestmark = [needs_tools, pytest.mark.skipif(sys.platform == "win32", reason="the tools' wheels differ")]
 DOCS = Path(__file__).parent.parent / "docs"
 ERRORS = [name for name, rule in rules().items() if rule.SEVERITY == "error"]
+WRONG = [*ERRORS, "cp-async-proxy"]  # which is wrong by PTX's text
 MENDED = (13, 3)  # the first ptxas that keeps A's registers until the wait
 
 
@@ -69,15 +70,15 @@ def assembled(text):
 
 
 def errors(kernel, rule):
-    return [finding for finding in rules()[rule].check(kernel) if finding.severity == "error"]
+    return [finding for finding in rules()[rule].check(kernel) if finding.severity == rules()[rule].SEVERITY]
 
 
-@pytest.mark.parametrize("rule", ERRORS)
+@pytest.mark.parametrize("rule", WRONG)
 def test_the_example_that_fails_fails_and_the_other_passes(rule):
     """So do those of other rules, where they are no examples of this one."""
     fails, passes = (assembled(text) for text in (rules()[rule].FAILS, rules()[rule].PASSES))
     assert errors(fails, rule)
-    for other in ERRORS:
+    for other in WRONG:
         assert not errors(passes, other)
         assert other == rule or not errors(fails, other)
 
@@ -135,7 +136,7 @@ def test_right_kernels_have_no_error():
     assert len(right_kernels()) == 2
     for kernel in right_kernels():
         assert kernel.blocks
-        for rule in ERRORS:
+        for rule in WRONG:
             assert errors(kernel, rule) == [], (kernel.name, rule)
 
 
@@ -150,9 +151,9 @@ MENDED_KERNELS = {
 BROKEN = {
     "async-proxy": [
         check_kernels.multiply("kernel", 64, "st", False),
-        check_kernels.multiply("kernel", 64, "cp.async", False),
         check_kernels.copy_out("kernel", False),
     ],
+    "cp-async-proxy": [check_kernels.multiply("kernel", 64, "cp.async", False)],
     "unfinished-copy": [check_kernels.copy_in("kernel", False)],
     "partial-warp": [check_kernels.half_warp("kernel", False)],
     "wgmma-shared": [check_kernels.refill("kernel", 64, fill) for fill in ("st", "cp.async")],
@@ -163,14 +164,14 @@ BROKEN = {
 @pytest.mark.parametrize("name", MENDED_KERNELS)
 def test_mended_kernels_of_the_benchmark_have_no_error(name):
     kernel = assembled(MENDED_KERNELS[name])
-    assert [rule for rule in ERRORS if errors(kernel, rule)] == []
+    assert [rule for rule in WRONG if errors(kernel, rule)] == []
 
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_broken_kernels_of_the_benchmark_break_their_rule_alone(rule):
     for text in BROKEN[rule]:
         kernel = assembled(text)
-        assert [name for name in ERRORS if errors(kernel, name)] == [rule]
+        assert [name for name in WRONG if errors(kernel, name)] == [rule]
 
 
 SAFE = wgmma_loops.loop(64, 2, early=False)
@@ -531,7 +532,7 @@ def last_round(left):
 
 def every_text():
     """All that `assembled` is asked for."""
-    for rule in ERRORS:
+    for rule in WRONG:
         yield from (rules()[rule].FAILS, rules()[rule].PASSES)
     yield from MENDED_KERNELS.values()
     for texts in BROKEN.values():

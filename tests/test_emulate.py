@@ -179,6 +179,14 @@ BULK = (
     + """ld.param.u64 %rd1, [a]; st.shared.u32 [%r3], %r0; {fence} bar.sync 0; setp.ne.u32 %p1, %r0, 0; @%p1 bra END;
 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 256; cp.async.bulk.commit_group; {wait} END:"""
 )
+COPIED_OUT = (  # what cp.async brought goes out again by a bulk copy
+    SHARED
+    + OUT
+    + """cp.async.ca.shared.global [%r3], [%rd3], 4; cp.async.wait_all; {then} {fence} bar.sync 0;
+ld.param.u64 %rd1, [a]; setp.ne.u32 %p1, %r0, 0; @%p1 bra END;
+cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 256; cp.async.bulk.commit_group;
+cp.async.bulk.wait_group 0; END:"""
+)
 LOAD = (
     SHARED
     + """.shared .align 8 .b8 m[8]; ld.param.u64 %rd1, [a]; mov.u32 %r4, m; setp.ne.u32 %p1, %r0, 0;
@@ -203,6 +211,9 @@ FENCE = "fence.mbarrier_init.release.cluster;"
         (BULK.format(fence="fence.proxy.async;", wait="cp.async.bulk.wait_group 0;"), set()),
         (BULK.format(fence="", wait="cp.async.bulk.wait_group 0;"), {"proxy"}),
         (BULK.format(fence="fence.proxy.async;", wait=""), {"in-flight"}),
+        (COPIED_OUT.format(fence="fence.proxy.async;", then=""), set()),
+        (COPIED_OUT.format(fence="", then=""), {"cp-async-proxy"}),
+        (COPIED_OUT.format(fence="", then="st.shared.u32 [%r3], %r0;"), {"proxy"}),  # stored over it
         (LOAD.format(fence=FENCE, bytes=256, wait=WAITED.format(0)), set()),
         (LOAD.format(fence="", bytes=256, wait=WAITED.format(0)), {"proxy"}),
         (LOAD.format(fence=FENCE, bytes=256, wait=""), {"in-flight", "uninitialised"}),
@@ -455,6 +466,12 @@ def test_printed_kernels_multiply_exactly(words):
     assert (told["elements"], told["wrong"], told["findings"]) == (m * n, 0, [])
     schema = json.loads((ROOT / "docs" / "schema.json").read_text())["$defs"]["kernel gemm --emulate"]
     jsonschema.validate(told, schema)
+
+
+def test_a_fence_that_only_the_text_of_ptx_wants_is_a_warning():
+    done = run(COPIED_OUT.format(fence="", then=""), np.zeros(128, np.uint32), block=64)
+    assert [finding.severity for finding in done.findings] == ["warning"]
+    assert done.report.errors == []
 
 
 def test_a_kernel_of_ours_without_a_fence_is_noticed():

@@ -1,7 +1,8 @@
 """What a rule is: a module of `tcprobe.check.rules`, found by being there.
 
     NAME       as in --rule: "wgmma-operands"
-    SEVERITY   of what it finds: "error" for what makes results wrong, "warning" for what makes a kernel slow
+    SEVERITY   of what it finds: "error" for what makes results wrong, "warning" for what makes a kernel slow, or is
+               wrong by PTX's text alone and right on hardware as far as is known
     SAYS       what it finds, in a sentence
     FIX        what to do about it
     EVIDENCE   why it is true: sources and measurements, a tuple of sentences

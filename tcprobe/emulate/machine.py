@@ -612,11 +612,13 @@ class Machine:
             if unordered.any():
                 self.find_race(memory, threads, unordered, tags, "reads", "wrote")
             elif fenced and (late := ~self.clocks.ordered(threads, tags, PROXY) & (tags != 0)).any():
+                stored = late & ~memory.were_copied(offsets, size)
+                rule, wrong, by = ("proxy", stored, "") if stored.any() else ("cp-async-proxy", late, " by cp.async")
                 self._find_lane(
-                    "proxy",
+                    rule,
                     threads,
-                    late.any(axis=1),
-                    f"the async proxy reads {memory.name} memory that {self.whose(tags[late][0])} wrote, "
+                    wrong.any(axis=1),
+                    f"the async proxy reads {memory.name} memory that {self.whose(tags[wrong][0])} wrote{by}, "
                     "without fence.proxy.async between",
                 )
         if memory.flights and (busy := memory.in_flight(offsets, size, writing=False)).any():

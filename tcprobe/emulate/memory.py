@@ -44,6 +44,7 @@ class Space:
         self.incoming = np.zeros(size, np.uint16)  # work in flight that writes it
         self.outgoing = np.zeros(size, np.uint16)  # and that reads it
         self.flights = 0
+        self.copied: NDArray[np.bool_] | None = None  # written last by cp.async, once there is some
         self._words = {n: self.bytes.view(f"V{n}") for n in SIZES}
         self._states = {n: self.state.view(f"V{n}") for n in SIZES}
         self._writers = {n: self.writer.reshape(-1, n) for n in SIZES}
@@ -87,6 +88,21 @@ class Space:
         """Who writes them now; nobody has read what is there since."""
         index = offsets // size
         self._writers[size][index] = tags[:, None]
+        if self.copied is not None:
+            self.copied.reshape(-1, size)[index] = False
+
+    def copied_by(self, offsets: Ints, size: int, tags: Ints) -> None:
+        """As `set_writers`, of what cp.async writes."""
+        self.set_writers(offsets, size, tags)
+        if self.copied is None:
+            self.copied = np.zeros(self.size, np.bool_)
+        self.copied.reshape(-1, size)[offsets // size] = True
+
+    def were_copied(self, offsets: Ints, size: int) -> NDArray[np.bool_]:
+        """Whether cp.async wrote each byte last."""
+        if self.copied is None:
+            return np.zeros((len(offsets), size), np.bool_)
+        return self.copied.reshape(-1, size)[offsets // size]
 
     def readers_of(self, offsets: Ints, size: int) -> Ints:
         """(readers, lanes, bytes) tags of who has read each byte last."""

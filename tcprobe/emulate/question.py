@@ -66,9 +66,9 @@ def emulate(
     as waits and fences allow, or as early, or at random by a seed; what they read and write is poisoned until then.
     Findings are races, bytes that nobody wrote, addresses out of bounds or misaligned, missing proxy fences, use of
     what is in flight, barriers of two counts, shared memory of blocks that have ended, deadlocks, leaks. An error
-    makes the exit code 1, a kernel that does not come to its end (--most, --break) too, a note does not. An unknown
-    instruction is refused by name, with its line. --arch chooses the arithmetic of multiplies. docs/emulate.md has the
-    format of LAUNCH.json.
+    makes the exit code 1, a kernel that does not come to its end (--most, --break) too, a warning or note does not. An
+    unknown instruction is refused by name, with its line. --arch chooses the arithmetic of multiplies.
+    docs/emulate.md has the format of LAUNCH.json.
     \f
     `launch` is a file, or an object as in LAUNCH.json in which {"buffer": array} or an array alone is a buffer. The
     answer has `arrays`, in the order of the arguments, and `findings`.

@@ -18,7 +18,7 @@ from tcprobe.values import Json
 
 
 class Rule(NamedTuple):
-    """What it finds; "error", or "note" where it need not be one."""
+    """What it finds; "error", "warning" where only PTX's text says so, "note" where it need not be one."""
 
     words: str
     severity: str = "error"
@@ -31,6 +31,7 @@ RULES = {
     "bounds": Rule("an address is outside every buffer"),
     "misaligned": Rule("an address is no multiple of what the access needs"),
     "proxy": Rule("the async proxy reads what a thread wrote without a proxy fence between"),
+    "cp-async-proxy": Rule("the async proxy reads what cp.async brought without a proxy fence between", "warning"),
     "in-flight": Rule("registers or memory are touched while work in flight reads or writes them"),
     "barrier": Rule("a barrier's number or count is none, or not that of the others who come"),
     "deadlock": Rule("threads wait for what never comes"),

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tcprobe.pages.tables import page
-from tcprobe.store.surveys import CheckedPackage, NamedFinding
+from tcprobe.store.surveys import CheckedPackage, JudgedFinding, NamedFinding, SampledPackage
 
 HEADS = ("package", "arch", "kernels", "errors", "warnings, by rule", "undecided of shared", "CPU s")
 
+SAMPLE_HEADS = ("package", "archs", "cubins", "kernels", "kernels with errors", "kernels with warnings by text")
 
 MOST_NAME = 120  # characters of a kernel's name
 
@@ -48,7 +49,32 @@ def worst(packages: Sequence[CheckedPackage], most: int = 12) -> list[tuple[Chec
     return list(reversed(first.values()))[:most]
 
 
-def checks_page(packages: Sequence[CheckedPackage]) -> list[str]:
+def sample_row(one: SampledPackage) -> list[str]:
+    """A line of the table of samples."""
+    words = []
+    for severity in ("error", "warning"):
+        verdicts = Counter[str]()
+        for found in one.findings:
+            if found.severity == severity:
+                verdicts[found.verdict or "not read"] += found.kernels
+        words.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())) or "0")
+    name, _, version = one.package.partition("-")
+    return [
+        f"{name} {version}{', held out' if one.held_out else ''}",
+        one.archs.replace(",", ", "),
+        f"{one.cubins:,} of {one.of:,}",
+        f"{one.kernels:,}",
+        *words,
+    ]
+
+
+def judged(samples: Sequence[SampledPackage]) -> list[tuple[str, JudgedFinding]]:
+    """(package, finding), errors first."""
+    every = [(one.package.replace("-", " ", 1), found) for one in samples for found in one.findings]
+    return sorted(every, key=lambda each: (each[1].severity, each[0]))
+
+
+def checks_page(packages: Sequence[CheckedPackage], samples: Sequence[SampledPackage] = ()) -> list[str]:
     """The page's lines."""
     ordered = sorted(packages, key=place)
     accesses, undecided = (sum(getattr(one, name) for one in packages) for name in ("shared_accesses", "undecided"))
@@ -62,4 +88,9 @@ def checks_page(packages: Sequence[CheckedPackage]) -> list[str]:
         share=f"{undecided / max(accesses, 1):.1%}",
         errors=errors(ordered),
         worst=worst(ordered),
+        SAMPLE_HEADS=SAMPLE_HEADS,
+        samples=[sample_row(one) for one in samples],
+        sampled=f"{sum(one.kernels for one in samples):,}",
+        packages=len({one.package for one in samples}),
+        judged=judged(samples),
     )

@@ -32,7 +32,7 @@ from tcprobe.store.cell import DOCUMENTED, Cell, by_arch
 from tcprobe.store.choose import alone
 from tcprobe.store.finding import FROM_CODE, METHODS, Measurement
 from tcprobe.store.results import Results
-from tcprobe.store.surveys import SavedAudit, load_audits, load_checks, load_survey, since
+from tcprobe.store.surveys import SavedAudit, load_audits, load_checks, load_samples, load_survey, since
 from tcprobe.system import files
 from tcprobe.text import markdown
 from tcprobe.values import Json
@@ -73,7 +73,7 @@ def render(results: Results) -> dict[Path, str]:
     if audits := load_audits(results.root):
         texts["errata.md"] = errata_page(audits)
     if checked := load_checks(results.root):
-        texts["checks.md"] = checks.checks_page(checked)
+        texts["checks.md"] = checks.checks_page(checked, load_samples(results.root))
     texts["README.md"] = _overview(results, facts, [name for name in PAGES if name in texts])
     return {results.root / name: ("\n".join(lines) + "\n") for name, lines in texts.items()}
 

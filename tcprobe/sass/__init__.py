@@ -11,6 +11,8 @@
                                                what an instruction leaves in registers and on the stack
     addresses, requests                        where loads and stores reach, and what that costs
     iterations                                 loops taken apart, so that a ring's stages are numbers
+    shared_bytes, barriers                     in these, the bytes of shared memory that are read and written, and the
+                                               barriers at which threads arrive and wait
     machine, opcodes, emulation, tensor_product
                                                a run of a probe on numbers; what its opcodes do but compute, floats
     copies, moves                              layouts of what moves data

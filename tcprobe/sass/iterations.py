@@ -10,7 +10,7 @@ around them. So what is found happens on some way, but not every way is looked a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeVar
@@ -26,7 +26,7 @@ from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Block, Instruction, Kernel
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.registers import PREDICATE
+from tcprobe.sass.registers import PREDICATE, run
 from tcprobe.sass.state import NEVER, NEVER_BIT, Held, Register, State, same, same_state, unset
 
 ITERATIONS, ITERATIONS_OUTSIDE = 4, 2
@@ -66,6 +66,27 @@ class Iterations:
     states: dict[int, State]
 
 
+class Known(NamedTuple):
+    """Units of memory, or barriers, of an instruction over all rounds; `whole`: whether they follow in each of them."""
+
+    units: frozenset[int]
+    whole: bool
+
+
+def over_rounds(
+    found: Iterations, numbers: Iterable[int], what: Callable[[Instruction, State], frozenset[int] | None]
+) -> dict[int, Known]:
+    """By number in the kernel, what its instructions touch; `what` says it of one at a state, None if unknown."""
+    wanted, known = frozenset(numbers), dict[int, Known]()
+    for number, state in found.states.items():
+        first = found.first[number]
+        if first in wanted:
+            units, whole = known.get(first, Known(frozenset(), True))
+            more = what(found.instructions[number], state)
+            known[first] = Known(units | (more or frozenset()), whole and more is not None)
+    return known
+
+
 def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ITERATIONS) -> tuple[Iterations, Reader]:
     """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError."""
     walk = _Walk(kernel, wanted, count)
@@ -90,8 +111,13 @@ class _Walk:
         form = instruction.form
         if instruction.number in self.wanted:
             mask = union(operand for operand in form.operands if operand.kind in ("address", "descriptor"))
-            size = form.operands[-1].mask if form.mnemonic == "UBLKCP" else 0
-            return form.reads >> PREDICATE << PREDICATE | mask | size
+            if form.mnemonic in ("UBLKCP", "UBLKRED"):
+                mask |= form.operands[-1].mask  # how much
+            if form.mnemonic in ("UBLKCP", "UTMALDG"):
+                mask |= run("UR", form.operands[0].first, 2)  # the barrier beside the place
+            if form.mnemonic == "BAR":
+                mask |= form.operands[0].mask  # the number of a named barrier
+            return form.reads >> PREDICATE << PREDICATE | mask
         return form.reads if form.mnemonic in ("BRA", "EXIT") else 0
 
     def _needed_before(self, live: int, instruction: Instruction) -> int:

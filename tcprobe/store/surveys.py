@@ -224,6 +224,42 @@ def load_checks(folder: Path) -> list[CheckedPackage]:
     return _load(folder / CHECKS, list[CheckedPackage], "survey of checks") or []
 
 
+SAMPLES = "package_errors.json"
+
+
+class JudgedFinding(msgspec.Struct, frozen=True):
+    """What a rule says of so many kernels of a package; `verdict`: "true", "by text" or "false", as `argued`."""
+
+    rule: str
+    severity: str
+    text: str
+    kernels: int
+    verdict: str
+    argued: str
+
+
+class SampledPackage(msgspec.Struct, frozen=True):
+    """A random sample of a package's code: `cubins` of those that its `libraries` have for `archs`, its `kernels`.
+
+    `held_out`: whether it was first looked at when the rules were done.
+    """
+
+    package: str
+    archs: str
+    libraries: int
+    cubins: int
+    of: int
+    kernels: int
+    bytes: int
+    held_out: bool
+    findings: list[JudgedFinding]
+
+
+def load_samples(folder: Path) -> list[SampledPackage]:
+    """The packages of which samples were checked; DataError where their file is damaged."""
+    return _load(folder / SAMPLES, list[SampledPackage], "samples of packages") or []
+
+
 MISTAKES = "check_mutants.json"
 
 

@@ -1,11 +1,12 @@
 """Shared memory that ordinary stores fill and the async proxy reads, without a proxy fence between.
 
-Followed are the stores that no fence has come behind, on some way. Where a wgmma or a bulk copy reads shared memory
-with such stores before it, they wrote what it reads if nothing else fills shared memory: no tensor or bulk copy.
-Where such copies do, what the reader reads decides; a bulk copy out of shared memory reads what was stored last.
+Followed are the stores that no fence has come behind, on some way, and the waits at barriers with no fence since. Where
+a wgmma or a bulk copy reads shared memory, stores count that have no fence on a way to it; and of other roles, from
+which no way leads, those that come unfenced to an arrival at a barrier at which the reader has waited.
 
-Where one role of a kernel stores and another one multiplies, no way leads from the store to the multiply: then a store
-that reaches an arrival at a barrier unfenced counts for readers that come behind a wait without a fence.
+A store wrote what is read if their bytes meet (`shared_bytes`), or if nothing but stores without a fence can have
+written it. What cp.async brought is found likewise, by the rule `cp-async-proxy`. All that one fence would mend, stores
+and what reads their bytes, is one finding.
 
 Of global memory, stores are held against bulk copies into shared memory where both addresses are sums of the same
 parameter, indices and numbers (`sums`).
@@ -13,13 +14,20 @@ parameter, indices and numbers (`sums`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.graph import reached
+from tcprobe.sass.barriers import arrives, barriers, waits
 from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.iterations import Known, TooManyError, over_rounds, rounds
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.requests import width
+from tcprobe.sass.shared_bytes import COPIES_OUT, STORES, Units, open_ended
+from tcprobe.sass.shared_bytes import reads as read
+from tcprobe.sass.shared_bytes import writes as written
 from tcprobe.sass.sums import Sum, sums
 
 NAME = "async-proxy"
@@ -33,25 +41,48 @@ FIX_GLOBAL = "fence.proxy.async.global behind the stores, before the barrier tha
 EVIDENCE = (
     "PTX ISA, wgmma.fence: an async proxy fence must be used to establish an ordering between prior writes to shared "
     "memory matrices and subsequent accesses to the same matrices in wgmma.mma_async.",
-    "PTX ISA, cp.async: it is a weak memory operation performed in the generic proxy; so its data need the "
-    "fence, too, before wgmma reads them. Triton's Hopper matmul has none as built by 3.4 and 3.6, and has it "
-    "by 3.8 and 3.9.",
     "PTX ISA, async proxy of cp.async.bulk: accessing the same memory across proxies needs a cross-proxy fence.",
     "Measured on an H200, eight blocks per SM, 20 launches (docs/checks_h200.json): st.shared, then wgmma, "
     "4,296,718 to 4,300,732 of 4,325,376 elements wrong a launch; st.shared, then a bulk copy, up to 3,888 of "
-    "34,603,008, in some launches none; 0 with the fence. cp.async, then wgmma: none wrong. That is an error "
-    "by PTX's text alone; hardware has not shown it.",
+    "34,603,008, in some launches none; 0 with the fence.",
 )
-WRITERS = frozenset(("STS", "STSM", "ATOMS", "LDGSTS", "STAS"))
-FILLERS = ("UTMALDG", "UBLKCP.S")
-COPIES_OUT = ("UTMASTG", "UTMAREDG", "UBLKCP.G.S", "UBLKCP.S.S", "UBLKRED")
-ARRIVALS = ("BAR.", "SYNCS.ARRIVE", "UCGABAR_ARV", "ARRIVES")
-WAITS = ("BAR.SYNC", "BAR.RED", "SYNCS.PHASECHK", "UCGABAR_WAIT")
+FILLS = ("UTMALDG", "UBLKCP.S")
 COPIES_IN = ("UBLKCP.S.G",)
+COPIED = "LDGSTS"  # by cp.async
 LEAST_COPY = 16  # bytes
-START = -1  # in the place of a store: a wait, or the kernel's begin, with no fence since
+UNKNOWN = Known(frozenset(), False)
 
-Unfenced = frozenset[int]  # numbers of stores; START
+
+class Unfenced(NamedTuple):
+    """Numbers of stores to shared memory, and of waits at barriers, with no fence since on some way."""
+
+    stores: frozenset[int] = frozenset()
+    waits: frozenset[int] = frozenset()
+
+
+class Reading(NamedTuple):
+    """A reader, and what may have written what it reads: stores with no fence on a way to it; by store of another role
+    the arrivals to which it comes unfenced; and the waits behind which it reads.
+    """
+
+    reader: Instruction
+    before: frozenset[int]
+    others: Mapping[int, Sequence[int]]
+    waits: frozenset[int]
+
+
+class Missing(NamedTuple):
+    """A fence that is missing: stores, and what reads their bytes."""
+
+    stores: tuple[Instruction, ...]
+    readers: tuple[Instruction, ...]
+
+
+class Found(NamedTuple):
+    """Of a kernel: fences that are missing; the first reader of which that is not known, the store, and why."""
+
+    missing: tuple[Missing, ...] = ()
+    doubts: tuple[tuple[Instruction, Instruction, str], ...] = ()
 
 
 def fences(instruction: Instruction) -> bool:
@@ -61,48 +92,251 @@ def fences(instruction: Instruction) -> bool:
 
 def reads_shared(instruction: Instruction) -> bool:
     """Whether the async proxy reads shared memory for it."""
+    if instruction.guard == "never":
+        return False
     if instruction.mnemonic.endswith(("GMMA", "MMA")) and instruction.mnemonic[:1] in "HIQBU":
         return any(operand.prefix == "gdesc" and operand.first >= 0 for operand in instruction.operands)
     return instruction.opcode.startswith(COPIES_OUT)
 
 
 def step(unfenced: Unfenced, instruction: Instruction) -> Unfenced:
-    """The stores without a fence since, after an instruction."""
+    """The stores and waits without a fence since, after an instruction."""
     if instruction.guard == "never":
         return unfenced
     if fences(instruction):
-        return unfenced if instruction.guard else frozenset()
-    if instruction.mnemonic in WRITERS:
-        return unfenced | {instruction.number}
-    if instruction.opcode.startswith(WAITS):
-        return unfenced | {START}
+        return unfenced if instruction.guard else Unfenced()
+    if instruction.mnemonic in STORES:
+        return unfenced._replace(stores=unfenced.stores | {instruction.number})
+    if waits(instruction):
+        return unfenced._replace(waits=unfenced.waits | {instruction.number})
     return unfenced
 
 
 def joined(one: Unfenced, other: Unfenced) -> Unfenced:
     """Those of either way."""
-    return one | other
+    return Unfenced(one.stores | other.stores, one.waits | other.waits)
 
 
 def check(kernel: Kernel) -> Iterator[Finding]:
-    """One finding for each reader."""
-    yield from _of_shared(kernel)
+    """One finding for each fence that is missing; at most one note."""
+    yield from findings(kernel, NAME, SEVERITY, FIX, copied=False)
     if {"STG", "UBLKCP"} <= kernel.mnemonics:
         yield from _of_global(kernel)
 
 
+def findings(kernel: Kernel, rule: str, severity: Severity, fix: str, copied: bool) -> Iterator[Finding]:
+    """The fences that are missing behind cp.async, or behind stores."""
+    found = missing_fences(kernel)
+    own = [each for each in found.missing if (each.stores[0].mnemonic == COPIED) == copied]
+    for each in own:
+        reader, store = each.readers[0], each.stores[0]
+        text = f"{reader.opcode} reads shared memory that {store.opcode} wrote, with no proxy fence between; {fix}"
+        yield Finding(rule, severity, reader.address, text, {"writer": store.address, "readers": len(each.readers)})
+    for reader, store, reason in [] if own else found.doubts:
+        if (store.mnemonic == COPIED) == copied:
+            yield undecided(rule, reader, reason)
+            return
+
+
+@lru_cache(maxsize=1)
+def missing_fences(kernel: Kernel) -> Found:
+    """The fences for shared memory that a kernel lacks."""
+    _reached.cache_clear()  # of the kernel before
+    _stores.cache_clear()
+    readings = list(_readings(kernel))
+    if not readings:
+        return Found()
+    try:
+        bytes_of = _Bytes(kernel, readings)
+    except TooManyError:
+        reader = readings[0].reader
+        store = kernel.instructions[max([*readings[0].before, *readings[0].others])]
+        return Found((), ((reader, store, f"what {reader.opcode} reads, on one of too many ways"),))
+    pairs: list[tuple[frozenset[int], int]] = []
+    doubts = []
+    for reading in readings:
+        shown, doubt = _judged(kernel, bytes_of, reading)
+        for copied in (False, True):
+            if own := frozenset(n for n in shown if (kernel.instructions[n].mnemonic == COPIED) == copied):
+                pairs.append((own, reading.reader.number))
+        if doubt is not None:
+            doubts.append((reading.reader, *doubt))
+    return Found(tuple(_by_fence(kernel, pairs)), tuple(doubts))
+
+
+def _readings(kernel: Kernel) -> Iterator[Reading]:
+    """The readers that some store without a fence may have written for."""
+    readers = [i for i in kernel.instructions if reads_shared(i) and i.number in kernel.block_of]
+    if not readers or kernel.mnemonics.isdisjoint(STORES):
+        return
+    facts = {i.number: fact for i, fact in at_each(kernel, forward(kernel, Unfenced(), step, joined), step)}
+    published: dict[int, list[int]] = {}
+    for i in kernel.instructions:
+        if arrives(i) and i.number in facts:
+            for store in facts[i.number].stores:
+                published.setdefault(store, []).append(i.number)
+    for reader in readers:
+        before, waited = facts[reader.number]
+        related = _stores(kernel, _ahead(kernel, reader.number)) | _stores(kernel, _behind(kernel, reader.number))
+        others = {n: arrivals for n, arrivals in published.items() if waited and n not in related}
+        if before or others:
+            yield Reading(reader, before, others, waited)
+
+
+def _ahead(kernel: Kernel, number: int) -> frozenset[int]:
+    """The blocks from which a way leads to an instruction, its own too."""
+    return _reached(kernel, kernel.block_of[number], True)
+
+
+def _behind(kernel: Kernel, number: int) -> frozenset[int]:
+    """The blocks to which a way leads from an instruction, its own too."""
+    return _reached(kernel, kernel.block_of[number], False)
+
+
+@lru_cache(maxsize=1 << 12)
+def _reached(kernel: Kernel, block: int, back: bool) -> frozenset[int]:
+    follows = kernel.before if back else [block.after for block in kernel.blocks]
+    return frozenset(reached(follows, [block]))
+
+
+@lru_cache(maxsize=1 << 12)
+def _stores(kernel: Kernel, blocks: frozenset[int]) -> frozenset[int]:
+    """The stores in blocks."""
+    return frozenset(
+        number
+        for each in blocks
+        for number in range(kernel.blocks[each].first, kernel.blocks[each].end)
+        if kernel.instructions[number].mnemonic in STORES
+    )
+
+
+class _Bytes:
+    """The bytes that readers, stores and bulk copies touch, and the barriers of arrivals and waits, where known."""
+
+    def __init__(self, kernel: Kernel, readings: Sequence[Reading]) -> None:
+        every = [i for i in kernel.instructions if i.number in kernel.block_of and i.guard != "never"]
+        self.stores = frozenset(i.number for i in every if i.mnemonic in STORES)
+        self.fills = frozenset(i.number for i in every if i.opcode.startswith(FILLS))
+        self.generic = any(i.mnemonic == "ST" for i in every)
+        self.bare = not any(fences(i) for i in every)
+        readers = {reading.reader.number for reading in readings}
+        meeting = {n for reading in readings if reading.others for n in reading.waits}
+        meeting |= {n for reading in readings for arrivals in reading.others.values() for n in arrivals}
+        found, reader = rounds(kernel, self.stores | self.fills | readers | meeting)
+        self.written = over_rounds(found, self.stores | self.fills, lambda i, state: written(i, reader, state))
+        self.read = over_rounds(found, readers, lambda i, state: read(i, reader, state))
+        self.barriers = over_rounds(found, meeting, lambda i, state: barriers(i, reader, state))
+
+    def meet(self, store: int, reader: Instruction) -> bool | None:
+        """Whether a store writes what is read; None where that is not known."""
+        units, whole = self.written.get(store, UNKNOWN)
+        of_reader, of_reader_whole = self.read.get(reader.number, UNKNOWN)
+        if not units.isdisjoint(of_reader):
+            return True
+        goes_on = open_ended(reader) and units and of_reader and max(units) > min(of_reader)
+        return False if whole and of_reader_whole and not goes_on else None
+
+    def filling(self, reader: Instruction) -> frozenset[int]:
+        """The bulk copies that may bring what is read: those that begin at or before the last of it."""
+        units, whole = self.read.get(reader.number, UNKNOWN)
+        last, copies = max(units, default=0), {copy: self.written.get(copy, UNKNOWN) for copy in self.fills}
+        return frozenset(
+            copy for copy, to in copies.items() if not (whole and to.whole) or min(to.units, default=0) <= last
+        )
+
+    def same_barrier(self, arrival: int, wait: int) -> bool | None:
+        """Whether an arrival is at a barrier that is waited for."""
+        arrived, waited = self.barriers.get(arrival, UNKNOWN), self.barriers.get(wait, UNKNOWN)
+        if not arrived.units.isdisjoint(waited.units):
+            return True
+        return False if arrived.whole and waited.whole else None
+
+
+def _judged(
+    kernel: Kernel, bytes_of: _Bytes, reading: Reading
+) -> tuple[frozenset[int], tuple[Instruction, str] | None]:
+    """The stores without a fence that wrote what is read; else one that may have, and why that is not known."""
+    reader = reading.reader
+    fills = bytes_of.filling(reader)
+    comes = dict.fromkeys(_last(kernel, reading, fills), True) | _come(kernel, bytes_of, reading)
+    meets = {store: bytes_of.meet(store, reader) for store in bytes_of.stores}
+    earlier = bytes_of.stores - (
+        _stores(kernel, _behind(kernel, reader.number)) - _stores(kernel, _ahead(kernel, reader.number))
+    )
+    fenced = frozenset[int]().union(*(bytes_of.written.get(n, UNKNOWN).units for n in earlier - comes.keys()))
+    shown = frozenset(
+        n
+        for n, sure in comes.items()
+        if sure and meets[n] and (n in reading.before or not _common(bytes_of, n, reader) <= fenced)
+    )
+    if shown and (not fills or reader.opcode.startswith(COPIES_OUT)):
+        return shown, None
+    may = frozenset(n for n in earlier if meets[n] is not False)
+    unfenced = bytes_of.bare or (not bytes_of.generic and all(comes.get(n) for n in may))
+    if may and unfenced and not fills:  # whichever of them wrote it
+        return frozenset(n for n in may if kernel.instructions[n].mnemonic == COPIED) or may, None
+    doubted = shown or frozenset(n for n in comes if meets[n] is not False)
+    if not doubted:
+        return frozenset(), None
+    store = kernel.instructions[min(doubted, key=lambda n: (kernel.instructions[n].mnemonic != COPIED, n))]
+    reason = f"whether {reader.opcode} reads what {store.opcode} stored without a fence"
+    return frozenset(), (store, f"{reason}, or what copies brought" if fills else reason)
+
+
+def _last(kernel: Kernel, reading: Reading, fills: frozenset[int]) -> frozenset[int]:
+    """The stores before a reader from which a way leads to it with no bulk copy into shared memory on it."""
+    if not fills or not reading.before:
+        return reading.before
+    before: dict[int, list[int]] = {}
+    for number, after in kernel.successors.items():
+        for other in after:
+            before.setdefault(other, []).append(number)
+    return reading.before & reached({n: before.get(n, ()) for n in kernel.successors}, [reading.reader.number], fills)
+
+
+def _come(kernel: Kernel, bytes_of: _Bytes, reading: Reading) -> dict[int, bool]:
+    """The stores of other roles that the reader has waited for; False where it is not known at which barrier."""
+    found = {}
+    for store, arrivals in reading.others.items():
+        ahead, behind = _ahead(kernel, store), _behind(kernel, store)
+        # a wait that comes before the store and not behind it, as that for the kernel's begin, is for none of its
+        meeting = [n for n in reading.waits if kernel.block_of[n] in behind or kernel.block_of[n] not in ahead]
+        same = {bytes_of.same_barrier(arrival, wait) for arrival in arrivals for wait in meeting}
+        if same - {False}:
+            found[store] = True in same
+    return found
+
+
+def _common(bytes_of: _Bytes, store: int, reader: Instruction) -> Units:
+    return bytes_of.written[store].units & bytes_of.read[reader.number].units
+
+
+def _by_fence(kernel: Kernel, pairs: Iterable[tuple[frozenset[int], int]]) -> Iterator[Missing]:
+    """Stores that have a reader in common, or stand in one block, want one fence."""
+    groups: list[tuple[frozenset[int], frozenset[int]]] = []
+    for stores, reader in pairs:
+        blocks, whole, readers = {kernel.block_of[n] for n in stores}, stores, frozenset({reader})
+        for group in [group for group in groups if any(kernel.block_of[n] in blocks for n in group[0])]:
+            groups.remove(group)
+            whole, readers = whole | group[0], readers | group[1]
+        groups.append((whole, readers))
+    at = kernel.instructions
+    for stores, readers in sorted(groups, key=lambda group: min(group[1])):
+        yield Missing(tuple(at[n] for n in sorted(stores)), tuple(at[n] for n in sorted(readers)))
+
+
 def _of_global(kernel: Kernel) -> Iterator[Finding]:
     """Bulk copies of global memory that a store wrote with no fence since, by what both addresses are sums of."""
-    start: Unfenced = frozenset()
+    start = frozenset[int]()
 
-    def after(unfenced: Unfenced, instruction: Instruction) -> Unfenced:
+    def after(unfenced: frozenset[int], instruction: Instruction) -> frozenset[int]:
         if _fences_global(kernel, instruction) and not instruction.guard:
             return frozenset()
         return unfenced | {instruction.number} if instruction.mnemonic == "STG" else unfenced
 
     before = {
         i.number: unfenced
-        for i, unfenced in at_each(kernel, forward(kernel, start, after, joined), after)
+        for i, unfenced in at_each(kernel, forward(kernel, start, after, frozenset.union), after)
         if i.opcode.startswith(COPIES_IN) and i.guard != "never" and unfenced
     }
     places = sums(kernel, [*before, *frozenset[int]().union(*before.values())]) if before else {}
@@ -134,58 +368,6 @@ def _hits(store: Sum | None, size: int, copy: Sum | None) -> bool:
     return (
         set(apart.terms) <= {"SR_TID.X"} and apart.terms.get("SR_TID.X", 0) >= 0 and -size < apart.number < LEAST_COPY
     )
-
-
-def _of_shared(kernel: Kernel) -> Iterator[Finding]:
-    """One finding for each reader of shared memory."""
-    readers = [i for i in kernel.instructions if reads_shared(i)]
-    if not readers or kernel.mnemonics.isdisjoint(WRITERS):
-        return
-    start: Unfenced = frozenset({START})
-    before = {i.number: fact for i, fact in at_each(kernel, forward(kernel, start, step, joined), step)}
-    arrivals = [i.number for i in kernel.instructions if i.opcode.startswith(ARRIVALS) and i.number in before]
-    published = frozenset[int]().union(*(before[number] for number in arrivals)) - {START}
-    filled = any(i.opcode.startswith(FILLERS) for i in kernel.instructions)
-    for reader in readers:
-        fact = before.get(reader.number, frozenset())
-        others = published - ahead(kernel, reader) - behind(kernel, reader) if START in fact else frozenset()
-        writers = fact - {START} or others
-        if writers:
-            writer = kernel.instructions[max(writers)]
-            copied = reader.opcode.startswith(COPIES_OUT) and not kernel.mnemonics.isdisjoint(("STS", "STSM"))
-            if (
-                not fact - {START} and writer.mnemonic == "LDGSTS" and copied
-            ):  # another role brings factors, this one results
-                yield undecided(
-                    NAME, reader, f"whether {reader.opcode} reads what another role's {writer.opcode} brought"
-                )
-            else:
-                yield verdict(kernel, reader, writer, filled)
-
-
-def ahead(kernel: Kernel, reader: Instruction) -> frozenset[int]:
-    """The stores from which a way leads to a reader; they count by that way alone."""
-    return frozenset(
-        number
-        for each in reached(kernel.before, [kernel.block_of[reader.number]])
-        for number in range(kernel.blocks[each].first, kernel.blocks[each].end)
-        if kernel.instructions[number].mnemonic in WRITERS
-    )
-
-
-def behind(kernel: Kernel, reader: Instruction) -> frozenset[int]:
-    """The stores to which a way leads from a reader: they come later, as those of an epilogue."""
-    later = reached(kernel.successors, kernel.successors.get(reader.number, ()))
-    return frozenset(number for number in later if kernel.instructions[number].mnemonic in WRITERS)
-
-
-def verdict(kernel: Kernel, reader: Instruction, writer: Instruction, filled: bool) -> Finding:
-    """An error where the store wrote what is read, else a note."""
-    if filled and not reader.opcode.startswith(COPIES_OUT):
-        reason = f"whether {reader.opcode} reads what {writer.opcode} stored without a fence, or what copies brought"
-        return undecided(NAME, reader, reason)
-    text = f"{reader.opcode} reads shared memory that {writer.opcode} wrote, with no proxy fence between; {FIX}"
-    return Finding(NAME, SEVERITY, reader.address, text, {"writer": writer.address})
 
 
 _MULTIPLY = """.version 8.0

@@ -20,6 +20,7 @@ from tcprobe.sass import lanes
 from tcprobe.sass.addresses import descriptors
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.shared_bytes import K_BYTES, LINES_A, SWIZZLE
 from tcprobe.sass.widths import group_sizes
 
 NAME = "descriptor"
@@ -34,7 +35,6 @@ EVIDENCE = (
     "PTX ISA, instruction descriptor of tcgen05.mma: its fields and which of them each kind takes; documented, not "
     "measured.",
 )
-LINES_A, K_BYTES = 64, 32
 # kinds of tcgen05.mma that an opcode is of
 KINDS = {
     "UTCHMMA": ("f16", "tf32"),
@@ -43,7 +43,6 @@ KINDS = {
     "UTCOMMA": ("mxf4", "mxf4nvf4"),
 }
 NARROW = ("QGMMA", "IGMMA", "BGMMA")
-SWIZZLE = {0: 0, 1: 128, 2: 64, 3: 32}
 
 
 def check(kernel: Kernel) -> Iterator[Finding]:

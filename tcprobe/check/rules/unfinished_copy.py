@@ -5,13 +5,15 @@ since, its own among them. A wait for at most n groups ends the copies of more t
 to all threads. Found are
 
 - reads on a way where no wait has ended any group yet, of shared memory that nothing else wrote;
-- waits that end no group although some run, or part of what a round of a loop commits: they ask for too few;
+- waits that end no group although some run, or part of what a round of a loop commits: they ask for too few. They do
+  where a kernel first comes to them whatever way it takes: how many groups a prologue commits may depend on how often
+  its loops go round, and on branches that go together;
 - loops that commit copies and read shared memory, and go round without a wait;
 - reads of bytes that a running copy brings, and reads of bytes that a copy of another warp brought with no barrier
   since, where the addresses of both follow from the thread; of a block whose size nothing states, by the warps that
   there are in any case.
 
-A loop that commits and does not wait may commit any number of groups.
+A loop that commits and does not wait may commit any number of groups: of a wait behind it nothing is said.
 """
 
 from __future__ import annotations
@@ -49,23 +51,27 @@ WINDOW = 0xFFFFFF  # bits of an address inside a block's shared memory
 WORD = 4  # bytes
 
 
+Way = tuple[int, bool]  # how many groups were committed, and whether a wait has come that ended none of them
+
+NO_WAY = frozenset[Way]()
+START = -1  # in the place of a wait, the kernel's begin
+
+
 class Copies(NamedTuple):
     """What may be the case.
 
-    While no wait has ended a group, the fewest that were committed since the kernel's begin: with no copy issued yet
-    (`fresh`), or with some (`waiting`, `issued` the last of them), None where that is not the case. `other`: something
-    else wrote shared memory. `groups`: how many may run; `drained`: how many on ways where a
-    wait has ended all. `since`: by running copy the fewest commits since; `alone`:
-    copies that have ended with no barrier since. `settled`: how many groups a wait has left with no commit since.
+    Ways on which no wait has ended a group: with no copy issued yet (`fresh`), or with some (`waiting`, `issued` the
+    last of them). `other`: something else wrote shared memory. `groups`: how many may run, and the number of the last
+    wait. `since`: by running copy the ways since then; `alone`: copies that have ended with no barrier since.
+    `settled`: how many groups a wait has left with no commit since.
     """
 
-    fresh: int | None = 0
-    waiting: int | None = None
+    fresh: frozenset[Way] = frozenset({(0, False)})
+    waiting: frozenset[Way] = frozenset()
     issued: int = -1
     other: bool = False
-    groups: frozenset[int] = frozenset({0})
-    drained: frozenset[int] = frozenset()
-    since: Mapping[int, int] = {}
+    groups: frozenset[tuple[int, int]] = frozenset({(0, START)})
+    since: Mapping[int, frozenset[Way]] = {}
     alone: frozenset[int] = frozenset()
     settled: int | None = None
 
@@ -111,10 +117,10 @@ def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> C
     mnemonic = instruction.mnemonic
     if mnemonic == "LDGSTS" and instruction.guard != "never":
         return copies._replace(
-            fresh=copies.fresh if instruction.guard else None,
-            waiting=fewest(copies.fresh, copies.waiting),
+            fresh=copies.fresh if instruction.guard else frozenset(),
+            waiting=copies.fresh | copies.waiting,
             issued=instruction.number,
-            since={**copies.since, instruction.number: 0},
+            since={**copies.since, instruction.number: frozenset({(0, False)})},
         )
     if mnemonic in OTHER_WRITERS:
         return copies._replace(other=True)
@@ -123,28 +129,25 @@ def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> C
         return copies._replace(
             fresh=_committed(copies.fresh, more),
             waiting=_committed(copies.waiting, more),
-            groups=frozenset(min(groups + more, MANY) for groups in copies.groups),
-            drained=frozenset(min(groups + more, MANY) for groups in copies.drained),
+            groups=frozenset((min(groups + more, MANY), last) for groups, last in copies.groups),
             settled=None,
-            since={number: min(groups + more, MANY) for number, groups in copies.since.items()},
+            since={number: _committed(ways, more) for number, ways in copies.since.items()},
         )
     if instruction.opcode.startswith(("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT")) and not instruction.guard:
         return copies._replace(alone=frozenset())
     left = left_by(instruction)
-    return copies if left is None else _waited(copies, left)
+    return copies if left is None else _waited(copies, instruction.number, left)
 
 
-def _waited(copies: Copies, left: int) -> Copies:
-    """Behind a wait for at most `left` groups, -1: for an mbarrier."""
-    ended = frozenset(number for number, groups in copies.since.items() if groups > left)
+def _waited(copies: Copies, number: int, left: int) -> Copies:
+    """Behind a wait, by its number, for at most `left` groups, -1: for an mbarrier."""
+    running = {number: still for number, ways in copies.since.items() if (still := _not_ended(ways, left))}
+    ended = copies.since.keys() - running.keys()
     return copies._replace(
         fresh=_not_ended(copies.fresh, left),
         waiting=_not_ended(copies.waiting, left),
-        groups=copies.groups if left < 0 else frozenset(min(groups, left) for groups in copies.groups if left),
-        drained=copies.drained
-        if left < 0
-        else frozenset(min(groups, left) for groups in copies.drained) | ({0} if not left else set()),
-        since={number: groups for number, groups in copies.since.items() if groups <= left},
+        groups=copies.groups if left < 0 else frozenset((min(groups, left), number) for groups, _ in copies.groups),
+        since=running,
         alone=copies.alone | ended if left >= 0 else frozenset(),
         settled=copies.settled if left < 0 else min(left, left if copies.settled is None else copies.settled),
     )
@@ -164,30 +167,30 @@ def commits_of_loops(kernel: Kernel) -> frozenset[int]:
     return frozenset(found)
 
 
-def _committed(groups: int | None, more: int) -> int | None:
-    return None if groups is None else min(groups + more, MANY)
+@lru_cache(maxsize=1 << 12)
+def _committed(ways: frozenset[Way], more: int) -> frozenset[Way]:
+    return frozenset((min(groups + more, MANY), waited) for groups, waited in ways)
 
 
-def _not_ended(groups: int | None, left: int) -> int | None:
-    """The groups, if a wait for at most `left` of them ends none."""
-    return groups if groups is not None and groups <= left else None
+@lru_cache(maxsize=1 << 12)
+def _not_ended(ways: frozenset[Way], left: int) -> frozenset[Way]:
+    """The ways on which a wait for at most `left` groups ends none.
 
-
-def fewest(one: int | None, other: int | None) -> int | None:
-    """The smaller of those that there are."""
-    return min((each for each in (one, other) if each is not None), default=None)
+    Of those that come to their first wait, all or none: which of them is gone is not known here.
+    """
+    first = max((groups for groups, waited in ways if not waited), default=MANY)
+    return frozenset((groups, True) for groups, waited in ways if groups <= left and (waited or first <= left))
 
 
 def joined(one: Copies, other: Copies) -> Copies:
     """What may be the case on either way."""
     return Copies(
-        fewest(one.fresh, other.fresh),
-        fewest(one.waiting, other.waiting),
+        one.fresh | other.fresh,
+        one.waiting | other.waiting,
         max(one.issued, other.issued),
         one.other or other.other,
         one.groups | other.groups,
-        one.drained | other.drained,
-        {n: min(one.since.get(n, MANY), other.since.get(n, MANY)) for n in one.since.keys() | other.since.keys()},
+        {n: one.since.get(n, NO_WAY) | other.since.get(n, NO_WAY) for n in one.since.keys() | other.since.keys()},
         one.alone | other.alone,
         None if one.settled is None or other.settled is None else max(one.settled, other.settled),
     )
@@ -199,7 +202,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
         return
     follow = partial(step, commits_of_loops(kernel))
     places = Places(kernel)
-    unwaited = reads_of_loops(kernel)
+    unwaited = reads_of_loops(kernel, places)
     counted = "UTMACMDFLUSH" not in kernel.mnemonics  # groups of bulk copies are waited for alike
     doubted = False
     for instruction, copies in at_each(kernel, forward(kernel, Copies(), follow, joined), follow):
@@ -214,38 +217,41 @@ def check(kernel: Kernel) -> Iterator[Finding]:
                 doubted = True
                 yield undecided(NAME, instruction, reason)
         elif counted and left is not None and left > 0:
-            # a loop that waits for all in its last round has a way, never gone, from there to its next round
-            groups = copies.groups if any(copies.groups) else copies.drained
-            ends = ends_too_few(groups, left)
+            ends = ends_too_few(kernel, instruction, copies.groups, left)
             again = copies.settled is not None and left >= copies.settled  # the wait before has left as few
             if ends is not None and not again:
                 text = f"a wait that lets {left} groups run ends {ends or 'none'} where it is first reached; {FIX}"
-                yield Finding(NAME, SEVERITY, instruction.address, text, {"groups": min(groups), "left": left})
+                yield Finding(
+                    NAME, SEVERITY, instruction.address, text, {"groups": min(copies.groups)[0], "left": left}
+                )
 
 
-def ends_too_few(groups: frozenset[int], left: int) -> int | None:
+def ends_too_few(kernel: Kernel, wait: Instruction, groups: frozenset[tuple[int, int]], left: int) -> int | None:
     """How many groups a wait ends at least, where that is none although some run, or a part of a round; else None.
 
     In a loop as many groups run at a wait, from the second round on, as it leaves and a round commits.
     """
-    some = {number for number in groups if number}
-    if any(number <= left for number in some):
+    most = max((number for number, last in groups if last != wait.number), default=0)
+    if 0 < most <= left:
         return 0
-    a_round, first = max(some, default=0) - left, min(some, default=0)
-    part = len(some) == 2 and max(some) < MANY and a_round > 1 and first % a_round == 0
-    return first - left if part and first - left < a_round else None
+    # a loop that waits for all in its last round has a way, never gone, from there to its next round
+    some = {number for number, last in groups if number and (last == START or left_by(kernel.instructions[last]))}
+    a_round, fewest = max(some, default=0) - left, min(some, default=0)
+    part = len(some) == 2 and max(some) < MANY and a_round > 1 and fewest % a_round == 0
+    return fewest - left if part and 0 < fewest - left < a_round else None
 
 
 def too_early(kernel: Kernel, places: Places, read: Instruction, copies: Copies) -> tuple[str, int] | None:
     """Why a read comes too early, and the copy; None if nothing says so."""
-    if copies.waiting is not None and not copies.other:
+    if copies.waiting and not copies.other:
         name = kernel.instructions[copies.issued].opcode
         return f"on a way where no wait has ended a copy of {name}", copies.issued
     met = places.first_met(read.number, copies.since)
     if met is not None:
         return f"that {kernel.instructions[met].opcode} still fills", met
     for number in copies.alone:
-        if places.shared or places.of_others(read.number, number):
+        crossing = places.of_others(read.number, number)
+        if crossing or (crossing is None and places.shared and places.unlike(read.number, number)):
             return f"that {kernel.instructions[number].opcode} of another warp filled, with no barrier since", number
     return None
 
@@ -259,8 +265,12 @@ def in_doubt(places: Places, read: Instruction, copies: Copies) -> str:
     return ""
 
 
-def reads_of_loops(kernel: Kernel) -> dict[int, tuple[str, int]]:
-    """The reads in loops that commit copies and go round without a wait, with why they come too early, and a copy."""
+def reads_of_loops(kernel: Kernel, places: Places) -> dict[int, tuple[str, int]]:
+    """The reads in loops that commit copies and go round without a wait, with why they come too early, and a copy.
+
+    Where something else than copies wrote shared memory before, as a table that is looked up, those that ldmatrix
+    reads, unless it is written in the loop, and those of which bytes say that they are a copy's.
+    """
     waits = {
         number
         for number, block in enumerate(kernel.blocks)
@@ -272,9 +282,12 @@ def reads_of_loops(kernel: Kernel) -> dict[int, tuple[str, int]]:
         circle = _circle(kernel, number, waits) if inside else set()
         members = [i for block in sorted(circle) for i in _instructions(kernel, block)]
         filled = [i for i in members if i.mnemonic == "LDGSTS"]
-        if filled and not any(i.mnemonic in OTHER_WRITERS for i in members):
+        if filled:
+            ahead = [i for block in reached(kernel.before, circle) for i in _instructions(kernel, block)]
+            stored_inside, stored = (any(i.mnemonic in OTHER_WRITERS for i in each) for each in (members, ahead))
             for i in members:
-                if reads_shared(i):
+                plain = not stored or (not stored_inside and i.mnemonic == "LDSM")
+                if reads_shared(i) and (plain or places.first_met(i.number, [copy.number for copy in filled])):
                     words = f"in a loop that copies with {filled[0].opcode} and goes round without a wait"
                     found[i.number] = words, filled[0].number
     return found
@@ -309,12 +322,15 @@ class Places:
         """Whether the kernel states how many threads a block has, or has at most."""
         return bool(self._kernel.code.threads or self._kernel.code.most_threads)
 
-    def _of(self, number: int) -> Ints | None:
-        """Words by warp, (warps, n); -1 where a lane takes no part. None where they do not follow."""
+    def _reach(self, number: int) -> Reach | None:
         if self._reaches is None:
             self._reaches = {reach.instruction.number: reach for reach in reaches(self._kernel)}
+        return self._reaches.get(number)
+
+    def _of(self, number: int) -> Ints | None:
+        """Words by warp, (warps, n); -1 where a lane takes no part. None where they do not follow."""
         if number not in self._words:
-            reach = self._reaches.get(number)
+            reach = self._reach(number)
             self._words[number] = _words(reach) if reach is not None else None
         return self._words[number]
 
@@ -354,12 +370,23 @@ class Places:
             self._sets[number, warps] = frozenset(() if own is None else own[own >= 0].tolist())
         return self._sets[number, warps]
 
-    def of_others(self, read: int, copy: int) -> bool:
-        """Whether some warp reads words that another one's copy brought."""
+    def of_others(self, read: int, copy: int) -> bool | None:
+        """Whether some warp reads words that another one's copy brought; None where they do not follow."""
         ours, theirs = self._of(read), self._of(copy)
         if ours is None or theirs is None or len(ours) != len(theirs):
-            return False
+            return None
         return self._crossing(list(ours), list(theirs))
+
+    def unlike(self, read: int, copy: int) -> bool:
+        """Whether the addresses of a read and a copy do not differ by the same in all lanes, as where each reads its
+        own.
+        """
+        ours, theirs = (self._reach(number) for number in (read, copy))
+        if ours is None or theirs is None:
+            return False
+        both = ours.active & theirs.active
+        apart = np.broadcast_to(ours.address.known - theirs.address.known, both.shape)[both]
+        return bool(ours.address.unknown | theirs.address.unknown) or len(np.unique(apart)) > 1
 
     def _crossing(self, reads: Sequence[Ints], copies: Sequence[Ints]) -> bool:
         """Whether some warp has words among its reads that other warps copied and it did not."""

@@ -4,30 +4,24 @@ Followed are the multiplies that run, as by `wgmma-operands`. Where something wr
 arrives at a barrier behind which another role writes, loops are taken apart (`rounds`) and bytes are compared: those of
 a multiply by its descriptors, those of stores and cp.async by the addresses of all lanes, of a bulk copy from its first
 on, by its size where that is known. A role that fills shared memory behind a wait for an mbarrier fills what the
-barrier stands for: who arrives there while a multiply reads that lets it be filled early.
+barrier stands for: who arrives there while a multiply reads that lets it be filled early. An arrival at a barrier at
+which bulk copies complete says what these will bring, and frees nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import NamedTuple
-
-import numpy as np
 
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.check.rules import wgmma_operands as groups
-from tcprobe.check.rules.descriptor import K_BYTES, LINES_A, SWIZZLE
 from tcprobe.isa.shared_memory import MOST_SHARED
-from tcprobe.layout.descriptor import Descriptor
+from tcprobe.sass.barriers import Barriers, barriers, completes_at
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.iterations import ITERATIONS, Iterations, TooManyError, rounds
 from tcprobe.sass.kernel import Instruction, Kernel
-from tcprobe.sass.lanes import ALL, Lanes
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.requests import width
-from tcprobe.sass.state import State
-from tcprobe.sass.widths import group_sizes
+from tcprobe.sass.shared_bytes import FILLS, UNIT, Units, reads, reads_tiles, writes, writes_tiles
 
 NAME = "wgmma-shared"
 SEVERITY: Severity = "error"
@@ -40,26 +34,21 @@ EVIDENCE = (
     "of m64n256k16 read it, up to 17,118,672 of 17,301,504 elements wrong; cp.async, 16,564,171; of m64n64k16 490 to "
     "7,925 of 4,325,376; 0 behind the wait.",
 )
-STORES = ("STS", "STSM", "ATOMS", "LDGSTS", "STAS")
-BULK = ("UTMALDG", "UBLKCP.S.G")
-FILLS = ("STS.", "LDGSTS", *BULK)  # of a role that does nothing else
+ROLE_FILLS = ("STS.", "LDGSTS", *FILLS)  # of a role that does nothing else
 ARRIVES, CHECKS = "SYNCS.ARRIVE", "SYNCS.PHASECHK"
 MEETS = ("BAR.SYNC", "BAR.RED", "UCGABAR_WAIT")
-UNIT = 16  # bytes
-NOBODY = -1
-WINDOW = 0xFFFFFF  # bits of an address inside a block's shared memory
-Units = frozenset[int]
 Waited = frozenset[int | None]  # barriers
 Freed = dict[int | None, tuple[Units, Instruction]]  # by barrier, what is filled behind a wait for it, and by what
 
 
 class Places(NamedTuple):
     """By number of an instruction of the rounds: the units of shared memory that it reads or writes, the barrier that
-    it arrives at or waits for; None where they do not follow.
+    it arrives at or waits for; None where they do not follow. `full`: the barriers at which bulk copies complete.
     """
 
     units: Mapping[int, Units | None]
-    barriers: Mapping[int, int | None]
+    barriers: Mapping[int, Barriers | None]
+    full: Barriers
 
 
 def check(kernel: Kernel) -> Iterator[Finding]:
@@ -100,16 +89,6 @@ def _early(kernel: Kernel) -> list[Instruction]:
     ]
 
 
-def reads_tiles(instruction: Instruction) -> bool:
-    """Whether it is a warpgroup's multiply with a factor in shared memory."""
-    return instruction.mnemonic.endswith("GMMA") and any(o.prefix == "gdesc" for o in instruction.operands)
-
-
-def writes_tiles(instruction: Instruction) -> bool:
-    """Whether it fills shared memory."""
-    return instruction.guard != "never" and (instruction.mnemonic in STORES or instruction.opcode.startswith(BULK))
-
-
 class _Compared:
     """What the rounds of a kernel show: a finding for each instruction; why some of it does not follow, "" if it does.
 
@@ -122,7 +101,7 @@ class _Compared:
         every = {i.number: i for i in kernel.instructions if i.number in kernel.block_of and i.guard != "never"}
         wanted = {number for number, i in every.items() if reads_tiles(i)} | {i.number for i in early}
         if any(i.opcode.startswith(ARRIVES) for i in early):
-            wanted |= {number for number, i in every.items() if i.opcode.startswith((*FILLS, CHECKS))}
+            wanted |= {number for number, i in every.items() if i.opcode.startswith((*ROLE_FILLS, CHECKS))}
         left = max((groups.groups_left(i) or 0 for i in kernel.instructions), default=0)
         found, reader = rounds(kernel, frozenset(wanted), max(ITERATIONS, left + 2))
         places = _places(found, reader)
@@ -144,9 +123,10 @@ class _Compared:
         if writes_tiles(i):
             units, by = places.units.get(i.number), i
         elif i.opcode.startswith(ARRIVES):
-            barrier = places.barriers.get(i.number)
-            if barrier == NOBODY:
+            arrived = places.barriers.get(i.number)
+            if arrived is not None and arrived <= places.full:  # nobody, or who issues a copy says what it brings
                 return
+            barrier = _only(arrived)
             self.others |= {number} - ({number} if barrier in freed else set())
             units, by = freed.get(barrier, (frozenset(), i))
         else:
@@ -173,7 +153,7 @@ def _freed(found: Iterations, places: Places) -> Freed:
 
     def step(waited: Waited, i: Instruction) -> Waited:
         if i.opcode.startswith(CHECKS) and i.guard != "never":
-            return frozenset({places.barriers.get(i.number)})
+            return frozenset({_only(places.barriers.get(i.number))})
         return frozenset() if i.opcode.startswith(MEETS) else waited
 
     freed: Freed = {}
@@ -186,105 +166,26 @@ def _freed(found: Iterations, places: Places) -> Freed:
     return freed
 
 
+def _only(named: Barriers | None) -> int | None:
+    """The barrier that all lanes name; None where it is not known, or they name several."""
+    return next(iter(named)) if named and len(named) == 1 else None
+
+
 def _places(found: Iterations, reader: Reader) -> Places:
     units: dict[int, Units | None] = {}
-    barriers: dict[int, int | None] = {}
+    named: dict[int, Barriers | None] = {}
+    full: Barriers = frozenset()
     for number, state in found.states.items():
         instruction = found.instructions[number]
         if reads_tiles(instruction):
-            units[number] = read(instruction, reader, state)
+            units[number] = reads(instruction, reader, state)
         elif instruction.opcode.startswith((ARRIVES, CHECKS)):
-            barriers[number] = barrier(instruction, reader, state)
+            named[number] = barriers(instruction, reader, state)
         else:
-            units[number] = written(instruction, reader, state)
-    return Places(units, barriers)
-
-
-def exact(value: Lanes) -> bool:
-    """Whether the place in the block's shared memory is known of every lane."""
-    return not (value.xor_unknown | value.unknown | value.add_unknown) & WINDOW
-
-
-def barrier(instruction: Instruction, reader: Reader, state: State) -> int | None:
-    """Its address; NOBODY where no lane executes it, None where it is not known, or lanes name several."""
-    operand = next((o for o in instruction.operands if o.kind == "address"), None)
-    address = reader.address(operand, state.held) if operand else None
-    if address is None or not exact(address):
-        return None
-    known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), _takes_part(instruction, reader, state))
-    values = np.unique(known[active])
-    return int(values[0]) if len(values) == 1 else None if len(values) else NOBODY
-
-
-def _takes_part(instruction: Instruction, reader: Reader, state: State) -> np.ndarray:
-    """The lanes that may execute an instruction."""
-    condition = reader.condition(instruction.guard, state.held)
-    active = np.asarray(state.active)
-    return active & (condition.known != 0) if condition.exact else active
-
-
-def written(instruction: Instruction, reader: Reader, state: State) -> Units | None:
-    """What stores, cp.async and bulk copies write; of a bulk copy whose size is not known its first unit."""
-    operand = next(o for o in instruction.operands if o.kind == "address")
-    if instruction.mnemonic not in STORES:
-        (address, *_) = reader.inputs(operand.mask & -operand.mask, state.held)
-        if not exact(address):
-            return None
-        begins = np.unique(address.known & np.uint32(WINDOW)) // UNIT
-        return frozenset(int(begin) + j for begin in begins for j in range(_bulk_units(instruction, reader, state)))
-    address = reader.address(operand, state.held)
-    if not exact(address):
-        return None
-    active = _takes_part(instruction, reader, state)
-    known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), active)
-    if instruction.mnemonic == "STSM":
-        count = {"4": 32, "2": 16}.get(instruction.opcode.rpartition(".")[2], 8)
-        known, active = known[:, :count], active[:, :count]
-    size = UNIT if instruction.mnemonic == "STSM" else width(instruction.form)
-    places = known[active].astype(np.int64)
-    return frozenset(np.unique((places[:, None] + np.arange(0, size, 4)) // UNIT).tolist())
-
-
-def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
-    size = instruction.operands[-1]
-    if instruction.mnemonic == "UBLKCP" and size.kind == "UR":
-        value = reader.read(size, state.held)
-        if value.exact and value.known.size == 1:
-            return max(1, min(int(value.known[0, 0]), 1 << 18) // UNIT)
-    return 1
-
-
-def read(instruction: Instruction, reader: Reader, state: State) -> Units | None:
-    """What a multiply reads of shared memory."""
-    operand = next(o for o in instruction.operands if o.prefix == "gdesc")
-    held = list(reader.inputs(operand.mask, state.held))
-    sizes, size = group_sizes(instruction.opcode), 2 if instruction.mnemonic == "HGMMA" else 1
-    found = frozenset[int]()
-    for name, (low, high), lines in (("A", held[:2], LINES_A), ("B", held[2:4], sizes[1])):
-        if name == "A" and instruction.operands[1].kind == "R":
-            continue
-        transposed = any(f"tnsp{name}" in each.part for each in instruction.operands)
-        # the system's bits of an address may reach up to LBO, which swizzled tiles with k contiguous don't have
-        used = 0x3FFF if high.exact and not transposed and (high.known >> np.uint32(30)).all() else ALL
-        if not high.exact or (low.xor_unknown | low.unknown | low.add_unknown) & used:
-            return None
-        warps = np.asarray(state.active.any(axis=1))
-        *rows, there = np.broadcast_arrays(low.known[:, 0] & np.uint32(used), high.known[:, 0], warps)
-        for words in set(zip(*(row[there].tolist() for row in rows), strict=True)):
-            found |= tile(*words, lines * size if transposed else lines, transposed, size)
-    return found
-
-
-@lru_cache(maxsize=1 << 12)
-def tile(low: int, high: int, lines: int, transposed: bool, size: int) -> Units:
-    """The units of a factor with this descriptor: `lines`, or bytes of them if contiguous, by 32 bytes of k."""
-    start, lbo, sbo = (low & 0x3FFF) << 4, (low >> 16 & 0x3FFF) << 4, (high & 0x3FFF) << 4
-    laid = Descriptor(lbo, sbo, SWIZZLE[high >> 30], high >> 17 & 7, start)
-    if transposed:
-        places = laid.offset("mn", np.arange(0, lines, UNIT)[:, None], np.arange(K_BYTES // size)[None])
-    else:
-        places = laid.offset("k", np.arange(lines)[:, None], np.arange(0, K_BYTES, UNIT)[None])
-    return frozenset(np.unique((places + start) // UNIT).tolist())
+            units[number] = writes(instruction, reader, state)
+            if instruction.opcode.startswith(FILLS):
+                full |= completes_at(instruction, reader, state) or frozenset()
+    return Places(units, named, full)
 
 
 _LOOP = """.version 8.0

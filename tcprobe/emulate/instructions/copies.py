@@ -110,7 +110,7 @@ def _issue(
             data[lane, : taken[lane]] = machine.load("global", place, 1, np.full(taken[lane], threads[lane]))[:, 0]
         memory.scatter(offsets, data)
         memory.write_states(offsets, size)
-        memory.set_writers(offsets, size, tags)
+        memory.copied_by(offsets, size, tags)
 
     places = (offsets[:, None] + np.arange(size)).reshape(-1)
     flight = Flight(statement, effect, writes=[(memory, places)], key=(memory, offsets, size))
@@ -138,7 +138,7 @@ def _wait(statement: Statement, machine: Machine) -> Step:
                 kept.append((flight, threads, numbers))
             if done.any():  # written, for others, when the thread has waited
                 memory, offsets, size = flight.key
-                memory.set_writers(offsets[done], size, machine.clocks.tags(threads[done]))
+                memory.copied_by(offsets[done], size, machine.clocks.tags(threads[done]))
         machine.state(Copies).open[:] = kept
         if every:
             groups[where] += 1

@@ -1,0 +1,54 @@
+"""Which barrier an instruction arrives at or waits at: a named one by its number, an mbarrier by its address.
+
+What a thread does before it arrives is seen by those who wait there, and by nobody else.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tcprobe.sass.kernel import Instruction
+from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.reader import Reader
+from tcprobe.sass.shared_bytes import WINDOW, exact, takes_part
+from tcprobe.sass.state import State, held_in
+
+ARRIVALS = ("BAR.", "SYNCS.ARRIVE", "UCGABAR_ARV", "ARRIVES")
+WAITS = ("BAR.SYNC", "BAR.RED", "SYNCS.PHASECHK", "UCGABAR_WAIT")
+CLUSTER, NAMED = -2, -16  # no addresses; named barrier n is NAMED - n
+Barriers = frozenset[int]
+
+
+def arrives(instruction: Instruction) -> bool:
+    """Whether it arrives at a barrier; one that waits there, too, does both."""
+    return instruction.guard != "never" and instruction.opcode.startswith(ARRIVALS)
+
+
+def waits(instruction: Instruction) -> bool:
+    """Whether it waits at a barrier."""
+    return instruction.guard != "never" and instruction.opcode.startswith(WAITS)
+
+
+def barriers(instruction: Instruction, reader: Reader, state: State) -> Barriers | None:
+    """The barriers that its lanes name; none where no lane executes it, None where they do not follow."""
+    if instruction.mnemonic.startswith("UCGABAR"):
+        return frozenset({CLUSTER})
+    if instruction.mnemonic == "BAR":
+        numbers = _values(reader.read(instruction.operands[0], state.held), instruction, reader, state)
+        return None if numbers is None else frozenset(NAMED - number for number in numbers)
+    operand = next((o for o in instruction.operands if o.kind == "address"), None)
+    return None if operand is None else _values(reader.address(operand, state.held), instruction, reader, state)
+
+
+def completes_at(instruction: Instruction, reader: Reader, state: State) -> Barriers | None:
+    """The mbarrier at which a bulk copy into shared memory says how much it brought: beside its place there."""
+    value = held_in("UR", instruction.operands[0].first + 1, state.held).value
+    return _values(value, instruction, reader, state)
+
+
+def _values(value: Lanes, instruction: Instruction, reader: Reader, state: State) -> Barriers | None:
+    """What the lanes hold that take part, inside the block's shared memory."""
+    if not exact(value):
+        return None
+    known, active = np.broadcast_arrays(value.known & np.uint32(WINDOW), takes_part(instruction, reader, state))
+    return frozenset(np.unique(known[active]).tolist())
