@@ -13,7 +13,6 @@ by hand said (`verdict`, `argued`) stays with its library, rule and text.
 from __future__ import annotations
 
 import json
-import mmap
 import random
 import sys
 import tempfile
@@ -28,7 +27,9 @@ from tcprobe.check.code_check import Checker
 from tcprobe.check.rule import rules
 from tcprobe.errors import DataError
 from tcprobe.sass import toolchain
-from tcprobe.sass.image import ENTRY, HEADER, KINDS, LZ4, MAGIC, ZSTD, lz4, zstd
+from tcprobe.sass.code_files import CodeFiles
+from tcprobe.sass.image import Entry, entries
+from tcprobe.system import files
 
 LIBRARIES = (".so", ".cubin", ".fatbin")
 SAVED = Path(__file__).parent.parent / "results" / "package_errors.json"
@@ -55,59 +56,33 @@ def libraries(path: Path, folder: Path, seed: int) -> Iterator[tuple[str, Path]]
                 file.unlink()
 
 
-def entries(file: Path, archs: Sequence[int]) -> list[tuple[int, int, int, int]]:
-    """(begin, bytes, flags, bytes unpacked) of the cubins of these archs in a file's fatbins."""
-    found = []
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as raw:
-        start = raw.find(MAGIC)
-        while start >= 0:
-            end = start + HEADER.size + HEADER.unpack_from(raw, start)[3] if start + HEADER.size <= len(raw) else 0
-            place = start + HEADER.size
-            if end > len(raw):  # the magic number by chance
-                end = place
-            while place + ENTRY.size <= end:
-                kind, _, header, size, packed, _, _, arch, _, flags, _, full = ENTRY.unpack_from(raw, place)
-                if KINDS.get(kind) == "cubin" and arch in archs:
-                    found.append((place + header, packed or size, flags, full or size))
-                place += header + size
-            start = raw.find(MAGIC, max(end, start + 1))
-    return found
-
-
-def cubin_of(file: Path, entry: tuple[int, int, int, int]) -> bytes:
-    """A cubin, unpacked."""
-    begin, size, flags, full = entry
-    with file.open("rb") as opened:
-        opened.seek(begin)
-        data = opened.read(size)
-    return lz4(data, full) if flags & LZ4 else zstd(data, full) if flags & ZSTD else data
-
-
-def sample(file: Path, archs: Sequence[int], seed: int, most: float) -> tuple[list[bytes], int]:
+def sample(file: Path, archs: Sequence[str], seed: int, most: float) -> tuple[list[bytes], int]:
     """(cubins drawn at random, of how many)."""
-    if file.suffix == ".cubin":
-        return [file.read_bytes()], 1
-    found = entries(file, archs)
-    order = random.Random(seed).sample(found, len(found))
+    try:
+        there = entries(files.contents(file) or b"")
+    except DataError:
+        return [], 0
+    found = [e for e in there if isinstance(e, Entry) and e.kind == "cubin" and (e.arch is None or e.arch in archs)]
     drawn: list[bytes] = []
     size = 0
-    for entry in order:
+    for entry in random.Random(seed).sample(found, len(found)):
         if size >= most:
             break
-        if entry[3] > 3 * most:
+        if entry.cost > 3 * most:
             continue
         try:
-            drawn.append(cubin_of(file, entry))
+            drawn.append(entry.unpacked())
         except DataError as error:
             print(f"{file.name}: {error}", file=sys.stderr)
-        size += entry[3]
+        size += entry.cost
     return drawn, len(found)
 
 
 def looked_at(name: str, drawn: Sequence[bytes], of: int, archs: str, keep: Path | None) -> Iterator[dict[str, Any]]:
     """A row for each kernel with a finding, then one for the file."""
-    chosen = [rule for rule in rules().values() if rule.SEVERITY == "error" or rule.NAME == "cp-async-proxy"]
-    checker = Checker(toolchain.find(None), chosen)
+    chosen = [rule.NAME for rule in rules().values() if rule.SEVERITY == "error" or rule.NAME == "cp-async-proxy"]
+    tools = toolchain.find(None)
+    checker = Checker(tools, chosen, CodeFiles(tools))
     begun, kernels, counts = time.process_time(), 0, Counter[str]()
     with tempfile.TemporaryDirectory() as folder:
         paths = []
@@ -189,13 +164,12 @@ def main(arguments: Sequence[str]) -> None:
     if arguments[:1] == ["--keep"]:
         keep, arguments = Path(arguments[1]), arguments[2:]
         keep.mkdir(parents=True, exist_ok=True)
-    found, seed, megabytes, archs, *files = arguments
-    numbers = [int(arch.removeprefix("sm_")) for arch in archs.split(",")]
+    found, seed, megabytes, archs, *given = arguments
     with Path(found).open("a") as to:
-        for path in map(Path, files):
+        for path in map(Path, given):
             with tempfile.TemporaryDirectory() as folder:
                 for name, file in libraries(path, Path(folder), int(seed)):
-                    drawn, of = sample(file, numbers, int(seed), float(megabytes) * 1e6)
+                    drawn, of = sample(file, archs.split(","), int(seed), float(megabytes) * 1e6)
                     if drawn:
                         for row in looked_at(name, drawn, of, archs, keep):
                             to.write(json.dumps(row) + "\n")
