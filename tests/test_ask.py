@@ -108,11 +108,11 @@ def test_where_prints_lines_and_json():
         (["where", "wmma.m16n16k16.d.f32", "--row", "16"], "row 16 is outside 0 to 15"),
         (["where", "wmma.m16n16k16.d.f32", "--lane", "32"], "lane 32 is outside 0 to 31"),
         (["where", "wmma.m16n16k16.d.f32", "--row", "7-3"], "is not a number such as 3, nor a range"),
-        (["where", "wmma.m16n16k16.d", "--row", "0"], "matches"),
+        (["where", "--strict", "wmma.m16n16k16.d", "--row", "0"], "matches"),
         (["trace", "wmma.mma.row.col.m16n16k16.f32.f32", "--row", "0"], "give --row and --col, or"),
         (["trace", "mma.m8n8k4.row.col.f32.f16.f16.f32", "--row", "0", "--col", "0"], "choose one with --product"),
         (["trace", "mma.m16n8k16.row.col.f32.f16.f16.f32", "--row", "0", "--col", "8"], "col 8 is outside 0 to 7"),
-        (["trace", "mma.m16n8k16.f16", "--row", "0", "--col", "0"], "matches"),
+        (["trace", "--strict", "mma.m16n8k16.f16", "--row", "0", "--col", "0"], "matches"),
         (
             ["trace", "mma.m16n8k16.row.col.f32.f16.f16.f32", "--operand", "a", "--lane", "0", "--i", "8"],
             "i 8 is outside",

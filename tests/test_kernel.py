@@ -317,7 +317,7 @@ def test_the_command(tmp_path):
     printed = run(main, asked).output
     assert run(main, [*asked, "-o", str(tmp_path / "gemm.cu"), "--name", "my_gemm"]).exit_code == 0
     assert (tmp_path / "gemm.cu").read_text() == printed.replace("gemm_sm_80_f16_128x128x64", "my_gemm")
-    for wrong in (["--tile", "128x128"], ["--warps", "2"], ["--name", "int"], ["--stages", "1"]):
+    for wrong in (["--tile", "128"], ["--warps", "2"], ["--name", "int"], ["--stages", "1"]):
         assert run(main, [*asked, *wrong]).exit_code == 2
 
 

@@ -274,7 +274,7 @@ def test_forms_of_one_arithmetic_are_answered_together(words):
     rows = names.resolve(f"wgmma {words}").some_instructions
     found = [model for row in rows if (model := find(row, arch_row("sm_90"), default()))]
     distinct = {tuple(model.parameters) for model in found}
-    done = CliRunner().invoke(main, ["numerics", "wgmma", *words.split()])
+    done = CliRunner().invoke(main, ["numerics", "--strict", "wgmma", *words.split()])
     assert len(rows) > 10
     assert done.exit_code == (0 if len(distinct) == 1 else 2)
     said = f"matches {len(found)} multiplies" + (", all with this arithmetic" if len(distinct) == 1 else " with")

@@ -286,7 +286,7 @@ def test_kernel_and_tensormap_have_the_parameters_of_their_options():
     named = {p.name: p.default for p in parameters if p.default != p.empty}
     assert named == GemmOptions._field_defaults | {"results": None, "only": False}
     named = {p.name: p.default for p in signature(tcprobe.tensormap).parameters.values() if p.default != p.empty}
-    others = {"swizzle": "none", "arch": None, "results": None, "only": False}
+    others = {"kind": None, "decode": None, "swizzle": "none", "arch": None, "results": None, "only": False}
     assert named == MapOptions._field_defaults | others
     with pytest.raises(UsageError, match="`tiles` is not an option of a kernel"):
         tcprobe.kernel("sm_80", "f16", tiles=(128, 128, 64))

@@ -97,7 +97,8 @@ def test_copies_of_lz4_are_those_of_bytes(parts):
         block += back.to_bytes(2, "little") + fatbins._more(count - 4)
         for _ in range(count):
             expected.append(expected[-back])
-    block, expected = block + b"\x50" + bytes(range(5)), expected + bytes(range(5))  # a block ends with literals
+    end = bytes(range(12))  # a block ends with literals
+    block, expected = block + bytes([len(end) << 4]) + end, expected + end
     assert of_lz4(bytes(block), len(expected)) == expected
 
 

@@ -105,9 +105,12 @@ def check(request, done):
         assert code in ALLOWED.get(words.split()[0], (0,)), (request, words, output)
     given = [value for option, value in re.findall(r" (--[a-z-]+) (\S+)", request)]
     numbers = re.findall(r"(?<=[ ,])[0-9]+(?=[ ,]|$)", request)
-    for words in lines_to_paste(done.stderr):
-        missing = [value for value in (*given, *numbers) if value not in re.split(r"[ ,]", words)]
+    pasted, kept = lines_to_paste(done.stderr), re.split(r"[ ,]", " ".join(suggested(done.stderr)))
+    for words in pasted:
+        missing = [value for value in given if value not in re.split(r"[ ,]", words)]
         assert not missing, (request, words, missing)
+    # a command that takes no numbers is named beside the one that does
+    assert not pasted or set(numbers) <= set(kept), (request, pasted, numbers)
 
 
 @pytest.mark.parametrize("asked", ASKED)

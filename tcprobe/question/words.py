@@ -109,7 +109,7 @@ def _element(text: str) -> Sequence[str] | None:
 
 
 ARCH = Kind(_gpu, most=5)
-TILE = Kind(pattern(r"[0-9]{1,7}(?:x[0-9]{1,7}){1,4}"), turn=2)
+TILE = Kind(pattern(r"[1-9][0-9]{0,6}(?:x[1-9][0-9]{0,6}){1,4}"), turn=2)  # 0x10 is a number
 TYPE = Kind(_element_type, turn=1)
 KERNEL_TYPE = Kind(lambda text: pattern(r"(?:mx|nv)fp?[468]")(text) or _element_type(text), turn=1)
 SWIZZLE = Kind(_swizzle)
@@ -245,6 +245,8 @@ class _Request:
         if len(pieces) > MOST or any(len(word) > MOST_LETTERS for word, _ in pieces):
             return None
         words, kept = [word for word, _ in pieces], self._layouts(pieces)
+        if len(words) > 1 and self.names and self._meaning([*enumerate(tokens)]):
+            return None  # nothing but names
         filled: Filled = []
         left: list[tuple[int, str]] = []
         doubtful: list[tuple[int, str, Kind, Filled]] = []

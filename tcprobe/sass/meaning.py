@@ -216,9 +216,11 @@ def _high(a: Words, b: Words, low: Words, high: Words) -> Array:
 @means("LEA", "ULEA", known="HI X SX32")
 def _scaled_add(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
     operands, carries = _inputs(form)
-    if len(operands) < 3 or len(carries) != form.has("X") or operands[-1].kind != "number" or operands[-1].value > 31:
+    if len(operands) < 3 or len(carries) != form.has("X") or operands[-1].kind != "number":
         return {}
     shift = operands[-1].value
+    if not 0 <= shift < 32:
+        return {}
     a, b = (on.read(operand, held) for operand in operands[:2])
     if form.has("X"):
         if form.has("SX32") or not form.has("HI") or len(operands) != 4 or form.outputs > 1:
