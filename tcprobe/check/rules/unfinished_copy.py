@@ -268,8 +268,8 @@ def in_doubt(places: Places, read: Instruction, copies: Copies) -> str:
 def reads_of_loops(kernel: Kernel, places: Places) -> dict[int, tuple[str, int]]:
     """The reads in loops that commit copies and go round without a wait, with why they come too early, and a copy.
 
-    Where something else than copies wrote shared memory before, as a table that is looked up, those that ldmatrix
-    reads, unless it is written in the loop, and those of which bytes say that they are a copy's.
+    Where something else than copies wrote shared memory before, as a table that is looked up, those of tiles, by
+    ldmatrix and wgmma, unless it is written in the loop, and those of which bytes say that they are a copy's.
     """
     waits = {
         number
@@ -286,7 +286,7 @@ def reads_of_loops(kernel: Kernel, places: Places) -> dict[int, tuple[str, int]]
             ahead = [i for block in reached(kernel.before, circle) for i in _instructions(kernel, block)]
             stored_inside, stored = (any(i.mnemonic in OTHER_WRITERS for i in each) for each in (members, ahead))
             for i in members:
-                plain = not stored or (not stored_inside and i.mnemonic == "LDSM")
+                plain = not stored or (not stored_inside and i.mnemonic != "LDS")
                 if reads_shared(i) and (plain or places.first_met(i.number, [copy.number for copy in filled])):
                     words = f"in a loop that copies with {filled[0].opcode} and goes round without a wait"
                     found[i.number] = words, filled[0].number
