@@ -86,13 +86,16 @@ def _templates(kernels: Sequence[KernelCheck], top: int) -> Iterator[Whole]:
         counts = found.setdefault(f"{demangled(kernel.kernel).name} ({kernel.arch})", Counter())
         counts["kernel"] += 1
         counts.update(placed.finding.severity for placed in kernel.findings)
-    ranked = sorted(found.items(), key=lambda one: [-one[1][severity] for severity in SEVERITIES])
-    rows = [
-        (_narrow(name), *(f"{counts[each]:,}" for each in ("kernel", *SEVERITIES))) for name, counts in ranked[:top]
-    ]
+    clean = [name for name, counts in found.items() if counts.keys() == {"kernel"}]
+    shown = [name for name in found if name not in clean]
+    ranked = sorted(shown, key=lambda name: [-found[name][severity] for severity in SEVERITIES])
+    kinds = ("kernel", *SEVERITIES)
+    rows = [(_narrow(name), *(f"{found[name][kind]:,}" for kind in kinds)) for name in ranked[:top]]
     yield from columns([("template", "kernels", "errors", "warnings", "notes"), *rows], 1)
     if len(ranked) > top:
         yield Whole(f"and {len(ranked) - top} more")
+    if clean:
+        yield Whole(f"and {len(clean)} of {sum(found[name]['kernel'] for name in clean)} kernels without a finding")
 
 
 def _rules(kernels: Sequence[KernelCheck]) -> Iterator[str]:
