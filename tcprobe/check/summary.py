@@ -95,7 +95,8 @@ def _templates(kernels: Sequence[KernelCheck], top: int) -> Iterator[Whole]:
     if len(ranked) > top:
         yield Whole(f"and {len(ranked) - top} more")
     if clean:
-        yield Whole(f"and {len(clean)} of {sum(found[name]['kernel'] for name in clean)} kernels without a finding")
+        of = sum(found[name]["kernel"] for name in clean)
+        yield Whole(f"and {len(clean)} templates, {of:,} kernels, without a finding")
 
 
 def _rules(kernels: Sequence[KernelCheck]) -> Iterator[str]:
