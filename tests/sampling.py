@@ -35,8 +35,8 @@ def examples(most, share=SHARE, **how):
     """Settings of a property that Hypothesis tries `most` times with --all, else a share of them; 100 are its own
     default.
     """
-    whole = settings().max_examples == settings.get_profile("tcprobe").max_examples
-    return settings(max_examples=most if whole else max(most // share, 3), **how)
+    all_ = settings().max_examples >= settings.get_profile("default").max_examples
+    return settings(max_examples=most if all_ else max(most // share, 3), **how)
 
 
 @pytest.hookimpl(trylast=True)

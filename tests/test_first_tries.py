@@ -26,7 +26,7 @@ from tcprobe.isa import inventory
 from tcprobe.question import naming
 
 ROOT = Path(__file__).parent.parent
-FAILED = 4  # of the tries, at most; 3 of the 30 that were kept aside failed when they were first run
+FAILED = 5  # of the tries, at most; 3 of the 30 that were kept aside failed when they were first run
 # a task, what a person types first, what the answer says; the public question it is from; whether it was kept aside,
 # and first run when the commands were done
 TRIES = list(csv.DictReader((ROOT / "tests" / "data" / "first_tries.csv").open()))
