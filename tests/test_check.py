@@ -346,3 +346,16 @@ def test_other_processes_find_the_same(made, tmp_path):
     assert answers[0] == answers[1]
     assert len(answers[0][0]) >= 8
     assert answers[0][1]
+
+
+def test_a_command_starts_processes_and_a_python_program_none(made, tmp_path, monkeypatch):
+    """Each process imports the program that asks: a script without a guard would ask again."""
+    path = many(tmp_path, made, 4)
+    alone = check(path, code=1).stdout
+    monkeypatch.setattr(question, "MOST_ALONE", 0)
+    assert check(path, code=1).stdout == alone
+    script = tmp_path / "script.py"
+    words = f"question.MOST_ALONE = 0\nprint(len(tcprobe.check({str(path)!r})))\n"
+    script.write_text("import tcprobe\nfrom tcprobe.check import question\n" + words)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert done.stdout == "4\n"

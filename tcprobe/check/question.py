@@ -16,7 +16,7 @@ from tcprobe.isa import arch as archs
 from tcprobe.mangled import unmangled
 from tcprobe.question import terminal
 from tcprobe.question.arguments import arch_name
-from tcprobe.question.declare import Option, PlainArgument, command, note
+from tcprobe.question.declare import Option, PlainArgument, command, is_heard, note
 from tcprobe.question.options import Named, NonEmptyText, Number
 from tcprobe.question.shared import ArchOption, CudaOption, FunctionsOption, JsonOption, SarifOption
 from tcprobe.text import message, one_line
@@ -121,7 +121,11 @@ def checks(
 
 
 def _cores(paths: Sequence[Path]) -> int:
-    """Processes that look at files: one where that takes less than to start others."""
+    """Processes that look at files: one where that takes less than to start others, and for a Python program, which
+    each of them would have to import.
+    """
+    if not is_heard():
+        return 1
     try:
         files = (file for path in paths for file in (path.rglob("*") if path.is_dir() else [path]))
         return len(os.sched_getaffinity(0)) if sum(file.stat().st_size for file in files) > MOST_ALONE else 1

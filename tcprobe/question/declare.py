@@ -104,6 +104,11 @@ def note(*texts: str | None) -> None:
             listener(text)
 
 
+def is_heard() -> bool:
+    """Whether somebody listens to notes, as the command line does."""
+    return _LISTENER.get() is not None
+
+
 @contextmanager
 def listening(listener: Callable[[str], None]) -> Iterator[None]:
     """Give what `note` says inside to a listener."""
