@@ -192,7 +192,7 @@ def _error(asked):
 def test_no_name_is_suggested_for_itself(sample):
     """Whatever is asked of a name that exists."""
     names = [*inventory.instructions(), *inventory.fragments()]
-    for name in (*sample(names, 40), *ELSEWHERE):
+    for name in (*sample(names, 120), *ELSEWHERE):
         for ask in ("some_fragments", "some_instructions", "some_multiplies"):
             refused = _error(lambda: getattr(resolve(name), ask))  # noqa: B023
             assert name not in getattr(refused, "choices", ()), ask

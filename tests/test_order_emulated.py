@@ -91,7 +91,7 @@ def test_a_kernel_that_is_wrong_has_no_order(tmp_path):
 
 
 @pytest.mark.skipif(nvrtc.library() is None, reason="no NVRTC")
-@pytest.mark.sampled(2)
+@pytest.mark.full
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_a_kernel_of_multiplies(tmp_path, arch):
     """Of `kernel gemm`: a chain of multiplies along k, with the arithmetic that the emulator has."""

@@ -115,7 +115,7 @@ def options_of(command):
         yield option, bare, beside
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("command", "name"), list(with_words()))
 def test_the_value_of_an_option_is_the_same_as_a_word(command, name):
     """Alone where its kind says what it is, before or behind the option's name, or with = between."""
