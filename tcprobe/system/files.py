@@ -46,12 +46,27 @@ def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
 
     DataError where it cannot be read, is not a regular file, or has more than `most` bytes.
     """
+    raw = _contents(path, most, maps=False)
+    assert not isinstance(raw, mmap.mmap)
+    return raw
+
+
+def contents(path: str | Path) -> bytes | mmap.mmap | None:
+    """As `read`, of a file of any size: one of more than MOST_READ bytes is mapped, its parts are read where they are
+    asked for. Nobody may cut it off meanwhile.
+    """
+    return _contents(path, MOST_READ, maps=True)
+
+
+def _contents(path: str | Path, most: int, maps: bool) -> bytes | mmap.mmap | None:
     try:
         handle = _at_once(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         try:  # half as long as a file object takes, which counts where hundreds are read
             status = os.fstat(handle)
             if not stat.S_ISREG(status.st_mode):
                 raise DataError(f"{_name(path)}: not a regular file.")
+            if status.st_size > most and maps:
+                return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
             if status.st_size > most:
                 raise DataError(f"{_name(path)}: {status.st_size} bytes; tcprobe reads files of at most {most}.")
             raw = b""
@@ -66,27 +81,6 @@ def read(path: str | Path, most: int = MOST_BYTES) -> bytes | None:
         return None
     except (OSError, ValueError) as error:
         raise DataError(f"{_name(path)}: cannot be read: {_reason(error)}.") from None
-
-
-def contents(path: str | Path) -> bytes | mmap.mmap | None:
-    """The bytes of a regular file of any size, None if there is none; DataError where `read` has one.
-
-    A file of more than MOST_READ bytes is mapped: its parts are read where they are asked for. Nobody may cut it off
-    meanwhile.
-    """
-    try:
-        handle = _at_once(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        try:
-            status = os.fstat(handle)
-            if stat.S_ISREG(status.st_mode) and status.st_size > MOST_READ:
-                return mmap.mmap(handle, 0, access=mmap.ACCESS_READ)
-        finally:
-            os.close(handle)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{_name(path)}: cannot be read: {_reason(error)}.") from None
-    return read(path, MOST_READ)
 
 
 def read_input(most: int = MOST_BYTES) -> bytes:

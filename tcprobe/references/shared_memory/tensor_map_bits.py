@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.references.shared_memory.tensor_map import SIZES
 
 BYTES = 128
 # by the driver's number of a type that of its bits: PTX's; tf32 is f32 with the bit of rounding (11, 12)
@@ -67,7 +68,6 @@ FIELDS = (
     Field("swizzled", 584, 3, "1, 2, 4 with a swizzle of 32, 64, 128 bytes"),
 )
 BY_NAME = {field.name: field for field in FIELDS}
-_SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 
 
 class MapFields(NamedTuple):
@@ -112,7 +112,7 @@ def _numbers(given: MapFields) -> Iterator[tuple[str, int]]:
     rank = len(given.dims)
     if not (0 <= given.type < len(TYPES) and 1 <= rank <= 5):
         raise UsageError(f"a tensor map of type {given.type} and {rank} dimensions is not known to the bit.")
-    size = _SIZES[given.type]
+    size = SIZES[given.type]
     yield "address", given.address
     yield "im2col", int(given.corners is not None)
     yield "rank", rank - 1
