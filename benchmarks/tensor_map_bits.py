@@ -12,9 +12,9 @@ import random
 import sys
 from pathlib import Path
 
-from tcprobe.references.shared_memory.tensor_map_bits import BYTES, MapFields, encode
+from tcprobe.references.shared_memory.tensor_map import SIZES
+from tcprobe.references.shared_memory.tensor_map_bits import BYTES, TYPES, MapFields, encode
 
-SIZES = (1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4)
 SPAN = {0: 256, 1: 32, 2: 64, 3: 128}
 CORNERS = {3: (-32768, 32767), 4: (-128, 127), 5: (-16, 15)}
 KEPT = 400
@@ -22,7 +22,7 @@ KEPT = 400
 
 def random_map(rng: random.Random, im2col: bool) -> MapFields:
     """One that the driver mostly takes."""
-    kind, rank = rng.randrange(len(SIZES)), rng.randint(3 if im2col else 1, 5)
+    kind, rank = rng.randrange(len(TYPES)), rng.randint(3 if im2col else 1, 5)
     interleave, swizzle = rng.choice((0, 0, 0, 1, 2)), rng.randrange(4)
     rank = max(rank, 3) if interleave else rank
     dims = tuple(rng.randrange(1, 1 << rng.choice((3, 8, 16, 32))) for _ in range(rank))
