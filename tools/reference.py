@@ -3,6 +3,7 @@
 docs/commands.md: a command's summary and options are its own `--help`, so that the page says what the program does.
 docs/fragment.svg: the picture in the README, as a notebook draws it.
 docs/requests.json: what each question takes, from the signatures of Python's functions.
+docs/schema.json: what each command prints with `--json`, from the types of its answers.
 docs/rules.md: what `tcprobe check` looks for, from the rules.
 """
 
@@ -101,6 +102,19 @@ def requests() -> str:
     return json.dumps({**title, "$defs": schemas}, indent=1) + "\n"
 
 
+def answers() -> str:
+    """What each command prints, as JSON Schema, from the types of answers."""
+    from tcprobe import question
+    from tcprobe.question.answers import ANSWERS, schema
+
+    for name in question.names():
+        question.load(name)
+    path = ROOT / "docs" / "schema.json"
+    whole = json.loads(path.read_text("utf-8"))
+    whole["$defs"] |= {name: schema(answer) for name, answer in ANSWERS.items()}
+    return json.dumps(whole, indent=1) + "\n"
+
+
 def rules() -> str:
     """Every rule of `tcprobe check`, with its evidence, and what its two examples differ in."""
     from difflib import unified_diff
@@ -134,6 +148,7 @@ MADE_FILES = {
     ROOT / "docs" / "commands.md": page,
     ROOT / "docs" / "fragment.svg": picture,
     ROOT / "docs" / "requests.json": requests,
+    ROOT / "docs" / "schema.json": answers,
     ROOT / "docs" / "tile.svg": tile,
 }
 

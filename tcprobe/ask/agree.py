@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import click
 import numpy as np
@@ -28,6 +28,7 @@ from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.swizzle import sizes_written, swizzle_named, type_named
 from tcprobe.question import terminal
+from tcprobe.question.answers import Answer, plain
 from tcprobe.question.arguments import checked, place, word
 from tcprobe.question.declare import PlainArgument, command
 from tcprobe.question.options import NonEmptyText
@@ -74,9 +75,22 @@ class Different(NamedTuple):
 class Change(NamedTuple):
     """Another spelling of one side, `whose`, with which both agree, and what is other about it."""
 
-    whose: str
+    whose: Literal["reader", "writer"]
     text: str
     words: str
+
+
+class AgreementAnswer(Answer):
+    """Whether a writer and a reader touch the same bytes; `first` in row-major order, in byte offsets."""
+
+    agree: bool
+    different: int
+    first: Different | None
+    elements: int
+    bytes: int
+    writer: str
+    reader: str
+    change: Change | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,18 +136,14 @@ class Agreement(Described):
         else:
             yield "no other swizzle, major, order or pitch that was tried makes them agree"
 
+    @property
+    def answer(self) -> AgreementAnswer:
+        """What `--json` prints."""
+        return AgreementAnswer.of(self, writer=self.writer.text, reader=self.reader.text)
+
     def to_json(self) -> Json:
         """Plain data."""
-        return {
-            "agree": self.agree,
-            "different": self.different,
-            "first": self.first._asdict() if self.first else None,
-            "elements": self.elements,
-            "bytes": self.bytes,
-            "writer": self.writer.text,
-            "reader": self.reader.text,
-            "change": self.change._asdict() if self.change else None,
-        }
+        return plain(self.answer)
 
 
 @dataclass(frozen=True)
@@ -204,7 +214,7 @@ def agree(
     return compared(read(word("writer", writer)), read(word("reader", reader)), read)
 
 
-@command(agree, short="Whether a writer and a reader touch the same bytes.")
+@command(agree, short="Whether a writer and a reader touch the same bytes.", json=AgreementAnswer)
 def print_agree(found: Agreement, *, as_json: JsonOption = False) -> None:
     """Words or JSON; the exit code says whether they agree."""
     if as_json:
@@ -241,7 +251,11 @@ def _byte(side: Side, row: int, col: int) -> int | None:
 
 def _change(writer: Side, reader: Side, read: Callable[[str], Side]) -> Change | None:
     """The first spelling of the reader, else of the writer, with which all bytes agree when it is read as a user's."""
-    for whose, side, other in (("reader", reader, writer), ("writer", writer, reader)):
+    sides: Sequence[tuple[Literal["reader", "writer"], Side, Side]] = [
+        ("reader", reader, writer),
+        ("writer", writer, reader),
+    ]
+    for whose, side, other in sides:
         for words, changed in (*side.changes(), *_pitches(side, other)):
             if _same(changed, other) and _same(_accepted(changed.text, read), other):
                 return Change(whose, changed.text, words)

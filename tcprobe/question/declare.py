@@ -13,8 +13,9 @@ A parameter's annotation says which option it is, the docstring is the help:
     def print_load(plan: StraightLoad, *, as_json: JsonOption = False) -> None: ...
 
 `command` gives a click command. It calls `load` with what was typed, and with the answer the decorated function, which
-prints it; options that printing alone needs are parameters of that function. Modules with questions have no
-`from __future__ import annotations`, so that annotations are values.
+prints it; options that printing alone needs are parameters of that function. `json` is the type of what `--json` prints
+(`question/answers.py`). Modules with questions have no `from __future__ import annotations`, so that annotations are
+values.
 
 What excludes what is checked by the function alone. Its errors name parameters in backticks; the command line says the
 options instead, which it knows by the same names. What a docstring says below a form feed is for Python alone.
@@ -33,6 +34,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 import click
 
 from tcprobe.isa.names import likely
+from tcprobe.question import answers as typed
 from tcprobe.question import naming
 from tcprobe.question.naming import Suggesting
 from tcprobe.question.options import NonEmptyText, Number, Seconds, fragment_names
@@ -139,6 +141,7 @@ def command(
     name: str = "",
     of: click.Group | None = None,
     cls: type[click.Command] = click.Command,
+    json: Any = None,
     asks: Callable[[dict[str, Any]], list[dict[str, Any]]] | None = None,
 ) -> Callable[[Answering], click.Command]:
     """The command of a question: options from its signature and from that of the decorated function, which prints.
@@ -181,6 +184,8 @@ def command(
             of.add_command(made)
         path = f"{of.name} {made.name}" if of else str(made.name)
         COMMANDS[path], QUESTIONS[path] = made, question
+        if json is not None:
+            typed.declare(path, json)
         return made
 
     return from_printer
