@@ -49,8 +49,8 @@ QNEW,multiply,,,,,"multiply|16816:4,2,4",warp,multiplies,,tensor,17,,,an invente
 DOUBLES = """
 
 @means("INEW")
-def _invented(on: Domain[Any], form: Form, held: Holding) -> dict[int, Any]:
-    return {0: on.shift_left(on.read(form.operands[1], held), 1)}
+def _invented(on: Domain[Any], form: Form, registers: Registers) -> dict[int, Any]:
+    return {0: on.shift_left(on.read(form.operands[1], registers), 1)}
 """
 FILES = {"emit/corners.py": ADDING / "emit/corners.py", "references/handbook.py": ADDING / "references/handbook.py"}
 KNOWN = "mma.m16n8k16.row.col.f32.bf16.bf16.f32"

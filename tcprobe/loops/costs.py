@@ -4,7 +4,7 @@ Measured prices come first, of multiplies (kind `cost`), then of the other opcod
 memory these come first); what nobody measured is stated in `isa/opcodes.csv`, whose lines name their sources: also the
 latency of an opcode of which only the interval is measured. An opcode that none of them has is refused by its name.
 
-A finding's interval is of an SM at its best, so a scheduler's pipe is held four times as long: in whole cycles, as a
+A finding's interval is of an SM at its best, so a scheduler's pipe is busy four times as long: in whole cycles, as a
 clock has them (UIADD3's 0.562 are 2 cycles). So are latencies; one that is a
 bound counts whole. A request of shared memory holds a scheduler's queue as long as the narrowest does; what its width
 adds are wavefronts, which `work` counts. What `simulate` has rules of its own for, and what memory behind L1 decides,

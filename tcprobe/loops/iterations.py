@@ -25,7 +25,7 @@ from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import BYTES, Kernel
 from tcprobe.sass.lanes import Lanes, constant
 from tcprobe.sass.reader import sizes_at
-from tcprobe.sass.state import Held, State
+from tcprobe.sass.state import Registers, State
 
 MOST_BLOCKS = 400_000  # basic blocks of a thread's way through the kernel
 _BLOCK = re.compile(r"SR_CTAID\.[XYZ]")
@@ -85,7 +85,7 @@ def _next(walk: Walk, number: int, state: State, warp: int) -> int:
     through, to = block.after
     if branch.opcode.startswith("BRA.DIV"):
         return through
-    taken = walk.interpreter.taken(branch, state.held)
+    taken = walk.interpreter.taken(branch, state.registers)
     if taken.exact:
         return to if taken.known[warp % len(taken.known), 0] else through
     if "ANY" in branch.opcode:
@@ -102,10 +102,10 @@ class _Interpreter(Interpreter):
         super().__init__(kernel)
         self._words, self.place = words, -next(_LAUNCHES)  # results are kept by place: constants are those of a launch
 
-    def in_constant_bank(self, operand: Operand, held: Held) -> Lanes:
+    def in_constant_bank(self, operand: Operand, registers: Registers) -> Lanes:
         word = None if operand.parameter is None else self._words.get(operand.parameter)
         if word is None or operand.sign == "~":
-            return super().in_constant_bank(operand, held)
+            return super().in_constant_bank(operand, registers)
         return constant(-word if operand.sign else word)
 
     def special(self, name: str, form: Form) -> Lanes | None:

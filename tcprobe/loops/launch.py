@@ -121,9 +121,9 @@ def _sides(name: str, value: object, most: tuple[int, ...]) -> tuple[int, int, i
 def _argument(number: int, value: Any, size: int | None) -> Any:
     """An argument as bytes, or an array; LaunchError unless it has the size of its parameter."""
     found = _bytes(number, value, size)
-    held = len(found) if isinstance(found, bytes) else POINTER
-    if size is not None and held != size:
-        raise LaunchError(f"argument {number}, {_kind(value)}, has {held} bytes; the parameter has {size}.")
+    given = len(found) if isinstance(found, bytes) else POINTER
+    if size is not None and given != size:
+        raise LaunchError(f"argument {number}, {_kind(value)}, has {given} bytes; the parameter has {size}.")
     return found
 
 

@@ -188,7 +188,7 @@ class _Follower:
         branch = self.kernel.instructions[block.end - 1]
         if branch.mnemonic != "BRA" or len(block.after) < 2:
             return None
-        return self.walk.interpreter.taken(branch, state.held)
+        return self.walk.interpreter.taken(branch, state.registers)
 
     def _next(self, number: int, block: Block, condition: Lanes | None) -> int:
         """The block that follows in a round."""

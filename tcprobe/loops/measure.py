@@ -129,8 +129,8 @@ def _grid(loop: Loop, run: Run) -> Grid:
     return Grid(found.cycles / _waves(blocks, sms * at_once), _mhz(run), blocks, at_once, sms)
 
 
-def _waves(blocks: int, held: int) -> int:
-    return -(-blocks // held)
+def _waves(blocks: int, at_once: int) -> int:
+    return -(-blocks // at_once)
 
 
 def _mhz(run: Run) -> float:

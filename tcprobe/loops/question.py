@@ -65,9 +65,9 @@ def _loop(path: Path, named: str | None, address: str | None, cuda: Path | None)
     from tcprobe.loops.loop import loop_at, main_loop
 
     place = _address("loop", address)
-    held = _kernels(path, named, cuda)
-    _require_one(path, held)
-    raw, made = held[0]
+    functions = _kernels(path, named, cuda)
+    _require_one(path, functions)
+    raw, made = functions[0]
     if isinstance(made, DataError):
         raise made
     chosen = loop_at(made, place) if place is not None else main_loop(made)
@@ -101,11 +101,11 @@ def _kernels(path: Path, named: str | None, cuda: Path | None) -> "list[tuple[by
     return found
 
 
-def _require_one(path: Path, held: "Sequence[tuple[bytes, Kernel | DataError]]") -> None:
+def _require_one(path: Path, functions: "Sequence[tuple[bytes, Kernel | DataError]]") -> None:
     """UsageError where a launch file could launch several functions."""
-    if len(held) > 1:
-        names = ", ".join(_names([made.name for _, made in held if not isinstance(made, DataError)]))
-        raise UsageError(f"{path} has {len(held)} functions; name one by `kernel`: {names}.")
+    if len(functions) > 1:
+        names = ", ".join(_names([made.name for _, made in functions if not isinstance(made, DataError)]))
+        raise UsageError(f"{path} has {len(functions)} functions; name one by `kernel`: {names}.")
 
 
 def _names(names: Sequence[str]) -> list[str]:
@@ -168,12 +168,12 @@ def predictions(
         raise UsageError("`measure` needs `launch`: a file that says how the kernel is launched.")
     if launch and not measure:
         raise UsageError("`launch` is for `measure`.")
-    held = _kernels(cubin, kernel, cuda)
+    functions = _kernels(cubin, kernel, cuda)
     found: list[Prediction] = []
     refused: DataError | None = None
     if launch:
-        _require_one(cubin, held)
-    for raw, made in held:
+        _require_one(cubin, functions)
+    for raw, made in functions:
         if isinstance(made, DataError):
             refused = made
             continue

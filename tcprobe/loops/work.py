@@ -222,8 +222,8 @@ def _ports(instruction: Instruction, cycles: float, cached: dict[int, int]) -> t
     """Cycles that an instruction holds the even and the odd bank; `cached`: registers kept by slot of an operand."""
     operands = instruction.operands[instruction.form.outputs :]
     if instruction.mnemonic.endswith("MMA"):
-        held = sum(o.width for o in operands if o.kind == "R" and o.first >= 0)
-        hold = int(min(cycles, -(-held // 2) + 1))
+        registers = sum(o.width for o in operands if o.kind == "R" and o.first >= 0)
+        hold = int(min(cycles, -(-registers // 2) + 1))
         return hold, hold
     banks = [0, 0]
     for slot, operand in enumerate(_slots(operands)):

@@ -27,7 +27,7 @@ from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
 from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, guard_mask
-from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Held, Register, State, alike, same, same_state, unset
+from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Register, Registers, State, alike, same, same_state, unset
 
 SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
 GLOBAL = mnemonics(
@@ -205,7 +205,7 @@ class Walk:
             if instruction.mnemonic in ACCESSES:
                 found.append(self._reach(instruction, state))
             if instruction.mnemonic == "EXIT":
-                condition = self.interpreter.condition(instruction.guard, state.held)
+                condition = self.interpreter.condition(instruction.guard, state.registers)
                 if not condition.uniform:
                     exits.append((instruction, condition.known != 0 if condition.exact else None))
             if instruction.mnemonic in WHOLE_WARP:
@@ -214,14 +214,14 @@ class Walk:
                 operands = [operand for operand in instruction.operands if operand.prefix in DESCRIBED]
                 if operands:
                     described[instruction.number] = {
-                        operand: tuple(self.interpreter.inputs(operand.mask, state.held)) for operand in operands
+                        operand: tuple(self.interpreter.inputs(operand.mask, state.registers)) for operand in operands
                     }
 
         for number, entry in self.entries.items():
             state = self.run(number, entry, note)
             if number in self.divergent:
                 branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
-                taken = self.interpreter.taken(branch, state.held)
+                taken = self.interpreter.taken(branch, state.registers)
                 divergent_branches.append(
                     DivergentBranch(branch, self.divergent[number], taken.known != 0 if taken.exact else None)
                 )
@@ -234,7 +234,7 @@ class Walk:
         threads = self.interpreter.threads
         if not instruction.guard:
             return Present(state.active, threads.there, state.sure, EVERY, threads.shapes)
-        condition = self.interpreter.condition(instruction.guard, state.held)
+        condition = self.interpreter.condition(instruction.guard, state.registers)
         active, sure = state.active, state.sure and (condition.exact or condition.uniform)
         if condition.exact:
             active = np.asarray(active & (condition.known != 0))
@@ -245,14 +245,14 @@ class Walk:
 
     def run(self, number: int, entry: State, note: Visit | None = None) -> State:
         """What holds at the end of a block."""
-        state = entry._replace(held=dict(entry.held))
+        state = entry._replace(registers=dict(entry.registers))
         self.interpreter.begin()
         write = self.interpreter.write
         for instruction, depends, root in self.steps[number]:
             if root and note is not None:
                 note(instruction, state)
             if depends is not None:
-                write(instruction, depends, state.held)
+                write(instruction, depends, state.registers)
             elif root and instruction.mnemonic == "EXIT":
                 state = self.interpreter.behind_exit(instruction, state)
         return state
@@ -260,7 +260,7 @@ class Walk:
     def _reach(self, instruction: Instruction, state: State) -> Reach:
         """An access by what holds before it."""
         places = [operand for operand in instruction.operands if operand.kind == "address"]
-        seen = self.interpreter.seen(instruction.form, state.held)
+        seen = self.interpreter.seen(instruction.form, state.registers)
         addresses = [self.interpreter.address(operand, seen) for operand in places]
         active, _, sure, *_ = self.present(instruction, state)
         first = addresses[0] if addresses else lanes.unknown("no address is printed")
@@ -283,8 +283,8 @@ class Walk:
             states.insert(0, State({}, self.interpreter.threads.there))
         joined = states[0]
         for state in states[1:]:
-            held = _merged(number, joined.held, state.held, lanes.join)
-            joined = State(held, joined.active | state.active, joined.sure and state.sure)
+            registers = _merged(number, joined.registers, state.registers, lanes.join)
+            joined = State(registers, joined.active | state.active, joined.sure and state.sure)
         return joined
 
     def _apart(self, number: int, block: int, members: set[int]) -> bool:
@@ -318,7 +318,7 @@ class Walk:
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
-        taken = self.interpreter.taken(branch, state.held)
+        taken = self.interpreter.taken(branch, state.registers)
         ways = self.kernel.blocks[number].after
         if "ANY" in branch.opcode and not taken.uniform:  # all lanes go where one of them does
             return [(after, state) for after in ways]
@@ -400,33 +400,33 @@ def _met(number: int, one: State, other: State) -> State:
     """What lanes hold that come by two ways at once: chosen by lane where it is known which lanes come by which."""
     where = one.active
     if one.sure and other.sure and not (where & other.active).any():
-        held = _merged(number, one.held, other.held, lambda a, b: lanes.select(where, a, b))
+        registers = _merged(number, one.registers, other.registers, lambda a, b: lanes.select(where, a, b))
     else:
-        held = _merged(number, one.held, other.held, lanes.mixed)
-    return State(held, np.asarray(where | other.active), one.sure and other.sure)
+        registers = _merged(number, one.registers, other.registers, lanes.mixed)
+    return State(registers, np.asarray(where | other.active), one.sure and other.sure)
 
 
-def _merged(number: int, one: Held, other: Held, how: Callable[[Lanes, Lanes], Lanes]) -> Held:
+def _merged(number: int, one: Registers, other: Registers, how: Callable[[Lanes, Lanes], Lanes]) -> Registers:
     """What registers hold where two ways meet in a block; what comes unchanged by both is what it was."""
     if one is other:
         return one
-    held = {}
+    registers = {}
     for bit in one.keys() | other.keys():
         a, b = one.get(bit) or unset(bit), other.get(bit) or unset(bit)
         own = _own(number, bit)
         if a is b or b.definition == own:
-            held[bit] = a
+            registers[bit] = a
         elif a.definition == own or a.value is NEVER or a.value is NEVER_BIT:
-            held[bit] = b
+            registers[bit] = b
         elif b.value is NEVER or b.value is NEVER_BIT:
-            held[bit] = a
+            registers[bit] = a
         elif a.definition == b.definition != -1:
-            held[bit] = Register(lanes.shared(lanes.join(a.value, b.value)), a.definition)
+            registers[bit] = Register(lanes.shared(lanes.join(a.value, b.value)), a.definition)
         else:
             alone = UNIFORM_REGISTERS >> bit & 1
             met = alike(bit, lanes.join(a.value, b.value)) if alone else how(a.value, b.value)
-            held[bit] = Register(lanes.shared(met), own)
-    return held
+            registers[bit] = Register(lanes.shared(met), own)
+    return registers
 
 
 def _own(number: int, bit: int) -> int:
@@ -436,10 +436,10 @@ def _own(number: int, bit: int) -> int:
 
 def _widened(number: int, old: State, new: State, visits: int) -> State:
     """A block's entry on another visit: it only grows, and from some visit on at once as far as it may."""
-    held = {}
-    for bit in old.held.keys() | new.held.keys():
-        before, coming = old.held.get(bit) or unset(bit), new.held.get(bit) or unset(bit)
-        held[bit] = before
+    registers = {}
+    for bit in old.registers.keys() | new.registers.keys():
+        before, coming = old.registers.get(bit) or unset(bit), new.registers.get(bit) or unset(bit)
+        registers[bit] = before
         if not same(before, coming):
             definition = coming.definition
             if visits > SETTLED and definition != before.definition:
@@ -450,8 +450,8 @@ def _widened(number: int, old: State, new: State, visits: int) -> State:
                     lanes.widened(value) if visits < MOST_VISITS else lanes.unknown(value.why or "it does not settle")
                 )
             if definition != before.definition or not lanes.same(before.value, value):
-                held[bit] = Register(lanes.shared(value), definition)
-    return State(held, old.active | new.active, old.sure and new.sure)
+                registers[bit] = Register(lanes.shared(value), definition)
+    return State(registers, old.active | new.active, old.sure and new.sure)
 
 
 def _uneven(_: int, register: Register) -> Register:

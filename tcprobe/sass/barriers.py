@@ -11,7 +11,7 @@ from tcprobe.sass.kernel import Instruction
 from tcprobe.sass.lanes import Lanes
 from tcprobe.sass.reader import Reader
 from tcprobe.sass.shared_bytes import WINDOW, exact, takes_part
-from tcprobe.sass.state import State, held_in
+from tcprobe.sass.state import State, read_register
 
 ARRIVALS = ("BAR.", "SYNCS.ARRIVE", "UCGABAR_ARV", "ARRIVES")
 WAITS = ("BAR.SYNC", "BAR.RED", "SYNCS.PHASECHK", "UCGABAR_WAIT")
@@ -34,15 +34,15 @@ def barriers(instruction: Instruction, reader: Reader, state: State) -> Barriers
     if instruction.mnemonic.startswith("UCGABAR"):
         return frozenset({CLUSTER})
     if instruction.mnemonic == "BAR":
-        numbers = _values(reader.read(instruction.operands[0], state.held), instruction, reader, state)
+        numbers = _values(reader.read(instruction.operands[0], state.registers), instruction, reader, state)
         return None if numbers is None else frozenset(NAMED - number for number in numbers)
     operand = next((o for o in instruction.operands if o.kind == "address"), None)
-    return None if operand is None else _values(reader.address(operand, state.held), instruction, reader, state)
+    return None if operand is None else _values(reader.address(operand, state.registers), instruction, reader, state)
 
 
 def completes_at(instruction: Instruction, reader: Reader, state: State) -> Barriers | None:
     """The mbarrier at which a bulk copy into shared memory says how much it brought: beside its place there."""
-    value = held_in("UR", instruction.operands[0].first + 1, state.held).value
+    value = read_register("UR", instruction.operands[0].first + 1, state.registers).value
     return _values(value, instruction, reader, state)
 
 

@@ -271,11 +271,11 @@ def _values(info: bytes, wanted: int = HAS_SIZE) -> Iterator[tuple[int, bytes]]:
     place = 0
     while place + 4 <= len(info):
         kind, attribute, size = struct.unpack_from("<BBH", info, place)
-        held, place = info[place + 2 : place + 4], place + 4
+        value, place = info[place + 2 : place + 4], place + 4
         if kind == HAS_SIZE:
-            held, place = info[place : place + size], place + size
+            value, place = info[place : place + size], place + size
         if kind == wanted:
-            yield attribute, held
+            yield attribute, value
 
 
 def _parameters(info: bytes | None) -> Parameters | None:

@@ -18,7 +18,7 @@ from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.sass.meaning import HIGH, MEANINGS
 from tcprobe.sass.reader import Reader
 from tcprobe.sass.registers import BASE, PREDICATE, UNIFORM, UNIFORM_PREDICATE, guard_bit
-from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Held, Register, unset
+from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Register, Registers, unset
 
 Under = tuple[str, int, Register]  # a guard, where its predicate is from, what a register holds where it is true
 Results = tuple[tuple[Lanes, Lanes], ...]  # of each register that is written, what it holds; and where a guard is true
@@ -44,21 +44,24 @@ class Interpreter(Reader):
         """Enter another block."""
         self._under.clear()
 
-    def write(self, instruction: Instruction, depends: Dependence, held: Held) -> None:
+    def write(self, instruction: Instruction, depends: Dependence, registers: Registers) -> None:
         """Note what an instruction writes: what it wrote before, if it reads the same values as then."""
         form = instruction.form
         if form.mnemonic in LOCAL:
-            self._spill(instruction, held)
+            self._spill(instruction, registers)
             return
         _, _, reads, kept, writes = depends
-        own = self._own(form, held) if kept and self._under else {}
-        read = [own.get(bit) or held.get(bit) for bit in reads] if own else [held.get(bit) for bit in reads]
+        own = self._own(form, registers) if kept and self._under else {}
+        read = [own.get(bit) or registers.get(bit) for bit in reads] if own else [registers.get(bit) for bit in reads]
         if kept:
-            read += [held.get(bit) for bit in kept]
+            read += [registers.get(bit) for bit in kept]
         known = self._known.get(instruction.number)
         if known is None or known[0] != read:
-            base, definition = instruction.number << PLACES, self._guard_definition(form.guard, held) if kept else -1
-            results = self._found(instruction, depends, read, {**held, **own} if own else held, held)
+            base, definition = (
+                instruction.number << PLACES,
+                self._guard_definition(form.guard, registers) if kept else -1,
+            )
+            results = self._found(instruction, depends, read, {**registers, **own} if own else registers, registers)
             made: list[tuple[int, Register, Under | None]] = []
             for bit, (value, true) in zip(writes, results, strict=True):
                 under = (form.guard, definition, Register(true, base | bit)) if kept else None
@@ -69,35 +72,40 @@ class Interpreter(Reader):
                 self._under[bit] = under
             elif self._under:
                 self._under.pop(bit, None)
-            held[bit] = register
+            registers[bit] = register
 
-    def seen(self, form: Form, held: Held) -> Held:
+    def seen(self, form: Form, registers: Registers) -> Registers:
         """What registers hold where an instruction is executed: what was written under the same guard, it reads."""
-        own = self._own(form, held) if form.guard and self._under else {}
-        return {**held, **own} if own else held
+        own = self._own(form, registers) if form.guard and self._under else {}
+        return {**registers, **own} if own else registers
 
-    def _spill(self, instruction: Instruction, held: Held) -> None:
+    def _spill(self, instruction: Instruction, registers: Registers) -> None:
         """A store to the frame, or a load from it: what a kernel's own frame holds is what was stored there."""
         form, own = instruction.form, slots(instruction.form) if self._framed else None
-        condition = self.condition(form.guard, held) if form.guard else None
+        condition = self.condition(form.guard, registers) if form.guard else None
         if form.mnemonic == "STL" and own is None:  # an array that lanes index, or a frame that moves
-            for bit in [bit for bit in held if bit >= SLOTS]:
-                held[bit] = Register(lanes.unknown("a word of local memory"))
+            for bit in [bit for bit in registers if bit >= SLOTS]:
+                registers[bit] = Register(lanes.unknown("a word of local memory"))
             return
         data = form.operands[0 if form.mnemonic == "LDL" else -1]
-        registers = [BASE["R"] + data.first + j for j in range(max(data.width, 1))] if data.first >= 0 else []
-        targets, sources = (registers, list(own or ())) if form.mnemonic == "LDL" else (list(own or ()), registers)
+        moved = [BASE["R"] + data.first + j for j in range(max(data.width, 1))] if data.first >= 0 else []
+        targets, sources = (moved, list(own or ())) if form.mnemonic == "LDL" else (list(own or ()), moved)
         for j, bit in enumerate(targets):
-            value = (held.get(sources[j]) or unset(sources[j])).value if j < len(sources) else None
+            value = (registers.get(sources[j]) or unset(sources[j])).value if j < len(sources) else None
             if value is None:
                 value = constant(0) if form.mnemonic == "STL" else lanes.unknown("a word of local memory")
-            old = (held.get(bit) or unset(bit)).value
+            old = (registers.get(bit) or unset(bit)).value
             if condition is not None and old is not NEVER:
                 value = lanes.choose(condition, value, old)
-            held[bit] = Register(lanes.shared(value), instruction.number << PLACES | bit)
+            registers[bit] = Register(lanes.shared(value), instruction.number << PLACES | bit)
 
     def _found(
-        self, instruction: Instruction, depends: Dependence, read: Sequence[Register | None], seen: Held, held: Held
+        self,
+        instruction: Instruction,
+        depends: Dependence,
+        read: Sequence[Register | None],
+        seen: Registers,
+        registers: Registers,
     ) -> Results:
         """What an instruction writes: what one of its shape wrote that read the same values, if one did."""
         linked = instruction.address in self._relocated
@@ -107,11 +115,11 @@ class Interpreter(Reader):
         if results is None:
             if len(_results) >= MOST_RESULTS:
                 _results.clear()
-            results = _results[key] = tuple(self._written(instruction, depends.writes, linked, seen, held))
+            results = _results[key] = tuple(self._written(instruction, depends.writes, linked, seen, registers))
         return results
 
     def _written(
-        self, instruction: Instruction, writes: Sequence[int], linked: bool, seen: Held, held: Held
+        self, instruction: Instruction, writes: Sequence[int], linked: bool, seen: Registers, registers: Registers
     ) -> Iterator[tuple[Lanes, Lanes]]:
         """Of each register that is written, what it holds then, and what where the guard is true."""
         form = instruction.form
@@ -119,7 +127,7 @@ class Interpreter(Reader):
         inputs = list(self.inputs(form.reads, seen))
         even = (follow is not None or opcode(form.mnemonic).lanes == "alike") and all(value.uniform for value in inputs)
         results = follow(self, form, seen) if follow and not linked else {}
-        condition = self.condition(form.guard, held) if form.guard else None
+        condition = self.condition(form.guard, registers) if form.guard else None
         why = _reason(instruction, inputs)
         written = {}
         for output, value in results.items():
@@ -132,23 +140,23 @@ class Interpreter(Reader):
                 value = _unfollowed(bit, even, why)
             true = value = lanes.shared(value)
             if condition is not None:
-                old = (held.get(bit) or unset(bit)).value
+                old = (registers.get(bit) or unset(bit)).value
                 value = value if old is NEVER or old is NEVER_BIT else lanes.shared(lanes.choose(condition, value, old))
             yield value, true
 
-    def _own(self, form: Form, held: Held) -> Held:
+    def _own(self, form: Form, registers: Registers) -> Registers:
         """What was written under an instruction's guard."""
-        definition = self._guard_definition(form.guard, held)
+        definition = self._guard_definition(form.guard, registers)
         if definition < 0:
             return {}
         return {
             bit: value for bit, (guard, of, value) in self._under.items() if of == definition and guard == form.guard
         }
 
-    def _guard_definition(self, guard: str, held: Held) -> int:
+    def _guard_definition(self, guard: str, registers: Registers) -> int:
         """Where the predicate of a guard is from; negative where several ways brought it."""
         bit = guard_bit(guard)
-        return (held.get(bit) or unset(bit)).definition
+        return (registers.get(bit) or unset(bit)).definition
 
 
 def _unfollowed(bit: int, same: bool, why: str) -> Lanes:

@@ -27,7 +27,7 @@ from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Block, Instruction, Kernel
 from tcprobe.sass.reader import Reader
 from tcprobe.sass.registers import PREDICATE, run
-from tcprobe.sass.state import NEVER, NEVER_BIT, Held, Register, State, same, same_state, unset
+from tcprobe.sass.state import NEVER, NEVER_BIT, Register, Registers, State, same, same_state, unset
 
 ITERATIONS, ITERATIONS_OUTSIDE = 4, 2
 LEFT_AFTER = 2  # rounds behind which a loop is left whose end is not known
@@ -212,16 +212,16 @@ class _Walk:
         return joined
 
     def _run(self, number: int, entry: State, note: Callable[[Instruction, State], None] | None = None) -> State:
-        state = entry._replace(held=dict(entry.held))
+        state = entry._replace(registers=dict(entry.registers))
         self.interpreter.begin()
         for instruction in self.steps[number]:
             form = instruction.form
             if note is not None and instruction.number in self.wanted:
-                note(instruction, state._replace(held={**self.interpreter.seen(form, state.held)}))
+                note(instruction, state._replace(registers={**self.interpreter.seen(form, state.registers)}))
             if form.mnemonic == "EXIT":
                 state = self.interpreter.behind_exit(instruction, state)
             elif form.writes or form.mnemonic == "STL":
-                self.interpreter.write(instruction, dependence(form), state.held)
+                self.interpreter.write(instruction, dependence(form), state.registers)
         return state
 
     def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
@@ -240,7 +240,7 @@ class _Walk:
 
     def _ways(self, number: int, branch: Instruction, state: State) -> Iterator[tuple[int, State, bool]]:
         """(block, what holds there, whether it is certain) of a conditional branch."""
-        taken = self.interpreter.taken(branch, state.held)
+        taken = self.interpreter.taken(branch, state.registers)
         ways = self.kernel.blocks[number].after
         if taken.exact and "ANY" not in branch.opcode:
             yield from ((after, leaving, True) for after, leaving in state.sides(taken, ways))
@@ -311,19 +311,19 @@ def _gone(bit: int, _: Register) -> Register:
 
 def _met(one: State, other: State) -> State:
     """What holds where two ways meet: of a register that differs, what both agree on."""
-    if one.held is other.held:
-        return State(one.held, np.asarray(one.active | other.active), one.sure and other.sure)
+    if one.registers is other.registers:
+        return State(one.registers, np.asarray(one.active | other.active), one.sure and other.sure)
     apart = one.sure and other.sure and not (one.active & other.active).any()
-    held: Held = {}
-    for bit in one.held.keys() | other.held.keys():
-        a, b = one.held.get(bit) or unset(bit), other.held.get(bit) or unset(bit)
+    registers: Registers = {}
+    for bit in one.registers.keys() | other.registers.keys():
+        a, b = one.registers.get(bit) or unset(bit), other.registers.get(bit) or unset(bit)
         if a is b or b.value is NEVER or b.value is NEVER_BIT:
-            held[bit] = a
+            registers[bit] = a
         elif a.value is NEVER or a.value is NEVER_BIT:
-            held[bit] = b
+            registers[bit] = b
         elif same(a, b):
-            held[bit] = a
+            registers[bit] = a
         else:
             met = lanes.select(one.active, a.value, b.value) if apart else lanes.mixed(a.value, b.value)
-            held[bit] = Register(lanes.shared(met))
-    return State(held, np.asarray(one.active | other.active), one.sure and other.sure)
+            registers[bit] = Register(lanes.shared(met))
+    return State(registers, np.asarray(one.active | other.active), one.sure and other.sure)

@@ -18,7 +18,7 @@ from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.sass.meaning import Domain
 from tcprobe.sass.registers import BASE, bits_of, guard_bit
-from tcprobe.sass.state import Held, State, held_in, unset
+from tcprobe.sass.state import Registers, State, read_register, unset
 from tcprobe.sass.threads import threads
 
 SIZES = ((100, 0x360), (70, 0x0))  # where constant bank 0 has the size of a block, from which arch on
@@ -44,15 +44,15 @@ class Reader(Domain[Lanes]):
         sizes = sizes_at(kernel.arch)
         self._sizes = {sizes + 4 * j: size for j, size in enumerate(self.threads.size)}
 
-    def read(self, operand: Operand, held: Held) -> Lanes:
+    def read(self, operand: Operand, registers: Registers) -> Lanes:
         """What an operand holds, with its sign."""
         if operand.kind == "number":
             return constant(operand.value)
         if operand.kind == "constant":
-            return self.in_constant_bank(operand, held)
+            return self.in_constant_bank(operand, registers)
         if operand.kind not in BASE:
-            return lanes.unless_alike("a value that is not followed", *self.inputs(operand.mask, held))
-        value = held_in(operand.kind, operand.first, held).value
+            return lanes.unless_alike("a value that is not followed", *self.inputs(operand.mask, registers))
+        value = read_register(operand.kind, operand.first, registers).value
         if operand.absolute or operand.part:
             return lanes.unless_alike("a part of a register", value)
         match operand.sign:
@@ -64,21 +64,23 @@ class Reader(Domain[Lanes]):
                 return lanes.complement(value)
         return value
 
-    def word(self, operand: Operand, number: int, held: Held) -> Lanes:
+    def word(self, operand: Operand, number: int, registers: Registers) -> Lanes:
         """Of an operand of several words one; of a negative pair, one is carried above where the low word is 0."""
         if number == 0:
-            return self.read(operand, held)
+            return self.read(operand, registers)
         if operand.kind == "number":
             return constant(operand.value >> 32 * number)
         sign = operand.sign
         if operand.kind == "constant" and not sign and not operand.absolute:
-            return self.in_constant_bank(operand._replace(offset=operand.offset + 4 * number), held)
+            return self.in_constant_bank(operand._replace(offset=operand.offset + 4 * number), registers)
         if operand.kind not in ("R", "UR") or sign not in ("", "-") or operand.absolute:
-            return lanes.unless_alike("a half of a value that is not followed", self.read(operand, held))
-        high = held_in(operand.kind, operand.first + number, held).value if operand.first >= 0 else constant(0)
+            return lanes.unless_alike("a half of a value that is not followed", self.read(operand, registers))
+        high = (
+            read_register(operand.kind, operand.first + number, registers).value if operand.first >= 0 else constant(0)
+        )
         if not sign or operand.first < 0:
             return high
-        low = held_in(operand.kind, operand.first, held).value
+        low = read_register(operand.kind, operand.first, registers).value
         negative = self.exactly(lambda a, b: ~b + (a == 0), low, high)
         return negative or lanes.unless_alike("the high half of a negative", low, high)
 
@@ -124,45 +126,45 @@ class Reader(Domain[Lanes]):
         """Alike in all lanes, but not known."""
         return CHOICE if predicate else UNKNOWN
 
-    def in_constant_bank(self, operand: Operand, held: Held) -> Lanes:
+    def in_constant_bank(self, operand: Operand, registers: Registers) -> Lanes:
         """What is at a place of a constant bank."""
         place = operand.parameter
         if place in self._sizes and not operand.sign:
             return self._sizes[place]
-        return lanes.unless_alike("a constant that lanes index", *self.inputs(operand.mask, held))
+        return lanes.unless_alike("a constant that lanes index", *self.inputs(operand.mask, registers))
 
-    def inputs(self, mask: int, held: Held) -> Iterator[Lanes]:
+    def inputs(self, mask: int, registers: Registers) -> Iterator[Lanes]:
         """What the registers of a set hold."""
         for bit in bits_of(mask):
-            yield (held.get(bit) or unset(bit)).value
+            yield (registers.get(bit) or unset(bit)).value
 
-    def address(self, operand: Operand, held: Held) -> Lanes:
+    def address(self, operand: Operand, registers: Registers) -> Lanes:
         """The sum in square brackets, its low 32 bits."""
-        terms = tuple((held_in(term.kind, term.first, held).value, term.shift) for term in operand.terms)
+        terms = tuple((read_register(term.kind, term.first, registers).value, term.shift) for term in operand.terms)
         return _address(terms, operand.offset)
 
-    def condition(self, guard: str, held: Held) -> Lanes:
+    def condition(self, guard: str, registers: Registers) -> Lanes:
         """Whether a guard is true."""
         if not guard:
             return constant(1)
         if guard == "never":
             return constant(0)
         bit = guard_bit(guard)
-        value = (held.get(bit) or unset(bit)).value
+        value = (registers.get(bit) or unset(bit)).value
         return lanes.inverse(value) if guard[0] == "!" else value
 
     def behind_exit(self, instruction: Instruction, state: State) -> State:
         """What holds behind an exit: its lanes are gone where it is known which they are."""
-        condition = self.condition(instruction.guard, state.held)
+        condition = self.condition(instruction.guard, state.registers)
         active = np.asarray(state.active & (condition.known == 0)) if condition.exact else state.active
         return state._replace(active=active, sure=state.sure and (condition.exact or condition.uniform))
 
-    def taken(self, branch: Instruction, held: Held) -> Lanes:
+    def taken(self, branch: Instruction, registers: Registers) -> Lanes:
         """The condition of a branch."""
-        taken = self.condition(branch.guard, held)
+        taken = self.condition(branch.guard, registers)
         for operand in branch.operands[:-1]:
             if operand.kind in ("P", "UP"):
-                taken = lanes.bitwise(lanes.AND_AB, taken, self.read(operand, held), constant(0))
+                taken = lanes.bitwise(lanes.AND_AB, taken, self.read(operand, registers), constant(0))
         return taken
 
 

@@ -46,7 +46,7 @@ def exact(value: Lanes) -> bool:
 
 def takes_part(instruction: Instruction, reader: Reader, state: State) -> np.ndarray:
     """The lanes that may execute an instruction."""
-    condition = reader.condition(instruction.guard, state.held)
+    condition = reader.condition(instruction.guard, state.registers)
     active = np.asarray(state.active)
     return active & (condition.known != 0) if condition.exact else active
 
@@ -56,7 +56,7 @@ def writes(instruction: Instruction, reader: Reader, state: State) -> Units | No
     operand = next(o for o in instruction.operands if o.kind == "address")
     if instruction.mnemonic not in STORES:
         return _bulk(operand, instruction, reader, state)
-    address = reader.address(operand, state.held)
+    address = reader.address(operand, state.registers)
     if not exact(address):
         return None
     active = takes_part(instruction, reader, state)
@@ -88,7 +88,7 @@ def open_ended(instruction: Instruction) -> bool:
 
 def _bulk(operand: Operand, instruction: Instruction, reader: Reader, state: State) -> Units | None:
     """From the place that the first register of an operand names."""
-    (address, *_) = reader.inputs(operand.mask & -operand.mask, state.held)
+    (address, *_) = reader.inputs(operand.mask & -operand.mask, state.registers)
     if not exact(address):
         return None
     begins = np.unique(address.known & np.uint32(WINDOW)) // UNIT
@@ -98,7 +98,7 @@ def _bulk(operand: Operand, instruction: Instruction, reader: Reader, state: Sta
 def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
     size = instruction.operands[-1]
     if instruction.mnemonic in ("UBLKCP", "UBLKRED") and size.kind == "UR":
-        value = reader.read(size, state.held)
+        value = reader.read(size, state.registers)
         if value.exact and value.known.size == 1:
             return max(1, min(int(value.known[0, 0]), 1 << 18) // UNIT)
     return 1
@@ -107,10 +107,10 @@ def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
 def _multiplied(instruction: Instruction, reader: Reader, state: State) -> Units | None:
     """What a multiply reads of shared memory."""
     operand = next(o for o in instruction.operands if o.prefix == "gdesc")
-    held = list(reader.inputs(operand.mask, state.held))
+    registers = list(reader.inputs(operand.mask, state.registers))
     sizes, size = group_sizes(instruction.opcode), 2 if instruction.mnemonic == "HGMMA" else 1
     found = frozenset[int]()
-    for name, (low, high), lines in (("A", held[:2], LINES_A), ("B", held[2:4], sizes[1])):
+    for name, (low, high), lines in (("A", registers[:2], LINES_A), ("B", registers[2:4], sizes[1])):
         if name == "A" and instruction.operands[1].kind == "R":
             continue
         transposed = any(f"tnsp{name}" in each.part for each in instruction.operands)

@@ -28,24 +28,24 @@ class Register(NamedTuple):
     definition: int = -1
 
 
-Held = dict[int, Register]  # what registers hold, by their bit in `registers`, or in `frame`
+Registers = dict[int, Register]  # by their bit in `sass.registers`, or in `frame`
 
 
 class State(NamedTuple):
     """What holds at a place; the lanes that may be there; `sure`: whether it is known which of them are."""
 
-    held: Held
+    registers: Registers
     active: Bools
     sure: bool = True
 
-    def only(self, registers: int) -> State:
+    def only(self, mask: int) -> State:
         """With what these registers hold alone."""
-        return self._replace(held={bit: register for bit, register in self.held.items() if registers >> bit & 1})
+        return self._replace(registers={bit: register for bit, register in self.registers.items() if mask >> bit & 1})
 
-    def changed(self, registers: int, how: Callable[[int, Register], Register]) -> State:
+    def changed(self, mask: int, how: Callable[[int, Register], Register]) -> State:
         """With these registers changed, each by a function of its bit and of what it holds."""
         return self._replace(
-            held={bit: how(bit, each) if registers >> bit & 1 else each for bit, each in self.held.items()}
+            registers={bit: how(bit, each) if mask >> bit & 1 else each for bit, each in self.registers.items()}
         )
 
     def sides(self, taken: Lanes, ways: Sequence[int]) -> list[tuple[int, State]]:
@@ -55,12 +55,12 @@ class State(NamedTuple):
         return [(after, self._replace(active=active)) for after, active in both if active.any()]
 
 
-def held_in(kind: str, index: int, held: Held) -> Register:
+def read_register(kind: str, index: int, registers: Registers) -> Register:
     """What a register holds; RZ and PT have no index."""
     if index < 0:
         return Register(constant(kind in ("P", "UP")))
     bit = BASE[kind] + index
-    return held.get(bit) or unset(bit)
+    return registers.get(bit) or unset(bit)
 
 
 _UNSET = (Register(NEVER), Register(UNKNOWN), Register(NEVER_BIT), Register(CHOICE))
@@ -82,9 +82,9 @@ def same_state(one: State, other: State) -> bool:
     """Whether the same lanes may be at two places, and hold the same."""
     return (
         one.sure == other.sure
-        and one.held.keys() == other.held.keys()
+        and one.registers.keys() == other.registers.keys()
         and bool((one.active == other.active).all())
-        and all(same(register, other.held[bit]) for bit, register in one.held.items())
+        and all(same(register, other.registers[bit]) for bit, register in one.registers.items())
     )
 
 

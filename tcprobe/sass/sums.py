@@ -45,28 +45,28 @@ def _low(number: int) -> int:
     return (number + (1 << 31)) % (1 << 32) - (1 << 31)
 
 
-Held = Mapping[int, Sum]  # by bit of a register, see `registers`
+Registers = Mapping[int, Sum]  # by their bit in `sass.registers`
 
 
 def sums(kernel: Kernel, wanted: Sequence[int]) -> dict[int, Sum | None]:
     """By number of an instruction, the sum that its address of global memory is; None where it is none."""
-    start: Held = {}
+    start: Registers = {}
     every = at_each(kernel, forward(kernel, start, _step, _joined), _step)
-    return {i.number: _address(i, held) for i, held in every if i.number in wanted}
+    return {i.number: _address(i, registers) for i, registers in every if i.number in wanted}
 
 
-def _joined(one: Held, other: Held) -> Held:
-    return {bit: held for bit, held in one.items() if other.get(bit) == held}
+def _joined(one: Registers, other: Registers) -> Registers:
+    return {bit: value for bit, value in one.items() if other.get(bit) == value}
 
 
-def _step(held: Held, instruction: Instruction) -> Held:
+def _step(registers: Registers, instruction: Instruction) -> Registers:
     form = instruction.form
     if not form.writes:
-        return held
+        return registers
     to = form.operands[0]
     meaning = MEANINGS.get(form.mnemonic) if to.kind in ("R", "UR") and to.first >= 0 else None
-    made = meaning(SUMS, form, held).get(0) if meaning else None
-    kept = {bit: value for bit, value in held.items() if not form.writes >> bit & 1}
+    made = meaning(SUMS, form, registers).get(0) if meaning else None
+    kept = {bit: value for bit, value in registers.items() if not form.writes >> bit & 1}
     if made is not None:
         bit = BASE[to.kind] + to.first
         kept[bit] = made  # also under a guard: there is a way on which it holds
@@ -83,7 +83,7 @@ class _Sums(Domain["Sum | None"]):
     shift_right = bitwise = choose = exactly = carry = nonzero = reciprocal = staticmethod(_no_sum)
     of_lane = of_the_warp = staticmethod(_no_sum)
 
-    def read(self, operand: Operand, held: Held) -> Sum | None:
+    def read(self, operand: Operand, registers: Registers) -> Sum | None:
         """What an operand is a sum of."""
         if operand.kind == "number":
             return Sum(operand.value)
@@ -91,7 +91,7 @@ class _Sums(Domain["Sum | None"]):
             return Sum(0, {str(operand): 1}) if operand.parameter is not None and not operand.sign else None
         if operand.kind not in ("R", "UR"):
             return None
-        value = _held(operand, held)
+        value = _register(operand, registers)
         if value is None or operand.sign == "~" or operand.absolute:
             return None
         return Sum().less(value) if operand.sign else value
@@ -114,9 +114,9 @@ class _Sums(Domain["Sum | None"]):
         """A multiple."""
         return self.multiply(a, Sum(1 << count if count < 32 else 0))
 
-    def word(self, operand: Operand, number: int, held: Held) -> Sum | None:
+    def word(self, operand: Operand, number: int, registers: Registers) -> Sum | None:
         """The low word alone is a sum."""
-        return None if number else self.read(operand, held)
+        return None if number else self.read(operand, registers)
 
     def uniform(self, value: Sum | None) -> Sum | None:
         """What all lanes have."""
@@ -131,16 +131,16 @@ SUMS = _Sums()
 _STAY = ("SR_TID", "SR_LANEID", "SR_CTAID", "SR_NCTAID", "SR_NTID", "SR_Cga")
 
 
-def _held(register: Operand | Term, held: Held) -> Sum | None:
-    return Sum() if register.first < 0 else held.get(BASE[register.kind] + register.first)
+def _register(register: Operand | Term, registers: Registers) -> Sum | None:
+    return Sum() if register.first < 0 else registers.get(BASE[register.kind] + register.first)
 
 
-def _address(instruction: Instruction, held: Held) -> Sum | None:
+def _address(instruction: Instruction, registers: Registers) -> Sum | None:
     """The last address that an instruction names: of a bulk copy its source, of a store all that it has."""
     operand = [o for o in instruction.operands if o.kind == "address"][-1]
     total = Sum(operand.offset)
     for term in operand.terms:
-        value = _held(term, held)
+        value = _register(term, registers)
         if value is None:
             return None
         total = total.plus(value, 1 << term.shift)

@@ -96,14 +96,14 @@ def product(m: Machine, opcode: str, tables: Tables, operands: Sequence[Operand]
     """D = A x B + C in the registers of all warps."""
     shape, kinds = form(opcode), types(opcode)
     d, a, b, c = operands
-    left = _matrix(m, a, _Held(shape.a, kinds.a, tables["a"], (shape.m, shape.k)))
-    right = _matrix(m, b, _Held(shape.b, kinds.b, tables["b"], (shape.k, shape.n)))
+    left = _matrix(m, a, _Layout(shape.a, kinds.a, tables["a"], (shape.m, shape.k)))
+    right = _matrix(m, b, _Layout(shape.b, kinds.b, tables["b"], (shape.k, shape.n)))
     total = left @ right
     if kinds.bits == "XOR":  # popc(a ^ b) = a + b - 2ab
         total = left.sum(axis=2)[:, :, None] + right.sum(axis=1)[:, None, :] - 2 * total
     if c.encoded != ZERO:
         must("c" in tables, f"no layout of C of {opcode} is known")
-        total = total + _matrix(m, c, _Held(shape.c, kinds.d, tables["c"], (shape.m, shape.n)))
+        total = total + _matrix(m, c, _Layout(shape.c, kinds.d, tables["c"], (shape.m, shape.n)))
     if kinds.d in FLOATS:
         total = whole(total, FLOATS[kinds.d])
         total[1::2][total[1::2] == 0] = -0.0
@@ -113,7 +113,7 @@ def product(m: Machine, opcode: str, tables: Tables, operands: Sequence[Operand]
         m.set("R", d.encoded + j, np.ascontiguousarray(word))
 
 
-class _Held(NamedTuple):
+class _Layout(NamedTuple):
     """How registers hold a matrix: words of a thread, type of an element, table, rows and columns."""
 
     words: int
@@ -122,9 +122,9 @@ class _Held(NamedTuple):
     size: tuple[int, int]
 
 
-def _matrix(m: Machine, operand: Operand, operand_layout: _Held) -> Array:
+def _matrix(m: Machine, operand: Operand, layout: _Layout) -> Array:
     """An operand of all warps as matrices (warps, rows, cols), in 64 bits."""
-    words, kind, table, size = operand_layout
+    words, kind, table, size = layout
     is_operand = operand.view in ("R", "R.ROW", "R.COL") and not operand.sign
     must(is_operand, f"{operand} is not an operand of a multiply")
     if operand.encoded == ZERO:

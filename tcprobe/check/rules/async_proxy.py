@@ -8,7 +8,7 @@ A store wrote what is read if their bytes meet (`shared_bytes`), or if nothing b
 written it. What cp.async brought is found likewise, by the rule `cp-async-proxy`. All that one fence would mend, stores
 and what reads their bytes, is one finding.
 
-Of global memory, stores are held against bulk copies into shared memory where both addresses are sums of the same
+Of global memory, stores are compared with bulk copies into shared memory where both addresses are sums of the same
 parameter, indices and numbers (`sums`).
 """
 

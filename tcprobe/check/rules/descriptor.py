@@ -3,7 +3,7 @@
 The words of a descriptor are followed as far as they are constants (`addresses`); the start address need not be known.
 Of a wgmma the bytes of every element follow from the other fields: where two elements of a factor have the same byte,
 or the swizzle's pattern does not repeat where the descriptor says that the tile does, no tile lies so. An instruction
-descriptor of tcgen05 is held against the kinds that its opcode is of.
+descriptor of tcgen05 is compared with the kinds that its opcode is of.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each multiply with such a descriptor."""
     if not any(mnemonic.endswith("GMMA") or mnemonic in KINDS for mnemonic in kernel.mnemonics):
         return
-    for number, held in sorted(descriptors(kernel).items()):
+    for number, described in sorted(descriptors(kernel).items()):
         instruction = kernel.instructions[number]
-        for operand, words in held.items():
+        for operand, words in described.items():
             if operand.prefix == "idesc":
                 yield from of_instruction(instruction, words)
             elif instruction.mnemonic.endswith("GMMA") and operand.first >= 0:

@@ -59,8 +59,8 @@ def check(kernel: Kernel) -> Iterator[Finding]:
             f"{opcode} is waited for alone" if alone else f"{count} multiplies are waited for whose results come later"
         )
         numbers: dict[str, int | float] = {"multiplies": count, "left": wait.left}
-        held: Literal["registers", "shared"] = "registers" if multiplies[wait.ended[0]].a else "shared"
-        longer, taken = published.waiting(kernel.arch, opcode, held), ""
+        place: Literal["registers", "shared"] = "registers" if multiplies[wait.ended[0]].a else "shared"
+        longer, taken = published.waiting(kernel.arch, opcode, place), ""
         if longer is not None and alone and not wait.left:
             numbers["cycles"] = longer
             taken = f", {longer:g} cycles later than in a row"
