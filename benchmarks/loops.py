@@ -31,7 +31,9 @@ from typing import Any, NamedTuple
 import json_lines
 import loop_texts
 
-from tcprobe.errors import DataError
+from tcprobe.errors import DataError, TcprobeError
+from tcprobe.loops.bench import Gpu as Around
+from tcprobe.loops.launch import Launch
 from tcprobe.loops.loop import main_loop
 from tcprobe.sass import toolchain
 from tcprobe.sass.disassemble import programs
@@ -42,6 +44,8 @@ SETS = {  # seeds of synthetic loops, and of wgmma loops
     "training": (range(1, 91), range(1, 9)),
     "holdout": (range(1001, 1061), range(1001, 1011)),
     "second": (range(2001, 2061), range(2001, 2011)),  # of the model as the first hold-out has changed it
+    "roles": (range(0), range(0)),  # kernels whose warps share the work
+    "roles-holdout": (range(0), range(0)),
 }
 GEMMS = {  # arch, type, tile, warps, stages
     "training": [
@@ -96,29 +100,55 @@ GEMMS = {  # arch, type, tile, warps, stages
         ("sm_86", "bf16", "128x64x32", "2x2", 2),
         ("sm_75", "f16", "128x64x32", "2x2", 2),
     ],
+    "roles": [  # the warps are by the tile
+        ("sm_90", "bf16", "128x256x64", "", 4),
+        ("sm_90", "bf16", "128x128x64", "", 2),
+        ("sm_90", "bf16", "128x128x64", "", 4),
+        ("sm_90", "bf16", "64x128x64", "", 2),
+        ("sm_90", "bf16", "64x128x64", "", 5),
+        ("sm_90", "bf16", "64x64x64", "", 2),
+        ("sm_90", "bf16", "64x64x64", "", 3),
+        ("sm_90", "bf16", "64x64x64", "", 6),
+        ("sm_90", "bf16", "64x32x64", "", 4),
+        ("sm_90", "bf16", "192x128x64", "", 4),
+        ("sm_90", "e4m3", "128x256x128", "", 3),
+        ("sm_90", "tf32", "128x128x32", "", 3),
+        ("sm_90", "s8", "128x128x128", "", 4),
+    ],
+    "roles-holdout": [
+        ("sm_90", "f16", "128x192x64", "", 3),
+        ("sm_90", "f16", "64x256x64", "", 4),
+        ("sm_90", "bf16", "192x64x64", "", 2),
+        ("sm_90", "f16", "64x192x64", "", 2),
+        ("sm_90", "bf16", "128x64x64", "", 3),
+        ("sm_90", "bf16", "128x64x64", "", 8),
+        ("sm_90", "f16", "64x96x64", "", 4),
+        ("sm_90", "f16", "128x32x64", "", 5),
+        ("sm_90", "bf16", "64x48x64", "", 3),
+        ("sm_90", "e4m3", "128x128x128", "", 2),
+        ("sm_90", "e4m3", "64x128x128", "", 4),
+        ("sm_90", "e5m2", "64x64x128", "", 3),
+        ("sm_90", "tf32", "64x256x32", "", 4),
+        ("sm_90", "tf32", "128x64x32", "", 2),
+        ("sm_90", "s8", "64x128x128", "", 2),
+        ("sm_90", "s8", "192x128x128", "", 3),
+    ],
 }
 ATTENTIONS = {"training": (64,), "holdout": (128,)}
 FEW, MANY = 32, 288  # rounds
 LAUNCHES = 10
 SIZES = {"bf16": 2, "f16": 2, "tf32": 4, "s8": 1}
-TICK = r"""
-extern "C" __global__ void tick(unsigned long long* out, long long wait) {
-  const long long begun = clock64();
-  while (clock64() - begun < wait) {}
-  unsigned sm;
-  asm volatile("mov.u32 %0, %smid;" : "=r"(sm));
-  out[sm] = clock64();
-}
-"""
 
 
 class Case(NamedTuple):
-    """A loop: its family, how its cubin is made in a folder, the warps of a block, and how it is launched."""
+    """A loop: its family, how its cubin is made in a folder, the warps of a block, None: as the file states, and how it
+    is launched.
+    """
 
     name: str
     family: str
     make: Callable[[Path], bytes]
-    warps: int
+    warps: int | None
     launch: dict[str, Any]
 
 
@@ -127,11 +157,15 @@ def cases(chosen: str) -> Iterator[Case]:
     for seed in SETS[chosen][0]:
         yield _of_text("synthetic", loop_texts.text(seed))
     for arch, kind, tile, warps, stages in GEMMS[chosen]:
-        name = f"gemm_{arch}_{kind}_{tile}_{warps}_{stages}"
+        name = "_".join(filter(None, ("gemm", arch, kind, tile, warps, str(stages))))
         m, n, k = map(int, tile.split("x"))
-        across, down = map(int, warps.split("x"))
-        options = ["--arch", arch, "--type", kind, "--tile", tile, "--warps", warps, "--stages", str(stages)]
+        options = ["--arch", arch, "--type", kind, "--tile", tile, "--stages", str(stages)]
         launch = {"kind": kind, "m": m, "n": n, "k": k}
+        if not warps:
+            yield Case(name, "roles", partial(_gemm, name, options), None, {**launch, "options": options})
+            continue
+        across, down = map(int, warps.split("x"))
+        options += ["--warps", warps]
         yield Case(name, "mma.sync", partial(_gemm, name, options), across * down, launch)
     for head in ATTENTIONS.get(chosen, ()):
         name = f"attention_sm_80_{head}"
@@ -237,11 +271,36 @@ def measure(chosen: str, out: Path, seconds: float, only: str | None = None) -> 
             return
         row = {"name": each.case.name, "family": each.case.family, "sha256": each.sha256, "device": bench.device}
         try:
-            row |= bench.cycles(each)
-        except (cupy.cuda.driver.CUDADriverError, cupy.cuda.runtime.CUDARuntimeError, ValueError) as error:
+            row |= _by_predict(each) if each.case.family == "roles" else bench.cycles(each)
+        except (
+            cupy.cuda.driver.CUDADriverError,
+            cupy.cuda.runtime.CUDARuntimeError,
+            ValueError,
+            TcprobeError,
+        ) as error:
             row["failed"] = str(error)[:300]
         json_lines.add(results, row)
     print(f"all measured, {time.monotonic() - begun:.0f} s", file=sys.stderr)
+
+
+def _by_predict(each: Made) -> dict[str, Any]:
+    """As `predict --measure` does it: the least of many launches of one block, by the rounds that they do."""
+    from tcprobe.loops.measure import measure as measured
+
+    launch = each.case.launch
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "launch.py"
+        size = "x".join(map(str, (launch["m"], launch["n"], MANY * launch["k"])))
+        command = [sys.executable, "-m", "tcprobe", "kernel", "gemm", *launch["options"], "--name", each.case.name]
+        command += ["-o", f"{place}/k.cu", "--launch", path, "--size", size]
+        subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
+        image = cubin(each.raw)
+        (kernel,) = programs(toolchain.find(None), image.arch, image.functions[:1])
+        assert not isinstance(kernel, DataError)
+        loop = main_loop(kernel)
+        assert loop
+        found = measured(each.raw, loop, path)
+    return {"cycles": found.block, "spread": found.spread, "rounds": found.rounds, "mhz": found.mhz}
 
 
 class Bench:
@@ -251,7 +310,7 @@ class Bench:
         self.cupy = cupy
         properties = cupy.cuda.runtime.getDeviceProperties(0)
         self.device, self.sms = properties["name"].decode(), properties["multiProcessorCount"]
-        self.tick = cupy.RawKernel(TICK, "tick")
+        self.around = Around("sm_90")
         self.out = cupy.zeros(1 << 16, cupy.uint64)
         self.data = cupy.random.randint(0, 255, 48 << 20, dtype=cupy.uint8) & 0x3B  # small numbers of every type
         self.result = cupy.zeros(16 << 20, cupy.uint8)
@@ -285,7 +344,7 @@ class Bench:
         return float(clocks[:, 1].max() - clocks[:, 0].min())
 
     def _around(self, function: Any, each: Made, rounds: int) -> float:
-        """Between two kernels that read the clocks of all SMs; the first waits until all are in the queue."""
+        """Between two kernels that read the clocks of all SMs: by that of the SM where the block is."""
         np, launch = self.cupy, each.case.launch
         if "head" in launch:
             length, head = 64 * rounds, launch["head"]
@@ -299,21 +358,10 @@ class Bench:
             sizes = np.int32(launch["m"]), np.int32(launch["n"]), np.int32(k)
             strides = (np.int64(k), np.int64(k), np.int64(launch["n"]))
             arguments = (a, b, self.result, *sizes, *strides)
-        shared = self._shared(function, each)
-        clocks = [np.zeros(1024, np.uint64) for _ in "ab"]
-        for array, wait, then in ((clocks[0], 100_000, True), (clocks[1], 0, False)):
-            self.tick((self.sms,), (1,), (array, np.int64(wait)))
-            if then:
-                function((1,), (32 * each.case.warps,), arguments, shared_mem=shared)
-        before, after = (array.get().astype("int64") for array in clocks)
-        there = (before > 0) & (after > 0)
-        return float(statistics.median((after - before)[there].tolist()))
-
-    def _shared(self, function: Any, each: Made) -> int:
-        """Bytes of shared memory: as many as a block may have beside what is static."""
+        passed = tuple(one if hasattr(one, "__cuda_array_interface__") else one.tobytes() for one in arguments)
         most = self.cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"] - function.shared_size_bytes
-        function.max_dynamic_shared_size_bytes = most
-        return int(most)
+        self.around.prepare(Launch((1, 1, 1), (32 * each.case.warps, 1, 1), int(most), passed))
+        return self.around.lap(self.around.load(each.raw, each.kernel)).cycles
 
 
 def compare(sealed: Path, out: Path) -> None:

@@ -144,4 +144,4 @@ def written(folder: Path) -> tuple[Path, Path]:
 
 if __name__ == "__main__":
     ENDS = dict(text.split("=") for text in sys.argv[1:])
-    bench.main(lambda _: Emulated(ENDS))
+    bench.main(lambda *_: Emulated(ENDS))

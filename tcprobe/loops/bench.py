@@ -10,9 +10,11 @@ one whole. It writes lines of JSON:
     {"end": true}: of all that was asked, or of the context; or {"error": CLASS, "words": TEXT}
 
 Cycles are of the SMs' own counters, read by a kernel of a thread an SM right before and right after a launch; the
-first of them waits, so that the three are in the queue when it ends. `ns` are those of the whole kernel's launches by
-the GPU's timer, which does not follow the SMs' clock. Of the whole kernel "at_once" says how many blocks an SM holds.
-Of several such processes one launches at a time.
+first of them waits, so that the three are in the queue when it ends. SMs have not all one clock: of an H200 those of
+one GPC counted 1,803 cycles where the others counted 1,980. So the counters that count are those of the SMs on which
+blocks of such a launch are put, which a kernel of the same shape says: the same ones each time on a GPU that is idle.
+`ns` are those of the whole kernel's launches by the GPU's timer, which does not follow the SMs' clocks. Of the whole
+kernel "at_once" says how many blocks an SM holds. Of several such processes one launches at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -39,6 +41,7 @@ from tcprobe.values import Json
 
 TIMES = 24  # launches of each kernel
 WARMED = 3  # launches before those that count
+MARKS = 3  # launches that say where blocks are put
 MOST_SECONDS = 5.0  # of a launch
 MOST_SMS = 1024
 WAIT = 200_000  # cycles of the kernel that waits until what follows is in the queue
@@ -64,6 +67,23 @@ st.global.u64 [%a], %n;
 st.global.u64 [%a+8], %d;
 ret;
 }
+"""
+
+
+# says in `out`, by SM, where blocks are put
+MARK = """.version {version}
+.target {target}
+.address_size 64
+.visible .entry mark(.param .u64 out) {cluster} {{
+.reg .b64 %o, %a; .reg .b32 %s;
+ld.param.u64 %o, [out];
+cvta.to.global.u64 %o, %o;
+mov.u32 %s, %smid;
+mad.wide.u32 %a, %s, 4, %o;
+mov.u32 %s, 1;
+st.global.u32 [%a], %s;
+ret;
+}}
 """
 
 
@@ -100,7 +120,7 @@ class Bench(Protocol):
 class Gpu:
     """The first GPU, by CuPy."""
 
-    def __init__(self, arch: str) -> None:
+    def __init__(self, arch: str, cluster: Sequence[int] = ()) -> None:
         from tcprobe.run.gpu import Gpu as Opened
 
         self._gpu = Opened()
@@ -114,6 +134,12 @@ class Gpu:
         self.sms = int(self._cuda.runtime.getDeviceProperties(0)["multiProcessorCount"])
         self._counts = [self._gpu.cupy.zeros((MOST_SMS, 2), np.uint64) for _ in "ab"]
         self._tick = self._function(TICK.encode() + b"\0", "tick")
+        sides = f".reqnctapercluster {', '.join(map(str, cluster))}" if cluster else ""
+        version, target = ("7.8", "sm_90") if cluster else ("7.0", "sm_70")
+        text = MARK.format(version=version, target=target, cluster=sides)
+        self._mark = self._function(text.encode() + b"\0", "mark")
+        self._marked = self._gpu.cupy.zeros(MOST_SMS, np.uint32)
+        self._own: Any = None  # the SMs that count
         self.arrays: list[Any] = []
         self._launch: Launch | None = None
 
@@ -134,7 +160,7 @@ class Gpu:
             self.arrays.append(array)
             values.append(int(array.__cuda_array_interface__["data"][0]).to_bytes(8, "little"))
         self._cuda.runtime.deviceSynchronize()
-        self._launch = launch
+        self._launch, self._own = launch, None
         self._passed = [ctypes.create_string_buffer(value, len(value)) for value in values]
         return values
 
@@ -158,7 +184,27 @@ class Gpu:
         return int(count(function.ptr, threads, self._launch.shared))
 
     def lap(self, function: Any) -> Lap:
-        """As Bench's: the medians over the SMs of what their counters say."""
+        """As Bench's: the medians of what the counters of those SMs say on which the blocks are."""
+        if self._own is None:
+            self._own = self._places()
+        return self._timed(function, self._own, self._passed)
+
+    def _places(self) -> Any:
+        """The SMs on which blocks of the launch are put, where that is the same each time; else all."""
+        from tcprobe.run.gpu import MAX_DYNAMIC_SHARED
+
+        assert self._launch is not None
+        self._cuda.driver.funcSetAttribute(self._mark.ptr, MAX_DYNAMIC_SHARED, self._launch.shared)
+        place = int(self._marked.data.ptr).to_bytes(8, "little")
+        seen = []
+        for _ in range(MARKS):
+            self._marked.fill(0)
+            self._timed(self._mark, np.ones(MOST_SMS, bool), [ctypes.create_string_buffer(place, 8)])
+            seen.append(self._marked.get() > 0)
+        return seen[0] if all((one == seen[0]).all() for one in seen) else np.ones(MOST_SMS, bool)
+
+    def _timed(self, function: Any, own: Any, passed: Sequence[Any]) -> Lap:
+        """One launch, by the counters of some SMs."""
         from tcprobe.run import driver
 
         launch = self._launch
@@ -167,7 +213,7 @@ class Gpu:
         before.fill(0)
         after.fill(0)
         self._ticks(before, WAIT)
-        code = driver.launch_kernel(function.ptr, launch.grid, launch.block, launch.shared, self._passed)
+        code = driver.launch_kernel(function.ptr, launch.grid, launch.block, launch.shared, passed)
         if code:
             raise LaunchError(f"the launch is refused: {driver.result_name(code)}.")
         self._ticks(after, 0)
@@ -177,6 +223,7 @@ class Gpu:
         except (self._cuda.runtime.CUDARuntimeError, self._cuda.driver.CUDADriverError) as error:
             raise LostError(f"faults: {str(error).partition(':')[0]}") from None
         there = (counts[0][:, 0] > 0) & (counts[1][:, 0] > 0)
+        there = there & own if (there & own).any() else there
         return Lap(*map(float, np.median((counts[1] - counts[0])[there], axis=0)))
 
     def _ticks(self, out: Any, cycles: int) -> None:
@@ -191,13 +238,13 @@ class Gpu:
         self._cuda.runtime.deviceSynchronize()
 
 
-def answer(request: Json, make: Callable[[str], Bench], say: Callable[[Json], None]) -> None:
+def answer(request: Json, make: Callable[[str, Sequence[int]], Bench], say: Callable[[Json], None]) -> None:
     """What was asked, said as it comes."""
     kernel = request["kernel"]
     launch = launch_of(Path(request["launch"]), kernel, request["sizes"])
     if request["grid"]:
         launch = launch._replace(grid=tuple(request["grid"]))
-    bench = make(request["arch"])
+    bench = make(request["arch"], request["cluster"])
     values = bench.prepare(launch)
     say(
         {
@@ -250,7 +297,7 @@ def _in_turns(bench: Bench, function: Any, whole: Any) -> Json:
     return {"cycles": cycles[0], "whole": cycles[1], "ns": [lap.ns for lap in laps[1]]}
 
 
-def main(make: Callable[[str], Bench] = Gpu) -> None:
+def main(make: Callable[[str, Sequence[int]], Bench] = Gpu) -> None:
     """Answer one request."""
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what the launch file prints

@@ -20,14 +20,17 @@ from typing import NamedTuple
 from tcprobe.ask import prices as published
 from tcprobe.errors import DataError
 from tcprobe.isa import opcodes
+from tcprobe.loops.roles import Copies, Ring
 from tcprobe.sass.kernel import Instruction
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import how
 from tcprobe.store.kinds.cost import Body, Point, bounded, in_modes
 
+BYTES_A_CYCLE = 120.0  # from L2 to one SM
 PARTITIONS = 4  # schedulers of an SM, each with pipes of its own
 PIPES = ("issue", "fma", "fmaheavy", "alu", "xu", "fp64", "uniform", "adu", "cbu", "lsu", "tensor", "shared", "l2")
 SAME = {"fp16": "fmaheavy"}  # HADD2.F32 adds its cycles to IMAD's: 4.0 and 4.0 of an SM take 8.0 together
+COPY = "cp.async.bulk.tensor.2d.shared.global"
 REQUEST = 4.0  # cycles of a scheduler's queue for one
 
 
@@ -58,6 +61,7 @@ class Prices:
     arch: str
     measured: Mapping[str, Price]
     published: Mapping[str, published.Price]
+    trips: Sequence[tuple[int, float]] = ()  # bytes of a tensor map's copy, and cycles until it has landed
     _known: dict[str, Price] = field(default_factory=dict)
 
     def of(self, instruction: Instruction) -> Price:
@@ -67,6 +71,13 @@ class Prices:
         if found is None:
             raise UnpricedError(f"no price of {instruction.opcode} is known on {self.arch}")
         return self._known.setdefault(name, found)
+
+    def copies(self, rings: tuple[Ring, ...]) -> Copies:
+        """How rings are filled; the latency is that of no bytes, by a line through the least and the most measured."""
+        if not self.trips:
+            return Copies()
+        (few, least), (many, most) = self.trips[0], self.trips[-1]
+        return Copies(rings, least - few * (most - least) / (many - few), BYTES_A_CYCLE)
 
     def copied(self, opcode: str, least: int) -> int:
         """Wavefronts of shared memory that a copy to it takes without conflicts: its interval, else `least`."""
@@ -115,7 +126,9 @@ def prices(arch: str, layers: Layers) -> Prices:
             opcode = next(iter(body.opcodes))
             for name, price in _measured(opcode, body, how(sourced.finding)):
                 found.setdefault(name, price._replace(modes=_modes(opcode, body.modes)))
-    return Prices(arch, found, published.prices(arch, layers))
+    copy = layers.findings("cost", arch).get(COPY)
+    trips = [(trip.bytes or 0, trip.cycles) for trip in bounded(copy.finding).round_trip] if copy else []
+    return Prices(arch, found, published.prices(arch, layers), trips)
 
 
 def _of_scheduler(opcode: str, priced: published.Price) -> Price | None:

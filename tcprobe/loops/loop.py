@@ -25,6 +25,7 @@ from tcprobe.isa.opcodes import of_kind
 from tcprobe.sass.addresses import Walk, walked
 from tcprobe.sass.kernel import BYTES, Block, Control, Instruction, Kernel, not_followed, target
 from tcprobe.sass.lanes import Lanes
+from tcprobe.sass.registers import guard_mask
 from tcprobe.sass.state import State
 
 LONGEST = 20_000  # instructions of a round; more are not followed
@@ -221,6 +222,8 @@ class _Follower:
             return to
         if branch.opcode.startswith("BRA.DIV") or "ANY" in branch.opcode:
             return through
+        if self._asks_wait(number, branch):
+            return through if branch.guard.startswith("!") else to
         if self._is_wait(number) or self._is_wait(to) or self._is_wait(through):
             retry = self._is_wait(through) and not self._is_wait(number)
             return to if retry else through
@@ -233,6 +236,15 @@ class _Follower:
             )
         self.loop.assumed[address] = f"the branch at {address:#x} is not taken"
         return through
+
+    def _asks_wait(self, number: int, branch: Instruction) -> bool:
+        """Whether a branch is decided by a wait of its own block, which succeeds."""
+        guard = guard_mask(branch.guard)
+        for index in range(branch.number - 1, self.kernel.blocks[number].first - 1, -1):
+            instruction = self.kernel.instructions[index]
+            if instruction.writes & guard:
+                return instruction.opcode.startswith("SYNCS") and instruction.form.has("TRYWAIT")
+        return False
 
     def _is_wait(self, number: int) -> bool:
         """Whether a block ends with a wait that is tried again."""

@@ -20,9 +20,11 @@ from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices, prices
 from tcprobe.loops.loop import Loop, LoopError, is_multiply
 from tcprobe.loops.measure import Measured
-from tcprobe.loops.simulate import Issue, busy, cycles, trace
+from tcprobe.loops.roles import LANDED, Copies, joined, meetings, partners, warps_of
+from tcprobe.loops.simulate import ORDERS, Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
 from tcprobe.mangled import labels
+from tcprobe.sass.addresses import walked
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.threads import ASSUMED_WARPS
 from tcprobe.store.choose import Layers, default
@@ -51,6 +53,15 @@ class Part(NamedTuple):
     cycles: float
 
 
+class Roles(NamedTuple):
+    """The work of the warps that run a loop, of those that run others `beside` it, and the copies they wait for."""
+
+    works: tuple[tuple[Work, ...], ...] = ()
+    beside: tuple[tuple[Work, ...], ...] = ()
+    copies: Copies = LANDED
+    assumed: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, repr=False)
 class Prediction(Described):
     """A round of a loop: `cycles` over orders of issue, None where `refused` says why.
@@ -72,7 +83,7 @@ class Prediction(Described):
     refused: str | None = None
     assumed: tuple[str, ...] = ()
     parts: tuple[Part, ...] = ()
-    works: tuple[tuple[Work, ...], ...] = field(default=(), compare=False)
+    run: Roles = field(default=Roles(), compare=False)
     measured: Measured | None = None
 
     @property
@@ -119,7 +130,8 @@ class Prediction(Described):
     @property
     def time_line(self) -> TimeLine:
         """One round of the simulated block."""
-        return TimeLine(self.works, tuple(trace(self.works)))
+        works, beside, copies, _ = self.run
+        return TimeLine((*works, *beside), tuple(trace(works, beside, copies)))
 
     def to_json(self) -> Json:
         """Plain data."""
@@ -218,7 +230,7 @@ def predict(loop: Loop, warps: int | None = None, layers: Layers | None = None) 
     """What a round of a loop takes in a block of so many warps, by default as many as its file states."""
     assumed: list[str] = []
     if warps is None:
-        warps = warps_of(loop.kernel)
+        warps = block_warps(loop.kernel)
         if warps is None:
             warps = ASSUMED_WARPS
             assumed.append(f"blocks of {warps} warps: the file does not say how many")
@@ -229,24 +241,47 @@ def predict(loop: Loop, warps: int | None = None, layers: Layers | None = None) 
         found = replace(found, last=loop.last, instructions=len(loop.path()))
         _whole(loop)
         known = _prices(loop.kernel.arch, layers or default())
-        ways = [work(loop, known, warp) for warp in range(warps if loop.differs else 1)]
-        works = tuple(ways[warp if loop.differs else 0].works for warp in range(warps))
-        done = cycles(works)
+        run = _roles(loop, warps, known)
+        done = cycles(run.works, ORDERS, run.beside, run.copies)
     except DataError as error:
         return replace(found, refused=str(error))
-    used = busy(works)
+    used = busy((*run.works, *run.beside))
     return replace(
         found,
         cycles=_range(done),
         tensor=used.get("tensor", 0),
         busy=used,
-        assumed=(*assumed, *ways[0].assumed),
-        parts=_parts(works[0]),
-        works=works,
+        assumed=(*assumed, *run.assumed),
+        parts=_parts(run.works[0]),
+        run=run,
     )
 
 
-def warps_of(kernel: Kernel) -> int | None:
+def _roles(loop: Loop, warps: int, known: Prices) -> Roles:
+    """What is simulated for a loop of a block of so many warps."""
+    own = [warp for warp in warps_of(loop) if warp < warps] or [*range(warps)]
+    numbers = own if len(own) < _looked_at(loop) else [*range(warps)]
+    iterations = [work(loop, known, warp) for warp in (numbers if loop.differs or partners(loop) else numbers[:1])]
+    works = tuple(iterations[min(j, len(iterations) - 1)].works for j in range(len(numbers)))
+    beside = [work(other, known, warp) for other in partners(loop) for warp in warps_of(other)]
+    assumed = dict.fromkeys(words for each in (*iterations, *beside) for words in each.assumed)
+    assumed |= dict.fromkeys(_unjoined(loop, numbers[0]))
+    return Roles(works, tuple(each.works for each in beside), known.copies(joined(loop.kernel).rings), tuple(assumed))
+
+
+def _unjoined(loop: Loop, warp: int) -> Iterator[str]:
+    """What is assumed of waits for what other loops bring, where it does not show how they bring it."""
+    met = meetings(loop, warp)
+    for place, step in enumerate(loop.path(warp)):
+        if step.instruction.form.has("TRYWAIT") and place not in met:
+            yield f"what is waited for at {step.instruction.address:#x} is there in time"
+
+
+def _looked_at(loop: Loop) -> int:
+    return len(walked(loop.kernel).interpreter.threads.there)
+
+
+def block_warps(kernel: Kernel) -> int | None:
     """The warps of a block as a file states them."""
     threads = prod(kernel.code.threads) if kernel.code.threads else kernel.code.most_threads
     return min(-(-threads // WARP), MOST_WARPS) if threads else None
@@ -258,12 +293,9 @@ def _prices(arch: str, layers: Layers) -> Prices:
 
 
 def _whole(loop: Loop) -> None:
-    """LoopError where other loops decide what a round takes: its waits are for copies that others start."""
-    copies = [row for step in loop.path() if (row := opcode(step.instruction.mnemonic)).ablated == "copies"]
-    waits = any("TRYWAIT" in step.instruction.opcode for step in loop.path())
-    if waits and not copies:
-        raise LoopError("its warps wait for copies that other warps start in another loop")
-    if not any(map(is_multiply, loop.instructions)) and any(row.proxy for row in copies):
+    """LoopError where another loop decides what a round takes."""
+    copies = any(row.ablated == "copies" and row.proxy for row in (opcode(s.instruction.mnemonic) for s in loop.path()))
+    if copies and not any(map(is_multiply, loop.instructions)):
         raise LoopError("it copies for a loop of other warps")
 
 

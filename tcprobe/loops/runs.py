@@ -67,6 +67,7 @@ class Run:
             "kernel": self.kernel.name,
             "arch": self.kernel.arch,
             "grid": self.grid and list(self.grid),
+            "cluster": list(self.kernel.code.cluster or ()),
             "sizes": None if places is None else [size for _, size in places.places],
             "cubins": [[name, str(self.paths[name])] for name in names],
         }

@@ -14,18 +14,30 @@ import random
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tcprobe.loops.costs import PARTITIONS, PIPES
+from tcprobe.loops.costs import BYTES_A_CYCLE, PARTITIONS, PIPES
 from tcprobe.loops.loop import LoopError
-from tcprobe.loops.work import BARRIER, COMMIT, COPY, GROUP, GROUP_WAIT, MEMORY, PLAIN, WAIT, Work
+from tcprobe.loops.roles import LANDED, Copies, Ring
+from tcprobe.loops.work import (
+    ARRIVE,
+    BARRIER,
+    COMMIT,
+    COPY,
+    FREES,
+    GROUP,
+    GROUP_WAIT,
+    LANDS,
+    MEMORY,
+    PLAIN,
+    WAIT,
+    Work,
+)
 
 TAKEN = 9  # cycles from a taken branch to what follows
-MEET, ARRIVE = 12, 2  # cycles of a barrier, and more of them for each warp
+MEET, MEETS = 12, 2  # cycles of a barrier, and more of them for each warp
 DRAIN = 43  # cycles from the last product of a warpgroup's multiply to the end of the wait for it
-SPACING = 1  # cycles between wavefronts of one request
 SWITCH = 4  # cycles between multiplies of floats and of integers
 QUEUE = 4  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
-BYTES_A_CYCLE = 120.0  # from L2 to one SM
 BACKLOG = 16  # cycles that the pipe of special functions may be behind
 CACHED, UNCACHED, MISS = 2048, 3072, 2.23  # instructions; cycles of each that is not cached
 WARM = 2  # rounds before those that count
@@ -33,6 +45,8 @@ FEWEST, MOST = 3, 16  # rounds that count
 ISSUES = 8_000  # of a run, all warps together
 KEPT = 8  # groups and copies of a warp whose ends are known
 NEVER = float("inf")
+TRIED = 20  # more cycles of a wait for a copy than of another request
+REFILL = 40  # cycles from the last warp that frees a stage to the copy that fills it again
 GATED = {PIPES.index("xu"), PIPES.index("adu")}
 ISSUE, FMA, HEAVY, XU, LSU, TENSOR = (PIPES.index(name) for name in ("issue", "fma", "fmaheavy", "xu", "lsu", "tensor"))
 
@@ -63,12 +77,17 @@ ORDERS = (
 )
 
 
-def cycles(rounds: Sequence[Sequence[Work]], orders: Sequence[Order] = ORDERS) -> list[float]:
-    """What a round takes in each order; `rounds` has the work of each warp of a block.
+def cycles(
+    rounds: Sequence[Sequence[Work]],
+    orders: Sequence[Order] = ORDERS,
+    beside: Sequence[Sequence[Work]] = (),
+    copies: Copies = LANDED,
+) -> list[float]:
+    """What a round takes in each order; `rounds` has the work of each warp, `beside` that of warps in other loops.
 
     Where schedulers have different numbers of warps, it is what those take that need longest: the block ends with them.
     """
-    return [_Sm(rounds, order).run(None) for order in orders]
+    return [_Sm(rounds, order, beside, copies).run(None) for order in orders]
 
 
 def busy(rounds: Sequence[Sequence[Work]]) -> dict[str, float]:
@@ -86,20 +105,37 @@ def busy(rounds: Sequence[Sequence[Work]]) -> dict[str, float]:
     return {pipe: round(cycles, 1) for pipe, cycles in found.items() if cycles}
 
 
-def trace(rounds: Sequence[Sequence[Work]], order: Order = ORDERS[0]) -> list[Issue]:
-    """What is issued in a round, in order of cycles."""
+def trace(
+    rounds: Sequence[Sequence[Work]], beside: Sequence[Sequence[Work]] = (), copies: Copies = LANDED
+) -> list[Issue]:
+    """What is issued in a round of all warps, in order of cycles."""
     issues: list[Issue] = []
-    _Sm(rounds, order).run(issues)
+    _Sm(rounds, ORDERS[0], beside, copies).run(issues)
     return issues
 
 
 class _Warp:
     """Where a warp stands: its next step, when it may be issued, and when each of its barriers opens."""
 
-    __slots__ = ("commits", "copied", "gate", "groups", "number", "opens", "ready", "round", "step", "work", "works")
+    __slots__ = (
+        "commits",
+        "copied",
+        "gate",
+        "groups",
+        "number",
+        "opens",
+        "ready",
+        "rings",
+        "round",
+        "step",
+        "waited",
+        "work",
+        "works",
+    )
 
-    def __init__(self, number: int, works: Sequence[Work], start: float) -> None:
-        self.number, self.works = number, works
+    def __init__(self, number: int, works: Sequence[Work], start: float, rings: Sequence[_Ring]) -> None:
+        self.number, self.works, self.rings = number, works, rings
+        self.waited = [0] * len(rings)  # stages of each ring that it has waited for
         self.step, self.round, self.ready, self.work = 0, 0, start, works[0]
         self.opens = [0.0] * 6
         self.commits: list[list[float]] = [[], [], [], [], [], []]
@@ -138,8 +174,10 @@ class _Warp:
         kind, after = work.kind, 0.0
         if kind in (MEMORY, COPY):
             after = max(self.gate, own.queue[-QUEUE] if len(own.queue) >= QUEUE else 0)
-        elif kind == BARRIER:
+        elif kind in (BARRIER, ARRIVE):
             after = self.gate
+        elif kind == LANDS and self.rings:
+            after = 0 if self.waited[work.barrier] < len(self.rings[work.barrier].landed) else NEVER
         elif kind == GROUP:
             after = own.free[TENSOR] - work.cycles
         elif kind in (WAIT, GROUP_WAIT):
@@ -151,12 +189,12 @@ class _Warp:
 class _Scheduler:
     """A quarter of an SM: when its pipes, register banks and queue are free. The first pipe, "fma", is half of it."""
 
-    __slots__ = ("back", "even", "free", "last", "multiplied", "odd", "queue", "served", "slot", "turn", "warps")
+    __slots__ = ("back", "even", "free", "last", "multiplied", "odd", "queue", "slot", "turn", "warps")
 
     def __init__(self, warps: Sequence[_Warp], youngest: bool) -> None:
         self.slot, self.last, self.multiplied = 0.0, -1, ""
         self.free = [0.0] * len(PIPES)
-        self.even = self.odd = self.back = self.served = self.turn = 0.0
+        self.even = self.odd = self.back = self.turn = 0.0
         self.queue: list[float] = []
         self.warps = list(reversed(warps)) if youngest else list(warps)
 
@@ -177,7 +215,7 @@ class _Server:
         self.taken = bytearray(1 << 12)
         self.rest = 0.0  # parts of cycles
 
-    def book(self, begin: float, cycles: float, spacing: int = 1) -> tuple[int, int]:
+    def book(self, begin: float, cycles: float) -> tuple[int, int]:
         """Take so many cycles from one on; the first of them, and the one behind the last."""
         self.rest += cycles
         count = max(1, int(self.rest))
@@ -185,7 +223,7 @@ class _Server:
         first = at = self._free(int(begin))
         self.taken[first] = 1
         for _ in range(count - 1):
-            at = self._free(at + spacing)
+            at = self._free(at + 1)
             self.taken[at] = 1
         return first, at + 1
 
@@ -196,21 +234,53 @@ class _Server:
         return at
 
 
+class _Ring:
+    """Stages that copies fill: when each has landed, one behind the other; `freed`: by warp, how many it has freed."""
+
+    def __init__(self, ring: Ring, freeing: Sequence[int]) -> None:
+        self.bytes, self.landed = ring.bytes, [0.0] * ring.stages
+        self.freed = dict.fromkeys(freeing, 0)
+        self.last: dict[int, float] = {}  # by number of a stage, when it was freed last
+
+    def free(self, warp: int, late: int, cycle: float) -> float | None:
+        """A warp frees a stage; when the last of all has."""
+        stage = self.freed[warp] - late
+        self.freed[warp] += 1
+        self.last[stage] = max(self.last.get(stage, 0.0), cycle)
+        done = stage >= 0 and all(count - late > stage for count in self.freed.values())
+        return self.last.pop(stage) if done else None
+
+
 class _Sm:
-    def __init__(self, rounds: Sequence[Sequence[Work]], order: Order) -> None:
-        rng = random.Random(order.seed)
-        self.warps = [
-            _Warp(w, works, float(rng.randrange(order.skew)) if order.skew else 0.0) for w, works in enumerate(rounds)
+    def __init__(
+        self,
+        rounds: Sequence[Sequence[Work]],
+        order: Order,
+        beside: Sequence[Sequence[Work]] = (),
+        copies: Copies = LANDED,
+    ) -> None:
+        rng, every = random.Random(order.seed), (*rounds, *beside)
+        frees = [{work.barrier for work in works if work.kind == FREES} for works in every]
+        self.rings = [
+            _Ring(ring, [warp for warp, freed in enumerate(frees) if number in freed])
+            for number, ring in enumerate(copies.rings)
         ]
-        quarters = [self.warps[j::PARTITIONS] for j in range(min(PARTITIONS, len(rounds)))]
+        self.warps = [
+            _Warp(w, works, float(rng.randrange(order.skew)) if order.skew else 0.0, self.rings)
+            for w, works in enumerate(every)
+        ]
+        quarters = [self.warps[j::PARTITIONS] for j in range(min(PARTITIONS, len(every)))]
         self.schedulers = [_Scheduler(warps, order.youngest) for warps in quarters]
         counts = sorted(set(map(len, quarters)))
-        self.alike = [[warp for own in quarters if len(own) == count for warp in own] for count in counts]
+        own = [[warp for quarter in quarters if len(quarter) == count for warp in quarter] for count in counts]
+        self.alike = [kept for warps in own if (kept := [warp for warp in warps if warp.number < len(rounds)])]
         self.shared, self.l2 = _Server(), _Server()
+        self.copies, self.filled = copies, 0.0
         self.meeting = 0.0
-        self.met: dict[int, list[_Warp]] = {}
-        length = max(map(len, rounds))
-        self.counted = max(FEWEST, min(MOST, ISSUES // (length * len(rounds))))
+        self.met: dict[int, list[_Warp | None]] = {}
+        self.begun: set[int] = set()  # barriers at which warps had arrived before the loop
+        length = max(map(len, every))
+        self.counted = max(FEWEST, min(MOST, ISSUES // (length * len(every))))
         self.miss = MISS * min(1.0, max(0, length - CACHED) / (UNCACHED - CACHED))
 
     def run(self, issues: list[Issue] | None) -> float:
@@ -223,7 +293,9 @@ class _Sm:
             place = min(places, key=[cycle for cycle, _ in coming].__getitem__)
             cycle, warp = coming[place]
             if cycle == NEVER:
-                raise LoopError("its warps wait at a barrier to which others do not come")
+                self._begin()
+                coming = [each.next() for each in self.schedulers]
+                continue
             if issues is not None and traced <= rounds < traced + len(self.warps):
                 issues.append(Issue(warp.number, warp.step, cycle))
             scheduler = self.schedulers[place]
@@ -260,10 +332,15 @@ class _Sm:
             done, released = self._request(own, warp, work, cycle)
         else:
             done = released = max(warp.copied, cycle + 1) if kind == COMMIT else cycle + work.latency
-            if kind == BARRIER:
+            if kind in (BARRIER, ARRIVE):
                 met = self._meet(warp, work, cycle)
             elif kind == GROUP:
                 _multiply(own, warp, work, cycle)
+            elif kind == LANDS and self.rings:
+                done = max(done + TRIED, self.rings[work.barrier].landed[warp.waited[work.barrier]])
+                warp.waited[work.barrier] += 1
+            elif kind == FREES and self.rings:
+                met = self._free(warp, work, cycle)
         if work.write >= 0:
             warp.opens[work.write] = max(warp.opens[work.write], done)
             warp.commits[work.write].append(done)
@@ -285,11 +362,10 @@ class _Sm:
             own.queue.append(start)
             return max(start, own.turn) + work.latency, start + work.read_release
         begin = max(start, own.turn)
-        spacing = max(SPACING, sum(each.served > begin for each in self.schedulers if each is not own) + 1)
-        first, end = self.shared.book(begin, work.wavefronts, spacing)
-        own.served, own.turn = end, end - SPACING * (work.wavefronts - 1)
+        first, end = self.shared.book(begin, work.wavefronts)
+        own.turn = end - (work.wavefronts - 1)
         own.queue.append(first)
-        done = max(end - 1 - SPACING * (work.wavefronts - 1), begin) + work.latency
+        done = max(end - work.wavefronts, begin) + work.latency
         if work.writeback:
             own.back = done = max(done, own.back + work.writeback)
         if work.bytes:
@@ -300,16 +376,41 @@ class _Sm:
 
     def _meet(self, warp: _Warp, work: Work, cycle: float) -> bool:
         """Arrive at a barrier of the block; whether all have."""
-        self.meeting = max(self.meeting, cycle) + ARRIVE
+        self.meeting = max(self.meeting, cycle) + MEETS
         there = self.met.setdefault(work.barrier, [])
-        there.append(warp)
-        warp.gate = NEVER
+        there.append(warp if work.kind == BARRIER else None)
+        if work.kind == BARRIER:
+            warp.gate = NEVER
         if len(there) < (work.limit or len(self.warps)):
             return False
-        for each in there:
-            each.gate = self.meeting + MEET
-        there.clear()
+        self._open(work.barrier)
         return True
+
+    def _open(self, barrier: int) -> None:
+        """Let those go on that wait at a barrier."""
+        for each in self.met[barrier]:
+            if each is not None:
+                each.gate = self.meeting + MEET
+        self.met[barrier].clear()
+
+    def _begin(self) -> None:
+        """Nobody goes on: at the first barrier that warps wait at, others had arrived before the loop."""
+        waiting = (number for number, there in self.met.items() if any(there) and number not in self.begun)
+        barrier = min(waiting, default=None)
+        if barrier is None:
+            raise LoopError("its warps wait at a barrier to which others do not come")
+        self.begun.add(barrier)
+        self._open(barrier)
+
+    def _free(self, warp: _Warp, work: Work, cycle: float) -> bool:
+        """Free a stage of a ring; whether it is filled again."""
+        ring = self.rings[work.barrier]
+        freed = ring.free(warp.number, work.limit, cycle)
+        if freed is not None:
+            begun = max(freed + REFILL + self.copies.latency, self.filled)
+            self.filled = begun + ring.bytes / self.copies.bytes_a_cycle
+            ring.landed.append(self.filled)
+        return freed is not None
 
 
 def _read(own: _Scheduler, work: Work, cycle: float) -> None:

@@ -9,6 +9,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices
 from tcprobe.loops.loop import Loop, LoopError, Step
+from tcprobe.loops.roles import joined, meetings
 from tcprobe.sass.addresses import SHARED, Reach, reaches
 from tcprobe.sass.decode import Operand, union
 from tcprobe.sass.kernel import Instruction
@@ -16,12 +17,12 @@ from tcprobe.sass.registers import UNIFORM
 from tcprobe.sass.requests import UndecidedError, conflicts, sectors, width
 
 # what an instruction is to the scheduler
-PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT = range(8)
+PLAIN, MEMORY, COPY, BARRIER, WAIT, COMMIT, GROUP, GROUP_WAIT, ARRIVE, LANDS, FREES = range(11)
 _GLOBAL = ("global", "generic")
 SECTOR = 32  # bytes
 # cycles between two requests of a scheduler by registers, of an H200: tcprobe cost has loops of 8 of them by warps
 READ_RELEASE = 9
-FAR = 124  # more cycles until data of L2 are there whose lines a block reads for the first time
+FAR, FAR_COPY = 124, 60  # more cycles until data of L2 are there whose lines a block reads for the first time
 
 
 class Work(NamedTuple):
@@ -29,8 +30,9 @@ class Work(NamedTuple):
 
     `ports`: cycles that it holds the even and the odd bank of registers. `issue_cycles`: of a scheduler's queue,
     `read_release`: until its registers are read, `writeback`: that its data take, `wavefronts` of shared memory,
-    `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding; of BARRIER how many warps meet, 0 all.
-    `barrier`: of BARRIER its number, of WAIT that of a counter.
+    `bytes` from L2. `limit`: what WAIT and GROUP_WAIT leave outstanding; of BARRIER and ARRIVE how many warps meet, 0
+    all; of FREES how many stages behind the last one is freed. `barrier`: of BARRIER and ARRIVE its number, of WAIT
+    that of a counter, of LANDS and FREES that of a ring.
     """
 
     opcode: str
@@ -62,7 +64,7 @@ class Iteration(NamedTuple):
 
 def work(loop: Loop, prices: Prices, warp: int = 0) -> Iteration:
     """The work of a round; UnpricedError, LoopError with the reason where it is not known."""
-    steps = loop.path(warp)
+    steps, meets, named = loop.path(warp), meetings(loop, warp), joined(loop.kernel).named
     far = _reading_on(steps)
     reached = {reach.instruction.number: reach for reach in reaches(loop.kernel)}
     assumed: dict[str, None] = dict.fromkeys(loop.assumed.values())
@@ -72,7 +74,12 @@ def work(loop: Loop, prices: Prices, warp: int = 0) -> Iteration:
         after = steps[(number + 1) % len(steps)].instruction.number
         made, words = _work(step, after, prices, reached.get(step.instruction.number), cached)
         if number in far:
-            made = made._replace(latency=made.latency + FAR)
+            made = made._replace(latency=made.latency + (FAR_COPY if made.kind == COPY else FAR))
+        if made.kind == BARRIER:
+            made = _named(made, step.instruction, named.get(step.instruction.number, ()), warp)
+        if number in meets:
+            meeting = meets[number]
+            made = made._replace(kind=LANDS if meeting.lands else FREES, barrier=meeting.ring, limit=meeting.late)
         works.append(made)
         modes = "" if step.instruction.guard == "never" else prices.of(step.instruction).modes
         assumed |= dict.fromkeys(filter(None, (words, modes)))
@@ -145,8 +152,7 @@ def _ordered(made: Work, instruction: Instruction) -> Work:
     mnemonic = instruction.mnemonic
     limit = next((o.value for o in instruction.operands if o.kind == "number"), 0)
     if mnemonic == "BAR":
-        number, warps = _barrier(instruction)
-        return made._replace(kind=BARRIER, barrier=number, limit=warps)
+        return made._replace(kind=BARRIER)
     if mnemonic == "DEPBAR":
         counter = instruction.operands[0]
         return made._replace(kind=WAIT, barrier=counter.first, limit=limit) if counter.kind == "SB" else made
@@ -159,14 +165,16 @@ def _ordered(made: Work, instruction: Instruction) -> Work:
     return made
 
 
-def _barrier(instruction: Instruction) -> tuple[int, int]:
-    """The number of a barrier, and how many warps meet there, 0 for all; LoopError where code does not say."""
-    if not instruction.opcode.startswith("BAR.SYNC"):
+def _named(made: Work, instruction: Instruction, numbers: Sequence[int | None], warp: int) -> Work:
+    """With the number of a barrier, and how many warps meet there, 0 for all; LoopError where code does not say."""
+    if not instruction.opcode.startswith(("BAR.SYNC", "BAR.ARV")):
         raise LoopError(f"warps wait for each other in other ways: {instruction} at {instruction.address:#x}")
-    values = [o.value for o in instruction.operands if o.kind == "number"]
-    if len(values) != len(instruction.operands) or not values:
+    first, *others = instruction.operands
+    number = first.value if first.kind == "number" else numbers[warp] if warp < len(numbers) else None
+    if number is None or any(other.kind != "number" for other in others):
         raise LoopError(f"which warps meet at {instruction} at {instruction.address:#x} is not known")
-    return values[0], values[1] // WARP if len(values) > 1 else 0
+    kind = ARRIVE if instruction.opcode.startswith("BAR.ARV") else BARRIER
+    return made._replace(kind=kind, barrier=number, limit=others[0].value // WARP if others else 0)
 
 
 def _moved(made: Work, instruction: Instruction, prices: Prices, reach: Reach | None) -> tuple[Work, str]:

@@ -40,6 +40,19 @@ def barriers(instruction: Instruction, reader: Reader, state: State) -> Barriers
     return None if operand is None else _values(reader.address(operand, state.registers), instruction, reader, state)
 
 
+def numbers_by_warp(instruction: Instruction, reader: Reader, state: State) -> tuple[int | None, ...]:
+    """The number of the named barrier of each warp; None where it is not known, or the warp is not there."""
+    value = reader.read(instruction.operands[0], state.registers)
+    active = np.asarray(state.active)
+    if not value.exact:
+        return (None,) * len(active)
+    numbers = np.broadcast_to(value.known, active.shape)
+    return tuple(
+        int(row[0]) if lanes.any() and (row == row[0]).all() else None
+        for row, lanes in zip(numbers, active, strict=True)
+    )
+
+
 def completes_at(instruction: Instruction, reader: Reader, state: State) -> Barriers | None:
     """The mbarrier at which a bulk copy into shared memory says how much it brought: beside its place there."""
     value = read_register("UR", instruction.operands[0].first + 1, state.registers).value

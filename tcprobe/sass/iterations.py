@@ -111,7 +111,7 @@ class _Walk:
         form = instruction.form
         if instruction.number in self.wanted:
             mask = union(operand for operand in form.operands if operand.kind in ("address", "descriptor"))
-            if form.mnemonic in ("UBLKCP", "UBLKRED"):
+            if form.mnemonic in ("UBLKCP", "UBLKRED") or form.opcode.startswith("SYNCS.ARRIVE"):
                 mask |= form.operands[-1].mask  # how much
             if form.mnemonic in ("UBLKCP", "UTMALDG"):
                 mask |= run("UR", form.operands[0].first, 2)  # the barrier beside the place
