@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
+from msgspec import UNSET, UnsetType
 
 from tcprobe.ask.diagnose import FIRST, WORDS
 from tcprobe.ask.operand import SelectorOption
@@ -29,6 +30,7 @@ from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
 from tcprobe.notation import is_written
 from tcprobe.question import terminal
+from tcprobe.question.answers import Answer, plain
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, TileOption, find_cell, tiled_name
@@ -46,6 +48,15 @@ if TYPE_CHECKING:
 CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
 
 
+class VerdictAnswer(Answer):
+    """What one reference says of a fragment; `erratum` where the source is known to err there."""
+
+    name: str
+    verdict: str
+    detail: str
+    erratum: str | UnsetType = UNSET
+
+
 class Verdict(NamedTuple):
     """What comparing one fragment with one reference gave; `erratum` where the source is known to err there."""
 
@@ -59,10 +70,13 @@ class Verdict(NamedTuple):
         """A difference that is not a stated erratum."""
         return self.verdict == DIFFERS and self.erratum is None
 
+    @property
+    def answer(self) -> VerdictAnswer:
+        """What `--json` prints of it."""
+        return VerdictAnswer.of(self, name=self.reference, erratum=self.erratum or UNSET)
+
     def to_json(self) -> dict[str, str]:
-        """Plain data."""
-        plain = {"name": self.reference, "verdict": self.verdict, "detail": self.detail}
-        return plain | ({"erratum": self.erratum} if self.erratum else {})
+        return plain(self.answer)
 
 
 STYLE: dict[str, Style] = {

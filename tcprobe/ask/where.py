@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import click
+from msgspec import Meta
 
 from tcprobe.ask.operand import (
     RANGE,
@@ -13,6 +14,7 @@ from tcprobe.ask.operand import (
     DescriptorSwizzleOption,
     LboOption,
     LoadOption,
+    LocatedAnswer,
     MajorOption,
     MOption,
     MulticastOption,
@@ -118,7 +120,16 @@ def where(
     return in_place(word("name", named)).where(options, sought)
 
 
-@command(where, short="Who holds an element, or what a lane holds.")
+def _printed() -> object:
+    from tcprobe.ask.shared_operand import LocatedBytesAnswer
+    from tcprobe.ask.tensor_memory import LocatedCellAnswer
+
+    kinds = LocatedAnswer | LocatedBytesAnswer | LocatedCellAnswer
+    what = "Who holds elements, or what lanes hold. Of an operand in shared memory `elements`, in bytes from the start "
+    return Annotated[kinds, Meta(description=f"{what}address.")]
+
+
+@command(where, short="Who holds an element, or what a lane holds.", json=_printed)
 def print_where(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False) -> None:
     """Each answer as it is found."""
     for answer in answers:

@@ -10,7 +10,8 @@
 
     @command(agree, short="...", json=AgreementAnswer)
 
-A command whose options choose between several has one for each: `json={"": SharedAnswer, "--decode": DecodedAnswer}`.
+A command whose options choose between several has one for each: `json={"": SharedAnswer, "--decode": DecodedAnswer}`;
+a function gives a type whose module is imported late.
 What answers fills its type in, `AgreementAnswer.of(self, reader=self.reader.text)`, and `plain` gives what `json.dumps`
 takes.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -34,55 +36,75 @@ SCALARS: dict[Any, Json] = {
     types.NoneType: {"type": "null"},
     Any: {},
 }
+NUMBERS_AND_TEXTS = (str, int, float, types.NoneType)
 # what `Meta` says of a field -> the word of JSON Schema
 BOUNDS = {
     "ge": "minimum",
     "le": "maximum",
     "min_length": "minItems",
+    "max_length": "maxItems",
     "pattern": "pattern",
     "description": "description",
 }
 
 
-class Answer(Struct):
-    """An object of JSON. A field is never taken away or given another meaning without a new `version`."""
+class Answer(Struct, rename=lambda name: name.removesuffix("_")):
+    """An object of JSON; `from_` is "from". A field is never taken away or given another meaning without a new
+    `version`.
+    """
 
     version: ClassVar[int] = 1
 
     @classmethod
-    def of(cls, source: object, **others: Any) -> Self:
-        """Filled from what `source` has by the names of the fields, and from `others`."""
-        names = cls.__struct_fields__
-        return cls(**{name: others[name] if name in others else getattr(source, name) for name in names})
+    def of(cls, source: object, /, **others: Any) -> Self:
+        """Filled from `others`, and from what `source` has by the names of the other fields.
+
+        What may be left out is taken from another answer only.
+        """
+        names, defaults = cls.__struct_fields__, cls.__struct_defaults__
+        optional = zip(reversed(names), reversed(defaults), strict=False)
+        skipped = set() if isinstance(source, Struct) else {name for name, default in optional if default is UNSET}
+        taken = (name for name in names if name not in others and name not in skipped and hasattr(source, name))
+        return cls(**{name: getattr(source, name) for name in taken}, **others)
 
 
-def plain(answer: Struct) -> Json:
+def plain(answer: Any) -> Json:
     """What `json.dumps` takes, without the fields that are left out."""
-    return {name: _plain(value) for name in answer.__struct_fields__ if (value := getattr(answer, name)) is not UNSET}
+    made: Json = _plain(answer)
+    return made
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, str | int | float | None):
+    if isinstance(value, NUMBERS_AND_TEXTS):
         return value
     if isinstance(value, Struct):
-        return plain(value)
+        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return {key: _plain(one) for name, key in names if (one := getattr(value, name)) is not UNSET}
     if hasattr(value, "_asdict"):
         value = value._asdict()
+    elif is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     return [_plain(one) for one in value]
 
 
 def declare(command: str, answer: Any) -> None:
-    """Say what a command prints: a type, several with `|`, or one by what its name in the schema goes on with."""
+    """Say what a command prints: a type, several with `|`, or one by what its name in the schema goes on with.
+
+    A function gives the type once somebody asks for it.
+    """
     for variant, one in (answer if isinstance(answer, Mapping) else {"": answer}).items():
         ANSWERS[f"{command} {variant}".strip()] = one
 
 
 def schema(answer: Any) -> Json:
     """The JSON Schema (2020-12) of a line of this type, with its version; objects within it stand where they are."""
-    parts = get_args(answer) if get_origin(answer) in (Union, types.UnionType) else (answer,)
-    return {"version": max(part.version for part in parts), **_schema(answer)}
+    if isinstance(answer, types.FunctionType):
+        answer = answer()
+    kind = get_args(answer)[0] if get_origin(answer) is Annotated else answer
+    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
+    return {"version": max(getattr(part, "version", 1) for part in parts), **_schema(answer)}
 
 
 def _schema(hint: Any) -> Json:
@@ -117,11 +139,14 @@ def _said(meta: Meta) -> Iterator[tuple[str, Any]]:
 
 def _object(kind: Any) -> Json:
     hints = get_type_hints(kind, include_extras=True)
-    fields = getattr(kind, "__struct_fields__", None) or kind._fields
+    if issubclass(kind, Struct):
+        names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    else:
+        names = {name: name for name in getattr(kind, "_fields", None) or [field.name for field in fields(kind)]}
     return {
         "description": " ".join((kind.__doc__ or "").split()),
         "type": "object",
-        "properties": {name: _schema(hints[name]) for name in fields},
-        "required": [name for name in fields if UnsetType not in get_args(hints[name])],
+        "properties": {key: _schema(hints[name]) for name, key in names.items()},
+        "required": [key for name, key in names.items() if UnsetType not in get_args(hints[name])],
         "additionalProperties": False,
     }
