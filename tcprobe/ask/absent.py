@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from tcprobe.ask import cost, cost_words
 from tcprobe.ask.tensor_memory import MemoryOperand
@@ -64,10 +66,10 @@ def _remedy(fragment: Fragment, arch: Arch) -> str:
 
 @dataclass(frozen=True)
 class WhyNot:
-    """Whether an arch is allowed to have a fragment, whether it is measured there, and all that in words.
+    """Why an arch does not have a fragment, or no table of it.
 
-    `source` is where its measurement is, or where none was found; `cuda` the first toolkit that compiles it for the
-    arch, or, where it is not allowed there, for any that has it.
+    Whether the arch is `allowed` to have it, whether it is measured there, and all that in words; `source` is where its
+    measurement is, or where none was found.
     """
 
     id: str
@@ -76,7 +78,13 @@ class WhyNot:
     measured: bool
     words: str
     source: str
-    cuda: str
+    cuda: Annotated[
+        str,
+        Meta(
+            description="The first CUDA toolkit that compiles it for the arch, or, where it is not allowed there, for any "
+            "that has it."
+        ),
+    ]
 
     def to_json(self) -> Json:
         """Plain data."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
+
+from msgspec import Meta
 
 from tcprobe.isa import inventory
 from tcprobe.question.answers import Answer, plain
@@ -33,6 +35,19 @@ class WhyAnswer(Answer):
 
     confidence: ConfidenceAnswer
     chain: dict[str, str]
+
+
+class DeviceRun(Answer):
+    """What a device found."""
+
+    device: str
+    value: dict[str, Any]
+
+
+SaidRuns = Annotated[
+    list[DeviceRun],
+    Meta(description="What each device found, there if they disagree; `value` has the answer's keys."),
+]
 
 
 class Confidence(NamedTuple):

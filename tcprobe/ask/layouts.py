@@ -52,7 +52,7 @@ def layouts(
     return [each for each in _notations() if notation in (None, each.notation.lower())]
 
 
-@command(layouts, short="Notations of layouts that are understood, with examples.")
+@command(layouts, short="Notations of layouts that are understood, with examples.", json=Notation)
 def print_layouts(found: Sequence[Notation], *, as_json: JsonOption = False) -> None:
     """A paragraph a notation, or JSON, an object a line."""
     if as_json:

@@ -34,7 +34,7 @@ def why_not(
     return in_place(word("name", name)).why_not(device, folders)
 
 
-@command(why_not, short="Why an arch does not have a fragment.")
+@command(why_not, short="Why an arch does not have a fragment.", json=WhyNot)
 def print_why_not(answers: Sequence[WhyNot], *, as_json: JsonOption = False) -> None:
     """Why an arch lacks each, the same words once."""
     if as_json:

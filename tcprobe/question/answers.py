@@ -23,7 +23,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
+from msgspec.structs import fields as struct_fields
 
 from tcprobe.values import Json
 
@@ -43,6 +44,7 @@ BOUNDS = {
     "le": "maximum",
     "min_length": "minItems",
     "max_length": "maxItems",
+    "gt": "exclusiveMinimum",
     "pattern": "pattern",
     "description": "description",
 }
@@ -63,7 +65,7 @@ class Answer(Struct, rename=lambda name: name.removesuffix("_")):
         """
         names, defaults = cls.__struct_fields__, cls.__struct_defaults__
         optional = zip(reversed(names), reversed(defaults), strict=False)
-        skipped = set() if isinstance(source, Struct) else {name for name, default in optional if default is UNSET}
+        skipped = set() if isinstance(source, Answer) else {name for name, default in optional if default is UNSET}
         taken = (name for name in names if name not in others and name not in skipped and hasattr(source, name))
         return cls(**{name: getattr(source, name) for name in taken}, **others)
 
@@ -77,6 +79,8 @@ def plain(answer: Any) -> Json:
 def _plain(value: Any) -> Any:
     if isinstance(value, NUMBERS_AND_TEXTS):
         return value
+    if isinstance(value, Struct) and value.__struct_config__.omit_defaults:
+        return to_builtins(value)
     if isinstance(value, Struct):
         names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
         return {key: _plain(one) for name, key in names if (one := getattr(value, name)) is not UNSET}
@@ -143,10 +147,19 @@ def _object(kind: Any) -> Json:
         names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
     else:
         names = {name: name for name in getattr(kind, "_fields", None) or [field.name for field in fields(kind)]}
+    optional = {name for name in names if UnsetType in get_args(hints[name])}
+    if issubclass(kind, Struct) and kind.__struct_config__.omit_defaults:  # a part of a finding
+        of_kind = struct_fields(kind)
+        optional = {one.name for one in of_kind if not one.required}
+        hints |= {one.name: _without_none(hints[one.name]) for one in of_kind if one.default is None}
     return {
         "description": " ".join((kind.__doc__ or "").split()),
         "type": "object",
         "properties": {key: _schema(hints[name]) for name, key in names.items()},
-        "required": [key for name, key in names.items() if UnsetType not in get_args(hints[name])],
+        "required": [key for name, key in names.items() if name not in optional],
         "additionalProperties": False,
     }
+
+
+def _without_none(hint: Any) -> Any:
+    return Union[tuple(one for one in get_args(hint) if one is not types.NoneType)]  # noqa: UP007
