@@ -104,14 +104,15 @@ def requests() -> str:
 
 def answers() -> str:
     """What each command prints, as JSON Schema, from the types of answers."""
-    from tcprobe import question
-    from tcprobe.question.answers import ANSWERS, schema
+    from tcprobe.cli import main
+    from tcprobe.question.answers import schemas
 
-    for name in question.names():
-        question.load(name)
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        main.get_command(context, name)
     path = ROOT / "docs" / "schema.json"
     whole = json.loads(path.read_text("utf-8"))
-    whole["$defs"] |= {name: schema(answer) for name, answer in ANSWERS.items()}
+    whole["$defs"] |= schemas()
     return json.dumps(whole, indent=1) + "\n"
 
 

@@ -66,10 +66,9 @@ def _remedy(fragment: Fragment, arch: Arch) -> str:
 
 @dataclass(frozen=True)
 class WhyNot:
-    """Why an arch does not have a fragment, or no table of it.
+    """Whether an arch is allowed to have a fragment, whether it is measured there, and all that in words.
 
-    Whether the arch is `allowed` to have it, whether it is measured there, and all that in words; `source` is where its
-    measurement is, or where none was found.
+    `source` is where its measurement is, or where none was found.
     """
 
     id: str
@@ -81,8 +80,8 @@ class WhyNot:
     cuda: Annotated[
         str,
         Meta(
-            description="The first CUDA toolkit that compiles it for the arch, or, where it is not allowed there, for any "
-            "that has it."
+            description="The first CUDA toolkit that compiles it for the arch, or, where it is not allowed there, for "
+            "any that has it."
         ),
     ]
 

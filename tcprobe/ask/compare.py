@@ -640,17 +640,13 @@ def _with_references(patterns: Sequence[str], arch: ArchName | None, folders: La
     raise UsageError(f"none of this is measured{where} in {folders.words}{known}.")
 
 
-def _stated() -> object:
+def _printed() -> object:
     from tcprobe.ask.cost import StatedAnswer
 
-    return StatedAnswer
+    return {"": JudgedAnswer, "FILE": FileAnswer, "--cost": StatedAnswer}
 
 
-@command(
-    compare,
-    short="Where tables agree with what others published.",
-    json={"": JudgedAnswer, "FILE": FileAnswer, "--cost": _stated},
-)
+@command(compare, short="Where tables agree with what others published.", json=_printed)
 def print_compare(found: ReferenceComparison | FileComparison | CostComparison, *, as_json: JsonOption = False) -> None:
     """Words or JSON, an object a line; the exit code says whether all agrees."""
     if as_json:

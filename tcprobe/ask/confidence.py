@@ -37,6 +37,9 @@ class WhyAnswer(Answer):
     chain: dict[str, str]
 
 
+Status = Literal["measured", "published", "contradicted"]  # of an answer that devices are asked for
+
+
 class DeviceRun(Answer):
     """What a device found."""
 

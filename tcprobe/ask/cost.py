@@ -26,7 +26,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from tcprobe.ask import cost_words
 from tcprobe.ask import prices as opcode_prices
-from tcprobe.ask.confidence import UNMEASURED, Confidence, ConfidenceAnswer, SaidRuns, in_finding
+from tcprobe.ask.confidence import UNMEASURED, Confidence, ConfidenceAnswer, SaidRuns, Status, in_finding
 from tcprobe.ask.prices import Price, PriceAnswer, SaidModes
 from tcprobe.errors import NoMajorityError, UsageError
 from tcprobe.isa import arch, inventory, names
@@ -67,9 +67,6 @@ if TYPE_CHECKING:
 
 
 AGREES = 0.05  # relative
-
-
-Status = Literal["measured", "published", "contradicted"]
 
 
 class OverlapAnswer(Answer):

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Annotated, Literal, NamedTuple
 
 import click
+from msgspec import Meta
 
 from tcprobe import facts
 from tcprobe.question import terminal
@@ -52,7 +53,11 @@ def layouts(
     return [each for each in _notations() if notation in (None, each.notation.lower())]
 
 
-@command(layouts, short="Notations of layouts that are understood, with examples.", json=Notation)
+@command(
+    layouts,
+    short="Notations of layouts that are understood, with examples.",
+    json=Annotated[Notation, Meta(description="A notation of layouts, one object per line.")],
+)
 def print_layouts(found: Sequence[Notation], *, as_json: JsonOption = False) -> None:
     """A paragraph a notation, or JSON, an object a line."""
     if as_json:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import click
+from msgspec import Meta
 
 from tcprobe.ask.absent import WhyNot
 from tcprobe.ask.operand import in_place
@@ -34,7 +35,11 @@ def why_not(
     return in_place(word("name", name)).why_not(device, folders)
 
 
-@command(why_not, short="Why an arch does not have a fragment.", json=WhyNot)
+@command(
+    why_not,
+    short="Why an arch does not have a fragment.",
+    json=Annotated[WhyNot, Meta(description="Why an arch does not have a fragment, or no table of it.")],
+)
 def print_why_not(answers: Sequence[WhyNot], *, as_json: JsonOption = False) -> None:
     """Why an arch lacks each, the same words once."""
     if as_json:

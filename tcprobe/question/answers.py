@@ -10,8 +10,8 @@
 
     @command(agree, short="...", json=AgreementAnswer)
 
-A command whose options choose between several has one for each: `json={"": SharedAnswer, "--decode": DecodedAnswer}`;
-a function gives a type whose module is imported late.
+A command whose options choose between several has one for each: `json={"": SharedAnswer, "--decode": DecodedAnswer}`.
+A function gives types whose modules are imported late.
 What answers fills its type in, `AgreementAnswer.of(self, reader=self.reader.text)`, and `plain` gives what `json.dumps`
 takes.
 """
@@ -28,7 +28,7 @@ from msgspec.structs import fields as struct_fields
 
 from tcprobe.values import Json
 
-ANSWERS: dict[str, Any] = {}  # COMMAND or COMMAND VARIANT -> the type of a line
+DECLARED: dict[str, Any] = {}  # by command
 SCALARS: dict[Any, Json] = {
     bool: {"type": "boolean"},
     int: {"type": "integer"},
@@ -94,18 +94,25 @@ def _plain(value: Any) -> Any:
 
 
 def declare(command: str, answer: Any) -> None:
-    """Say what a command prints: a type, several with `|`, or one by what its name in the schema goes on with.
-
-    A function gives the type once somebody asks for it.
+    """Say what a command prints: a type, several with `|`, or one by what its name in the schema goes on with; or a
+    function that gives that once somebody asks.
     """
-    for variant, one in (answer if isinstance(answer, Mapping) else {"": answer}).items():
-        ANSWERS[f"{command} {variant}".strip()] = one
+    DECLARED[command] = answer
+
+
+def schemas() -> dict[str, Json]:
+    """The schema of every answer that was declared, by COMMAND or COMMAND VARIANT."""
+    found = {}
+    for command, answer in DECLARED.items():
+        given = answer() if isinstance(answer, types.FunctionType) else answer
+        for variant, one in (given if isinstance(given, Mapping) else {"": given}).items():
+            found[f"{command} {variant}".strip()] = schema(one)
+    return found
 
 
 def schema(answer: Any) -> Json:
     """The JSON Schema (2020-12) of a line of this type, with its version; objects within it stand where they are."""
-    if isinstance(answer, types.FunctionType):
-        answer = answer()
+
     kind = get_args(answer)[0] if get_origin(answer) is Annotated else answer
     parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     return {"version": max(getattr(part, "version", 1) for part in parts), **_schema(answer)}

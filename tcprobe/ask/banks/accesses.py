@@ -30,9 +30,10 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
@@ -105,6 +106,11 @@ class Tile:
         return self.length * self.bits // 8
 
 
+BlockBytes = Annotated[
+    int | None, Meta(description="bytes of the blocks that lines are cut into; null where they are whole")
+]
+
+
 @dataclass(frozen=True)
 class Shared:
     """How a tile lies in shared memory: `padding` bytes after each line, or a swizzle of the offset.
@@ -169,6 +175,18 @@ class Shared:
         """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
         linear = np.arange(tile.lines * (self.blocks(tile) * self.block or tile.line_bytes + self.padding))
         return 1 + int(swizzle_offset(linear, self.swizzle).max())
+
+
+def placed_tile(tile: Tile, shared: Shared) -> dict[str, Any]:
+    """How answers call a tile and its place in shared memory."""
+    return {
+        "tile": (tile.rows, tile.cols),
+        "type": tile.type,
+        "shared": str(shared),
+        "pitch": shared.pitch(tile),
+        "block": shared.block or None,
+        "bytes": shared.bytes(tile),
+    }
 
 
 def box_placement(width: int) -> Shared:

@@ -111,7 +111,14 @@ def load(
     return weights.with_zeros(plan) if zeros else plan
 
 
-@command(load, short="A fragment straight from global memory: widest loads.")
+def _printed() -> object:
+    from tcprobe.ask.load.repack import RepackAnswer
+    from tcprobe.ask.load.straight import LoadAnswer
+
+    return {"": LoadAnswer, "--repack": RepackAnswer}
+
+
+@command(load, short="A fragment straight from global memory: widest loads.", json=_printed)
 def print_load(
     plan: "StraightLoad | Repacking",
     *,

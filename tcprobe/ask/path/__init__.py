@@ -137,7 +137,13 @@ def _converting(asked: "PathRequest") -> str:
     return ""
 
 
-@command(path, short="From global memory into a fragment and back: every step.")
+def _printed() -> object:
+    from tcprobe.ask.path.plan import PathAnswer
+
+    return PathAnswer
+
+
+@command(path, short="From global memory into a fragment and back: every step.", json=_printed)
 def print_path(
     plan: "PathPlan | OperandPlan",
     *,
