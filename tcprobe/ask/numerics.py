@@ -57,7 +57,7 @@ class RoundedResult(Answer):
     """Significant bits of the result, and how it is rounded."""
 
     bits: int
-    rounding: str
+    rounding: Literal["toward zero", "nearest even", "toward negative infinity", "toward positive infinity"]
 
 
 class Subnormals(Answer):

@@ -83,7 +83,13 @@ def readings(
         raise UsageError(f"no function is named {kernel}.")
 
 
-@command(readings, short="The matrix instructions in a cubin, library, executable or PTX.", name="read")
+def _printed() -> object:
+    from tcprobe.ask.read_file import ReadAnswer
+
+    return ReadAnswer
+
+
+@command(readings, short="The matrix instructions in a cubin, library, executable or PTX.", name="read", json=_printed)
 def print_read(
     found: "Iterator[FunctionReading | DataError]",
     *,

@@ -80,7 +80,13 @@ def emulate(
     return run(ptx, launch, (schedule, seed, most, arch_name(arch)), trace, break_)
 
 
-@command(emulate, short="Run a kernel's PTX on the CPU, and find what is wrong in it.")
+def _printed() -> object:
+    from tcprobe.emulate.answer import EmulatedAnswer
+
+    return EmulatedAnswer
+
+
+@command(emulate, short="Run a kernel's PTX on the CPU, and find what is wrong in it.", json=_printed)
 def print_emulation(
     answer: "Emulated",
     *,

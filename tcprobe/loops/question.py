@@ -113,7 +113,13 @@ def _names(names: Sequence[str]) -> list[str]:
     return [*shown[:5], *(["..."] if len(shown) > 5 else [])]
 
 
-@command(ablate, short="What each class of a main loop's instructions is worth, measured.")
+def _ablation() -> object:
+    from tcprobe.loops.ablate import AblationAnswer
+
+    return AblationAnswer
+
+
+@command(ablate, short="What each class of a main loop's instructions is worth, measured.", json=_ablation)
 def print_ablation(found: "Ablation", *, as_json: JsonOption = False) -> None:
     """Words or JSON."""
     print_answer(found, as_json)
@@ -202,7 +208,13 @@ def _measured(raw: bytes, loop: "Loop", launch: Path) -> "Measured | None":
         return None
 
 
-@command(predictions, short="Cycles of a kernel's main loop, from its machine code.", name="predict")
+def _prediction() -> object:
+    from tcprobe.loops.predict import PredictionAnswer
+
+    return PredictionAnswer
+
+
+@command(predictions, short="Cycles of a kernel's main loop, from its machine code.", name="predict", json=_prediction)
 def print_predictions(
     found: "list[Prediction]",
     *,
