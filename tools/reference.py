@@ -110,10 +110,13 @@ def answers() -> str:
     context = click.Context(main)
     for name in main.list_commands(context):
         main.get_command(context, name)
-    path = ROOT / "docs" / "schema.json"
-    whole = json.loads(path.read_text("utf-8"))
-    whole["$defs"] |= schemas()
-    return json.dumps(whole, indent=1) + "\n"
+    title = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "tcprobe --json",
+        "description": "What each command prints with --json, by command: `list` an array of these objects, every "
+        "other command one a line.",
+    }
+    return json.dumps({**title, "$defs": schemas()}, indent=1) + "\n"
 
 
 def rules() -> str:

@@ -82,7 +82,13 @@ def audits(
             yield answer
 
 
-@command(audits, short="Compare layouts in other people's packages with the tables.", name="audit")
+def _printed() -> object:
+    from tcprobe.audit.package_audit import AuditAnswer
+
+    return AuditAnswer
+
+
+@command(audits, short="Compare layouts in other people's packages with the tables.", name="audit", json=_printed)
 def print_audits(
     found: "Iterator[PackageAudit | TcprobeError]",
     *,

@@ -72,7 +72,14 @@ def diff(
         yield from compare_named((*sides, *patterns), arch_name(arch), folders)
 
 
-@command(diff, short="Two archs, results folders, compilers or orders.")
+def _printed() -> object:
+    from tcprobe.ask.diff import ChangedNumericsAnswer, DifferenceAnswer
+    from tcprobe.order.difference import OrderDifferenceAnswer
+
+    return {"": DifferenceAnswer, "--numerics": ChangedNumericsAnswer, "ORDER": OrderDifferenceAnswer}
+
+
+@command(diff, short="Two archs, results folders, compilers or orders.", json=_printed)
 def print_diff(
     found: Iterator[Difference | ChangedNumerics | OrderDifference],
     *,

@@ -115,17 +115,18 @@ def schema(answer: Any) -> Json:
 
     kind = get_args(answer)[0] if get_origin(answer) is Annotated else answer
     parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
-    return {"version": max(getattr(part, "version", 1) for part in parts), **_schema(answer)}
+    return {"version": max(getattr(part, "version", 1) for part in parts), **schema_of(answer)}
 
 
-def _schema(hint: Any) -> Json:
+def schema_of(hint: Any) -> Json:
+    """The JSON Schema of a type."""
     outer, inner = get_origin(hint), get_args(hint)
     if hint in SCALARS:
         made = SCALARS[hint]
     elif outer is Annotated:
-        made = _schema(inner[0]) | {key: said for meta in inner[1:] for key, said in _said(meta)}
+        made = schema_of(inner[0]) | {key: said for meta in inner[1:] for key, said in _said(meta)}
     elif outer in (Union, types.UnionType):
-        several = [_schema(one) for one in inner if one is not UnsetType]
+        several = [schema_of(one) for one in inner if one is not UnsetType]
         scalars = all(one in SCALARS.values() for one in several)
         made = {"type": [one["type"] for one in several]} if scalars else {"anyOf": several}
         made = several[0] if len(several) == 1 else made
@@ -133,11 +134,11 @@ def _schema(hint: Any) -> Json:
         made = {"enum": list(inner)}
     elif outer is tuple and inner[-1] is not Ellipsis:
         length = {"minItems": len(inner), "maxItems": len(inner)}
-        made = {"type": "array", "prefixItems": [_schema(one) for one in inner], **length}
+        made = {"type": "array", "prefixItems": [schema_of(one) for one in inner], **length}
     elif outer in (list, tuple, Sequence):
-        made = {"type": "array", "items": _schema(inner[0])}
+        made = {"type": "array", "items": schema_of(inner[0])}
     elif outer in (dict, Mapping):
-        made = {"type": "object", "additionalProperties": _schema(inner[1])}
+        made = {"type": "object", "additionalProperties": schema_of(inner[1])}
     else:
         made = _object(hint)
     return made
@@ -162,7 +163,7 @@ def _object(kind: Any) -> Json:
     return {
         "description": " ".join((kind.__doc__ or "").split()),
         "type": "object",
-        "properties": {key: _schema(hints[name]) for name, key in names.items()},
+        "properties": {key: schema_of(hints[name]) for name, key in names.items()},
         "required": [key for name, key in names.items() if name not in optional],
         "additionalProperties": False,
     }
