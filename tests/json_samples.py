@@ -101,9 +101,11 @@ CALLS = {
     "mask": [("reduce", D, "--mask", "row >= col"), ("reduce", D, "--fill", "row")],
     "banks": [
         (*TILE, "--propose"),
+        (*TILE, "--explain"),
         (*TILE, "--shared", "sw:3,4,3"),
         ("banks", "--tile", "32x32", "--type", "f32", "--global", "row", "--with", "st.shared.b32@rows"),
     ],
+    "banks --rule": [("banks", "--rule"), ("banks", "--rule", "--arch", "sm_70")],
     "path": [
         ("path", A, "--tile", "64x64", "--global", "row", "--shared", "sw:3,4,3", "--with", "ldmatrix.x4"),
         ("path", f"{WGMMA}.b_smem", "--tile", "64x16", "--global", "col", "--shared", "SWIZZLE_128B"),
@@ -153,7 +155,10 @@ CALLS = {
     ],
     "cost OPCODE": [("cost", "FFMA", "MUFU.*"), ("cost", "--opcodes")],
     "compare --cost": [("compare", "--cost", *COSTS)],
-    "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
+    "diff": [
+        ("diff", "sm_70", "sm_75", "wmma.m16n16k16.*"),
+        ("diff", "sm_70", "sm_75", "wmma.m16n16k16.*", "--changed"),
+    ],
     "numerics": [("numerics", MULTIPLY, "--arch", name) for name in ("sm_80", "sm_110")],
     "diff --numerics": [("diff", "--numerics", "sm_80", "sm_89")],
     "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],
@@ -161,6 +166,7 @@ CALLS = {
     "doctor": [("doctor",)],
     "descriptor": [
         ("descriptor", "--tile", "128x64", "--type", "bf16"),
+        ("descriptor", "--tile", "8x16", "--type", "bf16", "--swizzle", "none"),
         ("descriptor", "0x4000004000010000"),
         ("descriptor", "--tcgen05", "--tile", "128x64", "--type", "bf16"),
         ("descriptor", "0x6020404000010000"),

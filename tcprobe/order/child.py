@@ -21,7 +21,7 @@ from tcprobe.arithmetic import order_text
 from tcprobe.errors import StarvedError, class_named, debugging, understood
 from tcprobe.order.batches import batches, sizes_of
 from tcprobe.order.calls import CallError, CallOptions, call
-from tcprobe.order.printed import FoundOrder
+from tcprobe.order.printed import FoundOrder, PlacesAnswer
 from tcprobe.order.reveal import Revealed
 from tcprobe.question.answers import plain
 from tcprobe.system import children
@@ -112,6 +112,7 @@ def revealed_json(found: Revealed) -> Json:
     answer = FoundOrder.of(
         found,
         order=found.order and order_text.to_json(found.order),
+        places=PlacesAnswer.of(found.places, alike=[list(lines) for lines in found.places.alike]),
         lost=lacking.lost if lacking else [],
         double=lacking.double if lacking else [],
         terms=lacking.parts if lacking else [],
