@@ -640,13 +640,11 @@ def _with_references(patterns: Sequence[str], arch: ArchName | None, folders: La
     raise UsageError(f"none of this is measured{where} in {folders.words}{known}.")
 
 
-def _printed() -> object:
-    from tcprobe.ask.cost import StatedAnswer
-
-    return {"": JudgedAnswer, "FILE": FileAnswer, "--cost": StatedAnswer}
-
-
-@command(compare, short="Where tables agree with what others published.", json=_printed)
+@command(
+    compare,
+    short="Where tables agree with what others published.",
+    json={"": JudgedAnswer, "FILE": FileAnswer, "--cost": "tcprobe.ask.cost:StatedAnswer"},
+)
 def print_compare(found: ReferenceComparison | FileComparison | CostComparison, *, as_json: JsonOption = False) -> None:
     """Words or JSON, an object a line; the exit code says whether all agrees."""
     if as_json:

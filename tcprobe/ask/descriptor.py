@@ -19,7 +19,6 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
-from msgspec import Meta
 
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import BY_NAME
@@ -584,21 +583,7 @@ def _described(size: Sequence[int], of_tile: Json) -> "SharedTile | Tcgen05Tile"
     return tile((lines, k), block[0], major, span, block[1:])
 
 
-def _printed() -> object:
-    from tcprobe.ask.tcgen05_descriptor import (
-        InstructionAnswer,
-        ReadInstruction,
-        Tcgen05TileAnswer,
-        Tcgen05WordAnswer,
-        ZeroMaskAnswer,
-    )
-
-    of_tcgen05 = Tcgen05TileAnswer | Tcgen05WordAnswer | InstructionAnswer | ReadInstruction | ZeroMaskAnswer
-    what = "The descriptor of a tile or of an instruction, or what one says; of tcgen05 `status` is documented."
-    return Annotated[SharedTileAnswer | DescriptorAnswer | of_tcgen05, Meta(description=what)]
-
-
-@command(descriptor, short="Descriptors of wgmma and tcgen05, and back.", json=_printed)
+@command(descriptor, short="Descriptors of wgmma and tcgen05, and back.", json="tcprobe.ask.tcgen05_descriptor:PRINTED")
 def print_descriptor(
     found: "SharedTile | Tcgen05Tile | Descriptor | DecodedWord | WordAnswer",
     *,

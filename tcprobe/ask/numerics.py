@@ -544,13 +544,15 @@ def _check_ways(ways: dict[str, object], b: Dot, c: Dot, parts: int | None) -> N
         raise UsageError("`parts` needs `length`.")
 
 
-def _printed() -> object:
-    from tcprobe.ask.numeric_steps import BoundAnswer, DotAnswer
-
-    return {"": NumericsAnswer, "--a": DotAnswer, "--bound": BoundAnswer}
-
-
-@command(numerics, short="What a multiply computes, bit by bit.", json=_printed)
+@command(
+    numerics,
+    short="What a multiply computes, bit by bit.",
+    json={
+        "": NumericsAnswer,
+        "--a": "tcprobe.ask.numeric_steps:DotAnswer",
+        "--bound": "tcprobe.ask.numeric_steps:BoundAnswer",
+    },
+)
 def print_numerics(
     found: FormNumerics,
     *,

@@ -83,13 +83,12 @@ def readings(
         raise UsageError(f"no function is named {kernel}.")
 
 
-def _printed() -> object:
-    from tcprobe.ask.read_file import ReadAnswer
-
-    return ReadAnswer
-
-
-@command(readings, short="The matrix instructions in a cubin, library, executable or PTX.", name="read", json=_printed)
+@command(
+    readings,
+    short="The matrix instructions in a cubin, library, executable or PTX.",
+    name="read",
+    json="tcprobe.ask.read_file:ReadAnswer",
+)
 def print_read(
     found: "Iterator[FunctionReading | DataError]",
     *,

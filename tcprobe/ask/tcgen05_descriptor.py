@@ -160,6 +160,16 @@ class ZeroMaskAnswer(Answer):
     source: str
 
 
+OfTcgen05 = Tcgen05TileAnswer | Tcgen05WordAnswer | InstructionAnswer | ReadInstruction | ZeroMaskAnswer
+PRINTED = Annotated[
+    wgmma.SharedTileAnswer | wgmma.DescriptorAnswer | OfTcgen05,
+    Meta(
+        description="The descriptor of a tile or of an instruction, or what one says; of tcgen05 `status` is "
+        "documented."
+    ),
+]
+
+
 @dataclass(frozen=True, repr=False)
 class Tcgen05Tile(Described):
     """A tile in shared memory, whose `value` is the descriptor that tcgen05 takes, with start address 0."""

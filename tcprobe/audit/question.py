@@ -82,13 +82,12 @@ def audits(
             yield answer
 
 
-def _printed() -> object:
-    from tcprobe.audit.package_audit import AuditAnswer
-
-    return AuditAnswer
-
-
-@command(audits, short="Compare layouts in other people's packages with the tables.", name="audit", json=_printed)
+@command(
+    audits,
+    short="Compare layouts in other people's packages with the tables.",
+    name="audit",
+    json="tcprobe.audit.package_audit:AuditAnswer",
+)
 def print_audits(
     found: "Iterator[PackageAudit | TcprobeError]",
     *,

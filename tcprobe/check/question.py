@@ -166,13 +166,12 @@ class RuleAnswer(Answer):
     passes: Annotated[str, Meta(description="PTX in which it does not.")]
 
 
-def _printed() -> object:
-    from tcprobe.check.code_check import CheckAnswer
-
-    return {"": CheckAnswer, "--rules": RuleAnswer}
-
-
-@command(checks, short="What is wrong or slow in the kernels of a file.", name="check", json=_printed)
+@command(
+    checks,
+    short="What is wrong or slow in the kernels of a file.",
+    name="check",
+    json={"": "tcprobe.check.code_check:CheckAnswer", "--rules": RuleAnswer},
+)
 def print_checks(
     checked: Checked,
     *,

@@ -240,14 +240,8 @@ class FitAnswer(Answer):
     formula: dict[str, str | None]
 
 
-def _run_answer() -> object:
-    from tcprobe.run.campaign import RunAnswer
-
-    return RunAnswer
-
-
 declare("fit", FitAnswer)
-declare("run", _run_answer)
+declare("run", "tcprobe.run.campaign:RunAnswer")
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

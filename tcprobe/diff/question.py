@@ -72,14 +72,15 @@ def diff(
         yield from compare_named((*sides, *patterns), arch_name(arch), folders)
 
 
-def _printed() -> object:
-    from tcprobe.ask.diff import ChangedNumericsAnswer, DifferenceAnswer
-    from tcprobe.order.difference import OrderDifferenceAnswer
-
-    return {"": DifferenceAnswer, "--numerics": ChangedNumericsAnswer, "ORDER": OrderDifferenceAnswer}
-
-
-@command(diff, short="Two archs, results folders, compilers or orders.", json=_printed)
+@command(
+    diff,
+    short="Two archs, results folders, compilers or orders.",
+    json={
+        "": "tcprobe.ask.diff:DifferenceAnswer",
+        "--numerics": "tcprobe.ask.diff:ChangedNumericsAnswer",
+        "ORDER": "tcprobe.order.difference:OrderDifferenceAnswer",
+    },
+)
 def print_diff(
     found: Iterator[Difference | ChangedNumerics | OrderDifference],
     *,

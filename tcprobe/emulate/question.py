@@ -80,13 +80,11 @@ def emulate(
     return run(ptx, launch, (schedule, seed, most, arch_name(arch)), trace, break_)
 
 
-def _printed() -> object:
-    from tcprobe.emulate.answer import EmulatedAnswer
-
-    return EmulatedAnswer
-
-
-@command(emulate, short="Run a kernel's PTX on the CPU, and find what is wrong in it.", json=_printed)
+@command(
+    emulate,
+    short="Run a kernel's PTX on the CPU, and find what is wrong in it.",
+    json="tcprobe.emulate.answer:EmulatedAnswer",
+)
 def print_emulation(
     answer: "Emulated",
     *,

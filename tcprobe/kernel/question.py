@@ -186,14 +186,14 @@ class Explaining(click.Command):
         return super().parse_args(ctx, [arg if kept else "--budget" for arg, kept in zip(args, numbered, strict=True)])
 
 
-def _printed() -> object:
-    from tcprobe.kernel.emulated import ProductAnswer
-    from tcprobe.kernel.launch_answer import GemmAnswer
-
-    return {"": GemmAnswer, "--emulate": ProductAnswer}
-
-
-@command(kernel, of=GROUP, name="gemm", short="D = A B for an arch and a type.", cls=Explaining, json=_printed)
+@command(
+    kernel,
+    of=GROUP,
+    name="gemm",
+    short="D = A B for an arch and a type.",
+    cls=Explaining,
+    json={"": "tcprobe.kernel.launch_answer:GemmAnswer", "--emulate": "tcprobe.kernel.emulated:ProductAnswer"},
+)
 def print_kernel(
     made: "GemmKernel",
     *,
@@ -397,13 +397,7 @@ def plan(
     return budget(asked, layers(results, only))
 
 
-def _budget_printed() -> object:
-    from tcprobe.kernel.plan import BudgetAnswer
-
-    return BudgetAnswer
-
-
-@command(plan, short="What a tile takes: registers, shared and tensor memory.", json=_budget_printed)
+@command(plan, short="What a tile takes: registers, shared and tensor memory.", json="tcprobe.kernel.plan:BudgetAnswer")
 def print_plan(found: "Budget", *, as_json: JsonOption = False) -> None:
     """Words or JSON."""
     print_answer(found, as_json)

@@ -113,13 +113,11 @@ def _names(names: Sequence[str]) -> list[str]:
     return [*shown[:5], *(["..."] if len(shown) > 5 else [])]
 
 
-def _ablation() -> object:
-    from tcprobe.loops.ablate import AblationAnswer
-
-    return AblationAnswer
-
-
-@command(ablate, short="What each class of a main loop's instructions is worth, measured.", json=_ablation)
+@command(
+    ablate,
+    short="What each class of a main loop's instructions is worth, measured.",
+    json="tcprobe.loops.ablate:AblationAnswer",
+)
 def print_ablation(found: "Ablation", *, as_json: JsonOption = False) -> None:
     """Words or JSON."""
     print_answer(found, as_json)
@@ -208,13 +206,12 @@ def _measured(raw: bytes, loop: "Loop", launch: Path) -> "Measured | None":
         return None
 
 
-def _prediction() -> object:
-    from tcprobe.loops.predict import PredictionAnswer
-
-    return PredictionAnswer
-
-
-@command(predictions, short="Cycles of a kernel's main loop, from its machine code.", name="predict", json=_prediction)
+@command(
+    predictions,
+    short="Cycles of a kernel's main loop, from its machine code.",
+    name="predict",
+    json="tcprobe.loops.predict:PredictionAnswer",
+)
 def print_predictions(
     found: "list[Prediction]",
     *,

@@ -269,13 +269,7 @@ def evaluated(
     return OrderAnswer(saved, bound, made, np.ascontiguousarray(chosen), places)
 
 
-def _printed() -> object:
-    from tcprobe.order.printed import answers
-
-    return answers()
-
-
-@command(order, short="In which order a program sums.", json=_printed)
+@command(order, short="In which order a program sums.", json="tcprobe.order.printed:answers")
 def print_order(
     answer: Any,
     *,

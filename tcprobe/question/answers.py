@@ -11,7 +11,7 @@
     @command(agree, short="...", json=AgreementAnswer)
 
 A command whose options choose between several has one for each: `json={"": SharedAnswer, "--decode": DecodedAnswer}`.
-A function gives types whose modules are imported late.
+Of a module that is imported late the type is a text, "tcprobe.ask.load.straight:LoadAnswer", or a function gives it.
 What answers fills its type in, `AgreementAnswer.of(self, reader=self.reader.text)`, and `plain` gives what `json.dumps`
 takes.
 """
@@ -21,6 +21,7 @@ from __future__ import annotations
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from pkgutil import resolve_name
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
@@ -94,8 +95,8 @@ def _plain(value: Any) -> Any:
 
 
 def declare(command: str, answer: Any) -> None:
-    """Say what a command prints: a type, several with `|`, or one by what its name in the schema goes on with; or a
-    function that gives that once somebody asks.
+    """Say what a command prints: a type, several with `|`, or one by what its name in the schema goes on with; or what
+    gives that once somebody asks: a text MODULE:NAME, or a function.
     """
     DECLARED[command] = answer
 
@@ -104,10 +105,15 @@ def schemas() -> dict[str, Json]:
     """The schema of every answer that was declared, by COMMAND or COMMAND VARIANT."""
     found = {}
     for command, answer in DECLARED.items():
-        given = answer() if isinstance(answer, types.FunctionType) else answer
+        given = _loaded(answer)
         for variant, one in (given if isinstance(given, Mapping) else {"": given}).items():
-            found[f"{command} {variant}".strip()] = schema(one)
+            found[f"{command} {variant}".strip()] = schema(_loaded(one))
     return found
+
+
+def _loaded(answer: Any) -> Any:
+    given = resolve_name(answer) if isinstance(answer, str) else answer
+    return given() if isinstance(given, types.FunctionType) else given
 
 
 def schema(answer: Any) -> Json:

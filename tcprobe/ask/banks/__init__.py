@@ -225,23 +225,15 @@ class Accesses(click.Command):
         return super().parse_args(ctx, spread)
 
 
-def _printed() -> object:
-    from tcprobe.ask.banks.patterns import AllRules
-    from tcprobe.ask.banks.tiles import BanksAnswer
-
-    return {"": BanksAnswer, "--rule": AllRules}
+declare("pattern", "tcprobe.ask.banks.patterns:PatternAnswer")
 
 
-def _pattern() -> object:
-    from tcprobe.ask.banks.patterns import PatternAnswer
-
-    return PatternAnswer
-
-
-declare("pattern", _pattern)
-
-
-@command(banks, short="Bank conflicts in shared memory, and what avoids them.", cls=Accesses, json=_printed)
+@command(
+    banks,
+    short="Bank conflicts in shared memory, and what avoids them.",
+    cls=Accesses,
+    json={"": "tcprobe.ask.banks.tiles:BanksAnswer", "--rule": "tcprobe.ask.banks.patterns:AllRules"},
+)
 def print_banks(
     found: "TileAnswer | PatternCost | list[PatternCost] | BankRules",
     *,

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import click
-from msgspec import Meta
 
 from tcprobe.errors import UsageError
 from tcprobe.question import terminal
@@ -151,15 +150,12 @@ def _asks(values: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _printed() -> object:
-    from tcprobe.ask.convert.conversion import ConversionAnswer
-    from tcprobe.ask.convert.stmatrix import StoreAnswer
-
-    what = "A conversion: moves, costs, code. Into shared memory: `issues` has the byte of every thread, null where it "
-    return Annotated[ConversionAnswer | StoreAnswer, Meta(description=f"{what}gives no address.")]
-
-
-@command(convert, short="From one fragment to another: moves, cost, code.", asks=_asks, json=_printed)
+@command(
+    convert,
+    short="From one fragment to another: moves, cost, code.",
+    asks=_asks,
+    json="tcprobe.ask.convert.stmatrix:PRINTED",
+)
 def print_conversions(
     found: "list[Conversion | StorePlan]",
     *,

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from msgspec import Meta
 
 from tcprobe.ask.banks.accesses import BlockBytes, Shared, Tile, bits_of, parse_shared, placed_tile
 from tcprobe.ask.banks.patterns import rules_for
@@ -115,6 +116,15 @@ class StoreAnswer(ConversionAnswer):
     formula: str | None
     issues: list[list[int | None]]
     evidence: list[str]
+
+
+PRINTED = Annotated[
+    ConversionAnswer | StoreAnswer,
+    Meta(
+        description="A conversion: moves, costs, code. Into shared memory: `issues` has the byte of every thread, null "
+        "where it gives no address."
+    ),
+]
 
 
 @dataclass(frozen=True, repr=False)

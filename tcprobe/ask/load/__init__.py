@@ -111,14 +111,11 @@ def load(
     return weights.with_zeros(plan) if zeros else plan
 
 
-def _printed() -> object:
-    from tcprobe.ask.load.repack import RepackAnswer
-    from tcprobe.ask.load.straight import LoadAnswer
-
-    return {"": LoadAnswer, "--repack": RepackAnswer}
-
-
-@command(load, short="A fragment straight from global memory: widest loads.", json=_printed)
+@command(
+    load,
+    short="A fragment straight from global memory: widest loads.",
+    json={"": "tcprobe.ask.load.straight:LoadAnswer", "--repack": "tcprobe.ask.load.repack:RepackAnswer"},
+)
 def print_load(
     plan: "StraightLoad | Repacking",
     *,

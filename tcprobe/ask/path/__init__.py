@@ -137,13 +137,9 @@ def _converting(asked: "PathRequest") -> str:
     return ""
 
 
-def _printed() -> object:
-    from tcprobe.ask.path.plan import PathAnswer
-
-    return PathAnswer
-
-
-@command(path, short="From global memory into a fragment and back: every step.", json=_printed)
+@command(
+    path, short="From global memory into a fragment and back: every step.", json="tcprobe.ask.path.plan:PathAnswer"
+)
 def print_path(
     plan: "PathPlan | OperandPlan",
     *,

@@ -123,22 +123,14 @@ def reduce(
     return reduce_fragment(cell, over, op or "sum", function or default, None if size is None else tile_text(size))
 
 
-def _printed() -> object:
-    from tcprobe.ask.reduce.reduction import ReductionAnswer
-
-    return ReductionAnswer
+declare("mask", "tcprobe.ask.reduce.mask:MaskedAnswer")
 
 
-def _masked() -> object:
-    from tcprobe.ask.reduce.mask import MaskedAnswer
-
-    return MaskedAnswer
-
-
-declare("mask", _masked)
-
-
-@command(reduce, short="Combine by row or column, mask, fill: exchanges and code.", json=_printed)
+@command(
+    reduce,
+    short="Combine by row or column, mask, fill: exchanges and code.",
+    json="tcprobe.ask.reduce.reduction:ReductionAnswer",
+)
 def print_reduction(
     found: "Reduction | Masked",
     *,

@@ -1,4 +1,6 @@
-"""tcprobe with a family, a kind of finding and a question more: python run.py measure RESULTS | worker | schema | COMMAND...
+"""tcprobe with a family, a kind of finding and a question more.
+
+    python run.py measure RESULTS | worker | schema | COMMAND...
 
 `schema` prints what tools/reference.py writes as docs/schema.json.
 """
