@@ -9,8 +9,6 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.ask import cost, cost_words
 from tcprobe.ask.tensor_memory import MemoryOperand
 from tcprobe.errors import answer_or_none
@@ -20,6 +18,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
+from tcprobe.question.answers import Meta
 from tcprobe.sass import lowering
 from tcprobe.store.cell import measured_cell, stated
 from tcprobe.store.choose import Found, Layers

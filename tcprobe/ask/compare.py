@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
-from msgspec import UNSET, UnsetType
 
 from tcprobe.ask.diagnose import FIRST, WORDS
 from tcprobe.ask.operand import SelectorOption
@@ -30,7 +29,7 @@ from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
 from tcprobe.notation import is_written
 from tcprobe.question import terminal
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, TileOption, find_cell, tiled_name

@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
-from msgspec import Meta
-
 from tcprobe.isa import inventory
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.store.cell import Cell
 from tcprobe.store.finding import FROM_CODE, AnyFinding, Sourced, witness
 from tcprobe.values import Json

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import click
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
 
 from tcprobe.ask import cost_words
 from tcprobe.ask import prices as opcode_prices
@@ -35,7 +34,7 @@ from tcprobe.isa.names import search
 from tcprobe.isa.names.words import read
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.question import terminal
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import FullOption, JsonOption, OneArch, OnlyOption, ResultsOption, SvgOption

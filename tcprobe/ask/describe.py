@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from msgspec import UNSET, Meta, UnsetType
-
 from tcprobe.ask.compare import VerdictAnswer, verdicts
 from tcprobe.ask.confidence import WhyAnswer
 from tcprobe.ask.entry import FragmentEntry, fragment_entry
@@ -16,7 +14,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import emulated, sparsity
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.store.choose import Layers, some
 from tcprobe.store.finding import Measurement, how, source_words
 from tcprobe.store.results import Results

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
-from msgspec import UNSET, UnsetType
 
 from tcprobe.arithmetic.parameters import forms_alike
 from tcprobe.ask import absent
@@ -25,7 +24,7 @@ from tcprobe.isa.arch import ARCHS, arch, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.names import select
 from tcprobe.layout.table import Table
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.terminal import BAD
 from tcprobe.store.choose import Found, Layers, alone, some
 from tcprobe.store.results import Results

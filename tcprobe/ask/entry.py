@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import UNSET, UnsetType
-
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
-from tcprobe.question.answers import Answer
+from tcprobe.question.answers import UNSET, Answer, UnsetType
 
 
 class ShapeAnswer(Answer):

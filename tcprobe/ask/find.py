@@ -13,12 +13,12 @@ from math import log
 from typing import Annotated, NamedTuple
 
 import click
-from msgspec import Meta
 
 from tcprobe import facts, question
 from tcprobe.errors import UsageError
 from tcprobe.question import answers as typed
 from tcprobe.question import terminal
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import checked
 from tcprobe.question.declare import PlainArgument, command
 from tcprobe.question.options import NonEmptyText

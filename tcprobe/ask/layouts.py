@@ -12,10 +12,10 @@ from functools import cache
 from typing import Annotated, Literal, NamedTuple
 
 import click
-from msgspec import Meta
 
 from tcprobe import facts
 from tcprobe.question import terminal
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import checked
 from tcprobe.question.declare import Option, command
 from tcprobe.question.shared import JsonOption

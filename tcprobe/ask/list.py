@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, NamedTuple
 
 import click
-from msgspec import Meta
 
 from tcprobe.ask.entry import FormEntry, FragmentEntry, SharedEntry, form_entry, fragment_entry, shared_entry
 from tcprobe.isa import arch as archs
@@ -15,7 +14,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import filter_allowed, resolve
 from tcprobe.question import terminal
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.question.arguments import arch_name, words
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import NonEmptyText

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
-from msgspec import UNSET, UnsetType
 
 from tcprobe.arithmetic import f64_rounding
 from tcprobe.arithmetic.parameters import (
@@ -31,7 +30,7 @@ from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction, emulated
 from tcprobe.isa.names import Meaning, likely
 from tcprobe.isa.operand import MATRICES
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Named, Number
@@ -283,7 +282,7 @@ class FormNumerics(Described):
             yield f"published for {row.chip}{about}: {parameters}; {row.source}"
 
 
-FACTS = NumericsAnswer.__struct_fields__[3:-4]  # what JSON says of an arithmetic, in order
+FACTS = tuple(NumericsAnswer.__annotations__)[3:-4]  # what JSON says of an arithmetic, in order
 NOTHING = dict.fromkeys(FACTS)
 
 

@@ -8,8 +8,6 @@ that have words and JSON. `OperandOptions` are the options that say which operan
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
 
-from msgspec import UNSET, Meta, UnsetType
-
 from tcprobe.ask.confidence import ConfidenceAnswer, confidence, least, line
 from tcprobe.ask.registers import Holder, HolderAnswer, elements_held, where
 from tcprobe.errors import UsageError
@@ -18,7 +16,7 @@ from tcprobe.isa.names import resolve
 from tcprobe.layout.swizzle import SwizzleName
 from tcprobe.notation import is_written
 from tcprobe.question import words
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.question.declare import Option
 from tcprobe.question.options import NonEmptyText, Number, Numbers, SwizzleType
 from tcprobe.question.shared import find_cell

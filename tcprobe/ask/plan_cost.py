@@ -17,12 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import UNSET, UnsetType
-
 from tcprobe.ask import cost, prices
 from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import LINE
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.references.cost import rows_about
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point

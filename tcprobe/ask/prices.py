@@ -13,9 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from msgspec import UNSET, Meta, UnsetType
-
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced, how, source_words
 from tcprobe.store.kinds.cost import Modes, Point, in_modes

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import UNSET, UnsetType
 
 from tcprobe.ask.describe import TableAnswer, cell_answer
 from tcprobe.ask.diagnose import FIRST
@@ -31,7 +30,7 @@ from tcprobe.isa.arch import ARCHS, WARP, Arch
 from tcprobe.isa.fragment import Shape
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table, slot_table
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.sass import matrix_code
 from tcprobe.sass.code_files import CodeFiles, Compiled
 from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, Numbered, follow_copies, lanes_of

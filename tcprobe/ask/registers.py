@@ -13,15 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from msgspec import UNSET, UnsetType
-
 from tcprobe.ask.confidence import ConfidenceAnswer, least, line
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.isa.operand import MATRICES, MULTIPLIED
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.finding import Measurement
 from tcprobe.text import Described, Whole

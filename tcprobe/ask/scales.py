@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import click
-from msgspec import UNSET, UnsetType
 
 from tcprobe.ask.operand import MOption, MulticastOption, NOption, VectorOption
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, check_arch, placement, vector_of
@@ -34,7 +33,7 @@ from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
 from tcprobe.question import terminal
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number, Numbers, is_redirected

@@ -29,8 +29,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from msgspec import UNSET, UnsetType
-
 from tcprobe.ask.confidence import (
     UNMEASURED,
     Confidence,
@@ -50,7 +48,7 @@ from tcprobe.isa.arch import Arch, arch, holder_name
 from tcprobe.isa.instruction import Instruction, SharedOperand, sparsity
 from tcprobe.isa.names import Meaning
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Finding, Sourced, source_words

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, NamedTuple, Protocol
 
 import click
-from msgspec import Meta
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, STYLE, Verdict, verdict_lines, verdicts
 from tcprobe.ask.describe import TableAnswer, cell_answer, cell_entry, notes, selected_words
@@ -42,7 +41,7 @@ from tcprobe.layout import grid
 from tcprobe.layout.grid import glance
 from tcprobe.layout.table import Table
 from tcprobe.question import terminal
-from tcprobe.question.answers import plain
+from tcprobe.question.answers import Meta, plain
 from tcprobe.question.arguments import arch_name, word, words
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.shared import (

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import click
 import numpy as np
-from msgspec import UNSET, UnsetType
 
 from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.fit.affine import Affine
@@ -24,7 +23,7 @@ from tcprobe.layout.address_files import read_address_map
 from tcprobe.layout.banks import Picture, picture_lines, svg_of_picture
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle, SwizzleName, swizzle_named
 from tcprobe.question import terminal, words
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import Option, PlainArgument, command, group, note
 from tcprobe.question.options import Named, Number, Output, Sides, SwizzleType

@@ -11,15 +11,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.ask import descriptor as wgmma
 from tcprobe.ask.descriptor import BoxAnswer, FieldReasons, SharedTile
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
 from tcprobe.layout import descriptor as smem
 from tcprobe.layout.table import ranges
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from msgspec import Meta
-
 from tcprobe.errors import UsageError
 from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.references.shared_memory.tensor_map_bits import BYTES, MapFields, decode
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
@@ -38,7 +36,7 @@ class Im2col(Answer):
     pixels: int
 
 
-class DecodedAnswer(Answer, rename=ARGUMENTS.get):
+class DecodedAnswer(Answer, rename=ARGUMENTS):
     """Of `--decode`: the arguments that a map was made with."""
 
     data_type: str

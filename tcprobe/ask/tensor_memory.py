@@ -19,8 +19,6 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from msgspec import UNSET, Meta, UnsetType
-
 from tcprobe.ask.operand import OF_DESCRIPTORS, OperandOptions, Range, Sought, given
 from tcprobe.errors import AmbiguousError, UsageError, answer_or_none
 from tcprobe.fit import fitted
@@ -34,7 +32,7 @@ from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
 from tcprobe.isa.rows.tcgen05 import COLUMNS
 from tcprobe.layout.table import Axis, Space, Table
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.question.declare import note
 from tcprobe.references import tensor_memory
 from tcprobe.references.tensor_memory import CELL, LANES, CellStatement, Extent, Stated, TensorCell

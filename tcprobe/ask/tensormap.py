@@ -92,7 +92,7 @@ class CheckedRule(Answer):
     evidence: str
 
 
-class MapPlanAnswer(Answer, rename=ARGUMENTS.get):
+class MapPlanAnswer(Answer, rename=ARGUMENTS):
     """The arguments of cuTensorMapEncodeTiled for a tile; `pitch` is null with interleave."""
 
     arch: str

@@ -6,7 +6,6 @@ from itertools import product
 from typing import Annotated, Literal, NamedTuple
 
 import click
-from msgspec import Meta
 
 from tcprobe.ask import registers
 from tcprobe.ask.operand import (
@@ -35,6 +34,7 @@ from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Number

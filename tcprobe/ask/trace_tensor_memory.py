@@ -16,15 +16,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
-from msgspec import UNSET, Meta, UnsetType
-
 from tcprobe.ask.operand import MajorName
 from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, Status, cells_in_words, placement
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import descriptor as smem
 from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descriptor
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.references.tensor_memory import WIDTHS, Landing, Slot, TensorCell, selectors, slot_of_load, vectors
 from tcprobe.store.choose import Layers
 from tcprobe.text import Whole

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Annotated
 
 import click
-from msgspec import Meta
 
 from tcprobe.ask.operand import (
     RANGE,
@@ -30,6 +29,7 @@ from tcprobe.ask.operand import (
     in_place,
 )
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import click
-from msgspec import Meta
 
 from tcprobe.ask.absent import WhyNot
 from tcprobe.ask.operand import in_place
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.question import terminal
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
 import tcprobe
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, conventional, same_but_renumbered, verdicts
@@ -40,7 +39,7 @@ from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.structure import agreement, predict
 from tcprobe.layout.table import Table, slot_table
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass import toolchain
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.store import surveys

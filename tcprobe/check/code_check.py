@@ -21,11 +21,9 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.check.rule import Finding, Rule, Severity, rules
 from tcprobe.errors import DataError, EnvironmentUnfitError
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass.code_files import CodeFiles, Compiled, code_files
 from tcprobe.sass.disassemble import AT_ONCE, programs
 from tcprobe.sass.elf import FunctionCode

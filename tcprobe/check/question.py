@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import click
-from msgspec import Meta
 
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.mangled import unmangled
 from tcprobe.question import terminal
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.question.arguments import arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, is_heard, note
 from tcprobe.question.options import Named, NonEmptyText, Number

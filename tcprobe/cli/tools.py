@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Annotated
 
 import click
-from msgspec import Meta
 
 from tcprobe.errors import UsageError
-from tcprobe.question.answers import Answer, declare, plain
+from tcprobe.question.answers import Answer, Meta, declare, plain
 from tcprobe.question.options import JSON, WRITTEN, Named, NonEmptyText
 from tcprobe.text import escaped
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from msgspec import Meta
-
 from tcprobe.check.report import log_of
 from tcprobe.emulate import launch as launches
 from tcprobe.emulate.launch import BufferArgument, Launch
@@ -19,7 +17,7 @@ from tcprobe.emulate.watch import Watch
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.layout.arrays import Array
-from tcprobe.question.answers import plain
+from tcprobe.question.answers import Meta, plain
 from tcprobe.system import files, npy
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json

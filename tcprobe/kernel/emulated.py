@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
-from msgspec import Meta
 
 from tcprobe.emulate.launch import Argument, BufferArgument, Launch, MapArgument, check_shape, scalar
 from tcprobe.emulate.ptx import parse
@@ -26,7 +25,7 @@ from tcprobe.kernel.products import (
     rounded_bits,
 )
 from tcprobe.layout.arrays import Bits, Bytes
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.values import Json
 
 

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.ask.descriptor import BoxAnswer
 from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.errors import UsageError, check_choice
@@ -30,7 +28,7 @@ from tcprobe.kernel.mma_sync import Gemm, ways_of
 from tcprobe.kernel.staged import OUTS, SCALED, element
 from tcprobe.kernel.tcgen05 import TensorGemm
 from tcprobe.kernel.wgmma import WarpgroupGemm, check
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass import lowering
 from tcprobe.store.choose import Layers
 from tcprobe.store.choose import layers as folders

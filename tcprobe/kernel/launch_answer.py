@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta
-
 from tcprobe.kernel.gemm import LaunchAnswer
 from tcprobe.kernel.main_loop import LoopAnswer
 from tcprobe.kernel.plan import BudgetAnswer
 from tcprobe.kernel.products import ProductRun
-from tcprobe.question.answers import Answer
+from tcprobe.question.answers import Answer, Meta
 
 
 class WayAnswer(Answer):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.kernel.compiled import compiled
 from tcprobe.kernel.gemm import GemmKernel
 from tcprobe.loops.costs import STATED, priced
 from tcprobe.loops.loop import main_loop
 from tcprobe.loops.predict import Prediction, PredictionAnswer, predict
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass import toolchain
 from tcprobe.sass.disassemble import programs
 from tcprobe.sass.elf import cubin

@@ -15,12 +15,10 @@ from pathlib import Path
 from statistics import median
 from typing import Annotated
 
-from msgspec import Meta
-
 from tcprobe.loops.loop import Loop, LoopError
 from tcprobe.loops.patch import CLASSES, Patch, patches
 from tcprobe.loops.runs import ONE_ROUND, WHOLE, Run, Taken, launched, taken
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 

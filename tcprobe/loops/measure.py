@@ -13,13 +13,11 @@ from math import prod
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import Loop
 from tcprobe.loops.runs import WHOLE, Run, Taken, launched, taken
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 

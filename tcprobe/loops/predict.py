@@ -14,8 +14,6 @@ from functools import lru_cache
 from math import prod
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.opcodes import opcode
@@ -25,7 +23,7 @@ from tcprobe.loops.measure import CycleCount, Measured, MeasuredAnswer
 from tcprobe.loops.simulate import Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
 from tcprobe.mangled import labels
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.threads import ASSUMED_WARPS
 from tcprobe.store.choose import Layers, default

@@ -14,7 +14,6 @@ from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
-from msgspec import Meta
 
 from tcprobe.arithmetic.floats import FORMATS
 from tcprobe.arithmetic.order import (
@@ -29,7 +28,7 @@ from tcprobe.arithmetic.parameters import IN_GROUP, Arithmetic
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array, Floats
 from tcprobe.order.evaluate import Rule, multiply, read_as, rules_of
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.store.choose import Layers
 from tcprobe.text import Described
 from tcprobe.values import Json

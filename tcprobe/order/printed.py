@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, UnsetType
-
 from tcprobe.order.proof import Difference
 from tcprobe.order.terms import Shown
-from tcprobe.question.answers import Answer, schema_of
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, schema_of
 
 Size = Annotated[int, Meta(ge=0)]
 Ranges = Annotated[Any, Meta(extra_json_schema={"$ref": "#/$defs/ranges"})]

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 
 import click
 import numpy as np
-from msgspec import UNSET
 
 from tcprobe.arithmetic import order_text
 from tcprobe.arithmetic.order import Order
@@ -21,7 +20,7 @@ from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply, rules_of
 from tcprobe.order.picture import in_words, tree_lines
 from tcprobe.question import terminal, words
-from tcprobe.question.answers import plain
+from tcprobe.question.answers import UNSET, plain
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import Listed, Named, NonEmptyText, Number, Numbers, Output, Sides

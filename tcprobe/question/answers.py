@@ -20,12 +20,23 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
+from inspect import get_annotations
 from pkgutil import resolve_name
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
-
-from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
-from msgspec.structs import fields as struct_fields
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    Self,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from tcprobe.values import Json
 
@@ -51,12 +62,59 @@ BOUNDS = {
 }
 
 
-class Answer(Struct, rename=lambda name: name.removesuffix("_")):
-    """An object of JSON; `from_` is "from". A field is never taken away or given another meaning without a new
-    `version`.
+class UnsetType(Enum):
+    """What is left out."""
+
+    UNSET = "left out"
+
+
+UNSET: Final = UnsetType.UNSET
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Meta:
+    """What the schema says of a field beside its type, by msgspec's names."""
+
+    description: str | None = None
+    ge: float | None = None
+    le: float | None = None
+    gt: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    extra_json_schema: Json | None = None
+
+
+@dataclass_transform()
+class Answer:
+    """An object of JSON: a struct that takes no time to make when its module is imported. `from_` is "from".
+
+    A field is never taken away or given another meaning without a new `version`.
     """
 
     version: ClassVar[int] = 1
+    _keys: ClassVar[Mapping[str, str]] = {}  # by field, in order
+    _defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls, *, kw_only: bool = False, rename: Mapping[str, str] | None = None) -> None:
+        del kw_only  # for type checkers
+        own = get_annotations(cls)
+        cls._keys = {**cls._keys, **{name: (rename or {}).get(name, name.removesuffix("_")) for name in own}}
+        cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
+
+    def __init__(self, *values: Any, **fields: Any) -> None:
+        given = {**self._defaults, **dict(zip(self._keys, values, strict=False)), **fields}
+        if wrong := given.keys() ^ self._keys.keys():
+            raise TypeError(f"{type(self).__name__} takes {', '.join(self._keys)}: {', '.join(sorted(wrong))}")
+        self.__dict__.update(given)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self._keys)})"
 
     @classmethod
     def of(cls, source: object, /, **others: Any) -> Self:
@@ -64,10 +122,8 @@ class Answer(Struct, rename=lambda name: name.removesuffix("_")):
 
         What may be left out is taken from another answer only.
         """
-        names, defaults = cls.__struct_fields__, cls.__struct_defaults__
-        optional = zip(reversed(names), reversed(defaults), strict=False)
-        skipped = set() if isinstance(source, Answer) else {name for name, default in optional if default is UNSET}
-        taken = (name for name in names if name not in others and name not in skipped and hasattr(source, name))
+        skipped = () if isinstance(source, Answer) else [n for n, given in cls._defaults.items() if given is UNSET]
+        taken = (n for n in cls._keys if n not in others and n not in skipped and hasattr(source, n))
         return cls(**{name: getattr(source, name) for name in taken}, **others)
 
 
@@ -80,11 +136,13 @@ def plain(answer: Any) -> Json:
 def _plain(value: Any) -> Any:
     if isinstance(value, NUMBERS_AND_TEXTS):
         return value
-    if isinstance(value, Struct) and value.__struct_config__.omit_defaults:
+    if isinstance(value, Answer):
+        pairs = ((key, getattr(value, name)) for name, key in value._keys.items())
+        return {key: _plain(one) for key, one in pairs if one is not UNSET}
+    if hasattr(value, "__struct_fields__"):  # a part of a finding
+        from msgspec import to_builtins
+
         return to_builtins(value)
-    if isinstance(value, Struct):
-        names = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
-        return {key: _plain(one) for name, key in names if (one := getattr(value, name)) is not UNSET}
     if hasattr(value, "_asdict"):
         value = value._asdict()
     elif is_dataclass(value):
@@ -157,15 +215,18 @@ def _said(meta: Meta) -> Iterator[tuple[str, Any]]:
 
 def _object(kind: Any) -> Json:
     hints = get_type_hints(kind, include_extras=True)
-    if issubclass(kind, Struct):
-        names = dict(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))
+    if issubclass(kind, Answer):
+        names = dict(kind._keys)
+    elif hasattr(kind, "__struct_fields__"):
+        names = {name: name for name in kind.__struct_fields__}
     else:
         names = {name: name for name in getattr(kind, "_fields", None) or [field.name for field in fields(kind)]}
     optional = {name for name in names if UnsetType in get_args(hints[name])}
-    if issubclass(kind, Struct) and kind.__struct_config__.omit_defaults:  # a part of a finding
-        of_kind = struct_fields(kind)
-        optional = {one.name for one in of_kind if not one.required}
-        hints |= {one.name: _without_none(hints[one.name]) for one in of_kind if one.default is None}
+    if hasattr(kind, "__struct_fields__"):  # a part of a finding, without what is as it is by default
+        from msgspec.structs import fields as parts
+
+        optional = {part.name for part in parts(kind) if not part.required}
+        hints |= {part.name: _without_none(hints[part.name]) for part in parts(kind) if part.default is None}
     return {
         "description": " ".join((kind.__doc__ or "").split()),
         "type": "object",

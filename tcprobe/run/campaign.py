@@ -23,8 +23,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import UNSET, Meta, UnsetType
-
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import Instruction
@@ -33,7 +31,7 @@ from tcprobe.probes import dialogues, experiments
 from tcprobe.probes.experiment import Dialogue, Experiment
 from tcprobe.probes.moves import MemoryMove, RegisterMove
 from tcprobe.probes.multiply import MultiplyExperiment
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.run import runner
 from tcprobe.run.backend import Device, sass_worker
 from tcprobe.run.runner import Probe, kind_of, saved_tables

@@ -26,12 +26,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import BY_NAME, arch
 from tcprobe.probes import dialogues, experiments
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.run import backend
 from tcprobe.run.backend import Device, Relay, Worker
 from tcprobe.run.merge import (

@@ -33,7 +33,6 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
-from msgspec import Meta
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP
@@ -44,6 +43,7 @@ from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout.arrays import Ints, Offset
 from tcprobe.layout.banks import IDLE
 from tcprobe.layout.swizzle import SPELLINGS, Swizzle, is_swizzle, sizes_written, swizzle_named
+from tcprobe.question.answers import Meta
 from tcprobe.store.cell import Cell, require_warps
 
 UNTYPED = (8, 16, 32, 64)

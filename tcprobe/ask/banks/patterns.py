@@ -29,8 +29,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec import UNSET, UnsetType
-
 from tcprobe.ask.confidence import UNMEASURED, Confidence, ConfidenceAnswer, in_rules
 from tcprobe.ask.figures import bank_map, bank_map_svg
 from tcprobe.errors import DataError, TcprobeError, UsageError
@@ -39,7 +37,7 @@ from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access, accesse
 from tcprobe.layout.banks import LINE, WORD, BankRule, Cost, Judge, SourceTags, agree, as_array, designed_rules
 from tcprobe.layout.expression import values
 from tcprobe.layout.table import ranges
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.store.choose import Layers, layers_of
 from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.banks import words

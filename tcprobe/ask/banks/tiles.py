@@ -43,7 +43,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from msgspec import UNSET, UnsetType
 
 from tcprobe.ask.banks.accesses import (
     BMS,
@@ -65,7 +64,7 @@ from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, LINE, WORD, Judge
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.text import Described, Whole, columns
 from tcprobe.values import Json
 

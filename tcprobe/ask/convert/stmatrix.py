@@ -21,7 +21,6 @@ from functools import cached_property
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from msgspec import Meta
 
 from tcprobe.ask.banks.accesses import BlockBytes, Shared, Tile, bits_of, parse_shared, placed_tile
 from tcprobe.ask.banks.patterns import rules_for
@@ -49,7 +48,7 @@ from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, Judge
 from tcprobe.layout.table import slot_table
-from tcprobe.question.answers import plain
+from tcprobe.question.answers import Meta, plain
 from tcprobe.store.cell import Cell, sources
 from tcprobe.store.cell import cell as cell_of
 from tcprobe.text import Described, Whole, comment

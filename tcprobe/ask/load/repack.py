@@ -20,7 +20,6 @@ from functools import cached_property
 from typing import Annotated, Literal
 
 import numpy as np
-from msgspec import Meta
 
 from tcprobe.ask.banks.accesses import slots_of
 from tcprobe.ask.banks.patterns import range_text
@@ -36,7 +35,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.layout.arrays import Ints
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers, default
 from tcprobe.text import Described, columns, escaped, quoted

@@ -24,7 +24,6 @@ from itertools import combinations, islice, product
 from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import UNSET, UnsetType
 
 from tcprobe.ask.banks.accesses import (
     BlockBytes,
@@ -62,7 +61,7 @@ from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.shared_memory import access, widening
 from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout.banks import IDLE
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.store.cell import Cell
 from tcprobe.store.kinds.tensor_maps import rests_on

@@ -27,8 +27,6 @@ from dataclasses import dataclass
 from math import ceil, log2
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.code.cuda import DeviceFunction, Parameter, fragment_title, holder, origin
 from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.errors import UsageError
@@ -36,7 +34,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Element, Table, slot_table
-from tcprobe.question.answers import Answer, plain
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, require_warps
 from tcprobe.text import Described, quoted

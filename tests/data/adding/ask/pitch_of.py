@@ -2,9 +2,8 @@
 
 from typing import Annotated, Literal, NamedTuple
 
-from msgspec import Meta
-
 from tcprobe.errors import UsageError
+from tcprobe.question.answers import Meta
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell, print_answer
 from tcprobe.store.cell import Cell
