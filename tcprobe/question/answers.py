@@ -160,13 +160,13 @@ def declare(command: str, answer: Any) -> None:
 
 
 def schemas() -> dict[str, Json]:
-    """The schema of every answer that was declared, by COMMAND or COMMAND VARIANT."""
+    """The schema of every answer that was declared, by COMMAND or COMMAND VARIANT, sorted."""
     found = {}
     for command, answer in DECLARED.items():
         given = _loaded(answer)
         for variant, one in (given if isinstance(given, Mapping) else {"": given}).items():
             found[f"{command} {variant}".strip()] = schema(_loaded(one))
-    return found
+    return dict(sorted(found.items()))
 
 
 def _loaded(answer: Any) -> Any:
