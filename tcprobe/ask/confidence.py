@@ -79,7 +79,7 @@ class Confidence(NamedTuple):
         ]
         others = [
             (self.otherwise, "other measurement contradicts it", "other measurements contradict it"),
-            (self.confirmed, "reference confirms it", "references confirm it"),
+            (self.confirmed, "reference agrees", "references agree"),
             (self.differing, "reference differs", "references differ"),
         ]
         found, said = ([f"{n} {one if n == 1 else many}" for n, one, many in counts if n] for counts in (alike, others))

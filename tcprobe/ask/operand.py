@@ -272,7 +272,7 @@ class Located(NamedTuple):
             yield cell.fragment.container
         selector_text = "" if cell.selector is None else f" under selector {cell.selector}"
         yield f"{cell.fragment.id}{selector_text} on {cell.arch}, {cell.evidence}"
-        yield Whole(line(least([cell])))
+        yield line(least([cell]))
         whose = "relative to the address" if self.warp is None else f"of warp {self.warp}"
         for holder, reached in zip(self.holders, self.cells, strict=True):
             if reached is not UNSET:

@@ -474,7 +474,7 @@ class SharedTrace:
         for name, one in (("A", memory.a), ("B", memory.b)):
             if one:
                 yield f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}"
-        yield Whole(line(memory.confidence))
+        yield line(memory.confidence)
 
     def to_json(self) -> Json:
         b, a = self.memory.b, self.memory.a
@@ -588,7 +588,7 @@ class LocatedBytes(NamedTuple):
         for element in self.elements:
             yield Whole(f"{self.map_.operand.held.name[0].upper()}{element} from the start address")
         yield f"behind {self.map_.descriptor.encode():#018x}: {self.map_.evidence}"
-        yield Whole(line(self.map_.confidence))
+        yield line(self.map_.confidence)
 
     def to_json(self) -> Json:
         answer = LocatedBytesAnswer.of(

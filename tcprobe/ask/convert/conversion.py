@@ -45,7 +45,7 @@ from tcprobe.ask.plan_cost import (
     instructions_cost,
     moves_cost,
 )
-from tcprobe.code.cuda import origin
+from tcprobe.code.cuda import origins
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
@@ -173,7 +173,7 @@ class Conversion(Described):
     def rests_on(self) -> Iterator[str]:
         """The tables that it was made from, and how sure they are."""
         cells = self.tiling.source, self.tiling.target
-        yield from dict.fromkeys(map(origin, cells))
+        yield from origins(cells)
         yield line(least(cells))
 
     @cached_property
