@@ -189,7 +189,11 @@ CALLS = {
     "diff ORDER": [("diff", "{order}", "{other}"), ("diff", "{order}", "{order}")],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],
     "merge": [("merge", "results", "--results", "{folder}")],
-    "swizzle fit": [("swizzle", "fit", "{offsets}"), ("swizzle", "fit", "{offsets}", "--bits", "16")],
+    "swizzle fit": [
+        ("swizzle", "fit", "{crosswise}"),
+        ("swizzle", "fit", "{offsets}"),
+        ("swizzle", "fit", "{offsets}", "--bits", "16"),
+    ],
     "swizzle apply": [("swizzle", "apply", "3,4,3", "0..9")],
     "swizzle table": [("swizzle", "table", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16")],
     "swizzle table help": [("swizzle", "table", "help")],
@@ -208,6 +212,10 @@ def filled(call, folder):
     (folder / "patterns.jsonl").write_text(PATTERN + "\n")
     (folder / "offsets.csv").write_text(
         "row,col,offset\n" + "".join(f"{r},{c},{(r * 64 + c) ^ (r % 8) * 8}\n" for r in range(8) for c in range(64))
+    )
+    (folder / "crosswise.csv").write_text(
+        "row,col,offset\n"
+        + "".join(f"{r},{c},{r * 96 + (c ^ (r >> 1 & 3) << 3)}\n" for r in range(40) for c in range(32))
     )
     (folder / "k.ptx").write_text(fatbins.ptx())
     (folder / "loop.ptx").write_text(emulated_bench.PTX)
@@ -228,6 +236,7 @@ def filled(call, folder):
         "csv": folder / "a.csv",
         "patterns": folder / "patterns.jsonl",
         "offsets": folder / "offsets.csv",
+        "crosswise": folder / "crosswise.csv",
         "code": folder / "k.ptx",
         "loop": folder / "loop.ptx",
         "tables": folder / "tables",

@@ -18,7 +18,7 @@ class ShapeAnswer(Answer):
     k: int | None
 
 
-class Entry(Answer):
+class OperandEntry(Answer):
     """An operand: `rows` x `cols` is m x k for operand a of a multiply, k x n for b, m x n for c and d; of a matrix
     move it is that of all matrices in memory; `layout` is "row", "col" or null; `min_arch` the least PTX target;
     `min_ptx` the least PTX version that ptxas takes there, `stated_ptx` what PTX ISA states if that is another;
@@ -46,7 +46,7 @@ class Entry(Answer):
     copies: int
 
 
-class FragmentEntry(Entry):
+class FragmentEntry(OperandEntry):
     """An operand in registers; of metadata and scales `selectors` that are documented, `index_bits` of an index field,
     or what each selector `picks`.
     """
@@ -57,7 +57,7 @@ class FragmentEntry(Entry):
     index_bits: int | UnsetType = UNSET
 
 
-class SharedEntry(Entry):
+class SharedEntry(OperandEntry):
     """An operand behind a descriptor, with the keys of a fragment; `majors` are those that its type has."""
 
     place: str

@@ -59,7 +59,7 @@ class RoundedResult(Answer):
     rounding: Literal["toward zero", "nearest even", "toward negative infinity", "toward positive infinity"]
 
 
-class Subnormals(Answer):
+class KeptSubnormals(Answer):
     """By operand, whether subnormal numbers count as they are."""
 
     a: bool | None
@@ -83,7 +83,7 @@ class NumericsAnswer(Answer, kw_only=True):
     c: Literal["in the group", "after", "before"] | None
     result: RoundedResult | None
     exponent_floor: int | None
-    subnormals: Subnormals | None
+    subnormals: KeptSubnormals | None
     nan: str | None
     overflow: Literal["infinity", "largest", "wraps", "clamps"] | None
     satfinite: Literal["wraps", "clamps"] | None

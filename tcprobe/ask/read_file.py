@@ -50,7 +50,7 @@ from tcprobe.values import Json
 _SHAPE = re.compile(r"[A-Z]GMMA\.(?:SP\.)?([0-9]{1,3})x([0-9]{1,3})x([0-9]{1,3})\b")
 
 
-class LayoutAnswer(Answer):
+class KnownLayout(Answer):
     """The layout of an operand, and how it is known."""
 
     layout_id: str
@@ -64,7 +64,7 @@ class OriginAnswer(Answer):
     instruction: str
     native: bool
     each: int
-    layouts: dict[str, LayoutAnswer]
+    layouts: dict[str, KnownLayout]
 
 
 class ReadFrom(Answer):
@@ -155,7 +155,7 @@ class Origin:
     @property
     def answer(self) -> OriginAnswer:
         """What `--json` prints of it."""
-        return OriginAnswer.of(self, layouts={layout.operand: LayoutAnswer.of(layout) for layout in self.layouts})
+        return OriginAnswer.of(self, layouts={layout.operand: KnownLayout.of(layout) for layout in self.layouts})
 
 
 class Origins:

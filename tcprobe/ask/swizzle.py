@@ -108,7 +108,7 @@ class FoundLayout(Described):
             proven=is_proven(fit, address),
             others=[swizzle.to_json() for swizzle in fit.others],
             names=self.names,
-            coordinate=fit.coordinate or UNSET,
+            coordinate=tuple(fit.coordinate) if fit.coordinate else UNSET,
             swizzles=[swizzle.to_json() for swizzle in fit.swizzles] if fit.kind == XOR else UNSET,
             fewest=fit.fewest if fit.kind == XOR else UNSET,
             bytes=(in_bytes.to_json() if in_bytes else None) if self.bits else UNSET,
@@ -262,7 +262,7 @@ def print_apply(found: SwizzleImages, *, as_json: JsonOption = False) -> None:
     print_answer(found, as_json)
 
 
-class MapAnswer(Answer):
+class AddressMapAnswer(Answer):
     """The address map of a layout by name."""
 
     unit: str
@@ -281,7 +281,7 @@ class NamedMap(NamedTuple):
         return (Whole(", ".join(map(str, line))) for line in self.offsets.tolist())
 
     def to_json(self) -> Json:
-        return plain(MapAnswer(self.unit, self.offsets.T.tolist()))
+        return plain(AddressMapAnswer(self.unit, self.offsets.T.tolist()))
 
 
 class NamesAnswer(Answer):
@@ -336,7 +336,9 @@ def table(
     return NamedMap(tabulated.unit, tabulated.offsets)
 
 
-@command(table, of=GROUP, short="The address map of a layout by name.", json={"": MapAnswer, "help": NamesAnswer})
+@command(
+    table, of=GROUP, short="The address map of a layout by name.", json={"": AddressMapAnswer, "help": NamesAnswer}
+)
 def print_table(found: NamedMap | LayoutNames, *, as_json: JsonOption = False) -> None:
     """The map, or all names."""
     print_answer(found, as_json)

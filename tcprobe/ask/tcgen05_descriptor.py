@@ -93,26 +93,6 @@ class Tcgen05WordAnswer(Answer):
     source: str
 
 
-class InstructionWord(Answer):
-    """An instruction descriptor of a kind, the forms that take it, or why it is refused."""
-
-    value: str
-    kind: str
-    fields: Fields
-    undocumented: Unread
-    refused: list[str]
-    forms: list[str]
-    contradictions: Contradictions
-
-
-class InstructionAnswer(InstructionWord):
-    """An instruction descriptor with given fields."""
-
-    cuda: str
-    status: str
-    source: str
-
-
 class ReadingAnswer(Answer):
     """What 32 bits say to a kind."""
 
@@ -124,7 +104,21 @@ class ReadingAnswer(Answer):
     contradictions: Contradictions
 
 
-class ReadInstruction(InstructionWord):
+class DescriptorWord(ReadingAnswer, before=True):
+    """An instruction descriptor of a kind, the forms that take it, or why it is refused."""
+
+    value: str
+
+
+class InstructionAnswer(DescriptorWord):
+    """An instruction descriptor with given fields."""
+
+    cuda: str
+    status: str
+    source: str
+
+
+class ReadInstruction(DescriptorWord):
     """What 32 bits say to every kind; `fields` are of the first that takes the value."""
 
     kinds: list[str]

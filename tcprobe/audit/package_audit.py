@@ -214,7 +214,7 @@ class RulingAnswer(Answer):
     evidence: str | None
 
 
-class FindingAnswer(RulingAnswer):
+class DifferingLayout(RulingAnswer):
     """A layout that differs: since which version, what was before, whether it is reported, and a report."""
 
     since: str
@@ -232,7 +232,7 @@ class AuditAnswer(Answer):
     differ: int
     of_: int
     not_covered: int
-    findings: list[FindingAnswer]
+    findings: list[DifferingLayout]
     layouts: list[RulingAnswer]
 
 
@@ -446,9 +446,9 @@ class PackageAudit:
         name, fragment = ruling.statement.name, ruling.statement.fragment
         return since(StatedOtherwise(name, fragment, ruling.differ, ruling.compared), self.version, self.earlier)
 
-    def _finding(self, ruling: Ruling) -> FindingAnswer:
+    def _finding(self, ruling: Ruling) -> DifferingLayout:
         since = self.since(ruling)
-        return FindingAnswer.of(
+        return DifferingLayout.of(
             ruling.answer,
             since=since.version,
             before=since.before,

@@ -38,7 +38,7 @@ MOST_WAITING = 64 << 20  # bytes of functions that are found and not answered ye
 Findings = tuple[Finding, ...] | DataError
 
 
-class PlacedAnswer(Answer):
+class DiagnosticAnswer(Answer):
     """What a rule finds at an instruction."""
 
     rule: str
@@ -62,7 +62,7 @@ class CheckAnswer(Answer):
             description="How many things the rules cannot say; the notes among the findings have the reasons.",
         ),
     ]
-    findings: list[PlacedAnswer]
+    findings: list[DiagnosticAnswer]
 
 
 class Placed(NamedTuple):
@@ -72,9 +72,9 @@ class Placed(NamedTuple):
     line: SourceLine | None
 
     @property
-    def answer(self) -> PlacedAnswer:
+    def answer(self) -> DiagnosticAnswer:
         """What `--json` prints of it."""
-        return PlacedAnswer.of(self.finding, line=self.line)
+        return DiagnosticAnswer.of(self.finding, line=self.line)
 
     def to_json(self) -> Json:
         return plain(self.answer)

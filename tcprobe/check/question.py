@@ -153,7 +153,7 @@ def _least(check: "KernelCheck", severities: Sequence[str], cycles: int | None) 
     return replace(check, findings=tuple(each for each in check.findings if counts(each.finding)))
 
 
-class RuleAnswer(Answer):
+class CheckRuleAnswer(Answer):
     """A rule."""
 
     name: str
@@ -169,7 +169,7 @@ class RuleAnswer(Answer):
     checks,
     short="What is wrong or slow in the kernels of a file.",
     name="check",
-    json={"": "tcprobe.check.code_check:CheckAnswer", "--rules": RuleAnswer},
+    json={"": "tcprobe.check.code_check:CheckAnswer", "--rules": CheckRuleAnswer},
 )
 def print_checks(
     checked: Checked,
@@ -278,7 +278,7 @@ def _explain(checked: Checked, as_json: bool) -> None:
     for rule in checked.rules.values():
         if as_json:
             said = (rule.NAME, rule.SEVERITY, rule.SAYS, rule.FIX, rule.EVIDENCE, rule.FAILS, rule.PASSES)
-            click.echo(json.dumps(plain(RuleAnswer(*said))))
+            click.echo(json.dumps(plain(CheckRuleAnswer(*said))))
             continue
         terminal.line(f"{rule.NAME} ({rule.SEVERITY}): {rule.SAYS}")
         terminal.line(f"  do: {rule.FIX}")

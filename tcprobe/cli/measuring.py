@@ -196,9 +196,9 @@ def _print_outcome(job_outcome: JobOutcome, folder: Path, as_json: bool) -> None
 
 def _line(done: Report | JobOutcome, folder: Path) -> str:
     """What `--json` prints."""
-    from tcprobe.run.campaign import RunAnswer
+    from tcprobe.run.campaign import RunLine
 
-    return json.dumps(plain(RunAnswer.of(done.answer, results=str(folder))))
+    return json.dumps(plain(RunLine.of(done.answer, results=str(folder))))
 
 
 def _print(device_report: Report, folder: Path, as_json: bool, show_stages: bool) -> None:
@@ -241,7 +241,7 @@ class FitAnswer(Answer):
 
 
 declare("fit", FitAnswer)
-declare("run", "tcprobe.run.campaign:RunAnswer")
+declare("run", "tcprobe.run.campaign:RunLine")
 
 
 @click.command(short_help="Fit closed formulas to saved tables.")

@@ -50,7 +50,7 @@ SaidSeverity = Annotated[
 ]
 
 
-class FindingAnswer(Answer):
+class EmulatedFinding(Answer):
     """What was found, and where."""
 
     rule: Annotated[str, Meta(extra_json_schema={"enum": list(RULES)})]
@@ -67,7 +67,7 @@ class ReportAnswer(Answer):
 
     finished: Annotated[bool, Meta(description="False where `--most` instructions were spent, or at `--break`.")]
     instructions: Annotated[int, Meta(ge=0, description="Of warps.")]
-    findings: list[FindingAnswer]
+    findings: list[EmulatedFinding]
     notes: Annotated[list[str], Meta(description="What the bits rest on.")]
     output: Annotated[list[str], Meta(description="Lines that the kernel printed.")]
 
@@ -97,9 +97,9 @@ class Finding(NamedTuple):
         return self.source.line if self.source else None
 
     @property
-    def answer(self) -> FindingAnswer:
+    def answer(self) -> EmulatedFinding:
         """What `--json` prints of it."""
-        return FindingAnswer.of(self)
+        return EmulatedFinding.of(self)
 
     def to_json(self) -> Json:
         return plain(self.answer)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tcprobe.emulate.launch import Argument, BufferArgument, Launch, MapArgument, check_shape, scalar
 from tcprobe.emulate.ptx import parse
-from tcprobe.emulate.report import FindingAnswer, Report
+from tcprobe.emulate.report import Report, ReportAnswer
 from tcprobe.emulate.run import Options, emulate
 from tcprobe.kernel.compiled import compiled
 from tcprobe.kernel.gemm import GemmKernel
@@ -25,7 +25,7 @@ from tcprobe.kernel.products import (
     rounded_bits,
 )
 from tcprobe.layout.arrays import Bits, Bytes
-from tcprobe.question.answers import Answer, Meta, plain
+from tcprobe.question.answers import Meta, plain
 from tcprobe.values import Json
 
 
@@ -48,17 +48,12 @@ class HostLines:
         return values, int((memory[:, self.used :] != UNWRITTEN).sum())
 
 
-class ProductAnswer(Answer):
+class ProductAnswer(ReportAnswer, before=True):
     """Of `--emulate`: a product on the CPU."""
 
     elements: Annotated[int, Meta(ge=1)]
     wrong: Annotated[int, Meta(ge=0, description="Elements that differ from NumPy's.")]
     outside: Annotated[int, Meta(ge=0, description="Bytes written outside D.")]
-    finished: Annotated[bool, Meta(description="False where `--most` instructions were spent, or at `--break`.")]
-    instructions: Annotated[int, Meta(ge=0, description="Of warps.")]
-    findings: list[FindingAnswer]
-    notes: Annotated[list[str], Meta(description="What the bits rest on.")]
-    output: Annotated[list[str], Meta(description="Lines that the kernel printed.")]
 
 
 @dataclass(frozen=True)

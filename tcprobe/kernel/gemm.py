@@ -73,7 +73,7 @@ class GemmOptions(NamedTuple):
     cta_group: int | None = None
 
 
-class MapAnswer(BoxAnswer):
+class TensorMapAnswer(BoxAnswer):
     """The box and modes of a tensor map, and what of the matrix is contiguous."""
 
     major: str
@@ -107,7 +107,7 @@ class LaunchAnswer(Answer):
     cluster: int
     shared_bytes: int
     parameters: list[str]
-    tensor_maps: dict[str, MapAnswer]
+    tensor_maps: dict[str, TensorMapAnswer]
     registers: dict[str, int]
     wavefronts: dict[str, FragmentLoad]
     warning: str | None

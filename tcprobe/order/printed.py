@@ -34,8 +34,8 @@ class FusedSum(Answer):
     c: OneSum | UnsetType = UNSET
 
 
-class Additions(Answer):
-    """Additions of sums, from left to right."""
+class AddedSums(Answer):
+    """AddedSums of sums, from left to right."""
 
     add: Annotated[list[OneSum], Meta(min_length=1)]
 
@@ -122,14 +122,14 @@ class FoundOrder(Answer):
     others: Annotated[int, Meta(description="Elements of D that are wrong otherwise, beside those of `terms`.")]
 
 
-class SpanAnswer(FoundOrder):
+class SpanAnswer(FoundOrder, before=True):
     """Sizes with one order."""
 
     sizes: Annotated[list[int], Meta(description="Of the side that varies; of one shape M.")]
     proven: Annotated[list[int], Meta(description="Sizes at which elements were compared too, beside the first.")]
 
 
-class OneShapeAnswer(SpanAnswer):
+class OneShapeAnswer(SpanAnswer, before=True):
     """The order of a call of one shape."""
 
     call: str
@@ -144,7 +144,7 @@ class SizesAnswer(Answer):
     spans: list[SpanAnswer]
 
 
-class BoundAnswer(Answer):
+class OrderBoundAnswer(Answer):
     """|D - exact| is at most `bound` x the sum of |a x b|; a product and the sums that it is in are rounded at most
     `roundings` times.
     """
@@ -159,14 +159,14 @@ class SavedAnswer(Answer):
     """
 
     order: AnyOrder
-    bound: BoundAnswer | UnsetType = UNSET
+    bound: OrderBoundAnswer | UnsetType = UNSET
     elements: int | UnsetType = UNSET
     different: int | UnsetType = UNSET
 
 
 AnyOrder = Annotated[OrderFile, Meta(extra_json_schema={"additionalProperties": True})]
 AnySum = Annotated[
-    FormSum | FusedSum | Additions,
+    FormSum | FusedSum | AddedSums,
     Meta(
         description="A sum: multiplies of a form or fused multiply-adds, one after another over the products k, from c "
         "on; or additions of sums, from left to right."

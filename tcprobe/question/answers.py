@@ -87,7 +87,8 @@ class Meta:
 
 @dataclass_transform()
 class Answer:
-    """An object of JSON: a struct that takes no time to make when its module is imported. `from_` is "from".
+    """An object of JSON: a struct that takes no time to make when its module is imported. `from_` is "from"; with
+    `before` fields stand before those of the base.
 
     A field is never taken away or given another meaning without a new `version`.
     """
@@ -96,10 +97,13 @@ class Answer:
     _keys: ClassVar[Mapping[str, str]] = {}  # by field, in order
     _defaults: ClassVar[Mapping[str, Any]] = {}
 
-    def __init_subclass__(cls, *, kw_only: bool = False, rename: Mapping[str, str] | None = None) -> None:
+    def __init_subclass__(
+        cls, *, kw_only: bool = False, before: bool = False, rename: Mapping[str, str] | None = None
+    ) -> None:
         del kw_only  # for type checkers
         own = get_annotations(cls)
-        cls._keys = {**cls._keys, **{name: (rename or {}).get(name, name.removesuffix("_")) for name in own}}
+        keys = {name: (rename or {}).get(name, name.removesuffix("_")) for name in own}
+        cls._keys = {**keys, **cls._keys} if before else {**cls._keys, **keys}
         cls._defaults = {**cls._defaults, **{name: cls.__dict__[name] for name in own if name in cls.__dict__}}
 
     def __init__(self, *values: Any, **fields: Any) -> None:

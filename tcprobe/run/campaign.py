@@ -147,7 +147,7 @@ class ExperimentAnswer(Answer):
     words: str | None
 
 
-class ReportAnswer(Answer):
+class DeviceReport(Answer):
     """What was done on one device or arch."""
 
     device: str
@@ -181,7 +181,7 @@ class ReportAnswer(Answer):
     ) = UNSET
 
 
-class RunAnswer(ReportAnswer, kw_only=True):
+class RunLine(DeviceReport, kw_only=True):
     """What was done on one device or arch, one object each."""
 
     results: str
@@ -215,10 +215,10 @@ class Report:
         return plain(self.answer)
 
     @property
-    def answer(self) -> ReportAnswer:
+    def answer(self) -> DeviceReport:
         """The device, each experiment with its status and words, and how many were kept."""
         other = self.kind != TABLE
-        return ReportAnswer.of(
+        return DeviceReport.of(
             self,
             device=self.device.name,
             **{name: getattr(self.device, name) for name in ("arch", "method", "compiler", "driver", "cuda")},

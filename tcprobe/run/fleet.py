@@ -31,7 +31,7 @@ from tcprobe.probes.experiment import Dialogue
 from tcprobe.question.answers import plain
 from tcprobe.run import merge
 from tcprobe.run.backend import Device, live_worker
-from tcprobe.run.campaign import ExperimentAnswer, ReportAnswer, Request, select
+from tcprobe.run.campaign import DeviceReport, ExperimentAnswer, Request, select
 from tcprobe.run.merge import MOST_BYTES, Conflict, measured_findings, take
 from tcprobe.run.runner import Session
 from tcprobe.sass import toolchain
@@ -295,10 +295,10 @@ class JobOutcome:
         return plain(self.answer)
 
     @property
-    def answer(self) -> ReportAnswer:
+    def answer(self) -> DeviceReport:
         """As of a single run (`campaign.Report`), with the machine that made it, None where it failed."""
         origin = self.findings[0].provenance if self.findings else {}
-        return ReportAnswer.of(
+        return DeviceReport.of(
             self,
             device=origin.get("device", self.key.maker),
             arch=self.key.arch,

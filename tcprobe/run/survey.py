@@ -52,7 +52,7 @@ class FactAnswer(Answer):
     arch: str
 
 
-class DifferingFact(FactAnswer):
+class DifferingVersions(FactAnswer):
     """What each version says."""
 
     said: dict[str, str]
@@ -64,7 +64,7 @@ class KnownException(FactAnswer):
     versions: list[str]
 
 
-class RefusedFact(FactAnswer):
+class RefusedVersions(FactAnswer):
     """Why each version refuses it."""
 
     words: dict[str, str]
@@ -77,9 +77,9 @@ class SurveyAnswer(Answer):
     archs: dict[str, list[str]]
     tables: int
     lowerings: int
-    differing: list[DifferingFact]
+    differing: list[DifferingVersions]
     exceptions: list[KnownException]
-    refused: list[RefusedFact]
+    refused: list[RefusedVersions]
 
 
 @dataclass
@@ -130,9 +130,9 @@ class Survey:
             self.archs,
             self.alike("table"),
             self.alike("lowering"),
-            [DifferingFact.of(fact, said=said) for fact, said in self.differing.items()],
+            [DifferingVersions.of(fact, said=said) for fact, said in self.differing.items()],
             [KnownException.of(fact, versions=versions) for fact, versions in self.since.items()],
-            [RefusedFact.of(fact, words=words) for fact, words in sorted(self.refused.items())],
+            [RefusedVersions.of(fact, words=words) for fact, words in sorted(self.refused.items())],
         )
         return plain(answer)
 

@@ -48,7 +48,7 @@ from tcprobe.values import Json
 KIND, MEASURED = "banks", "sm_90"  # the arch whose rule the others borrow
 
 
-class RuleAnswer(Answer):
+class BankRuleAnswer(Answer):
     """The rule of an arch, and of which one it was asked."""
 
     arch: str
@@ -84,13 +84,13 @@ class PatternAnswer(Answer):
     phases: list[int | PhaseAnswer]
     lookups: int | UnsetType = UNSET
     timed: int | UnsetType = UNSET
-    rule: RuleAnswer | UnsetType = UNSET
+    rule: BankRuleAnswer | UnsetType = UNSET
 
 
 class AllRules(Answer):
     """The rule of every access that an arch has."""
 
-    rule: RuleAnswer
+    rule: BankRuleAnswer
     accesses: dict[str, BankRule]
 
 
@@ -144,10 +144,10 @@ class BankRules:
         return in_rules(findings, alike, len(self.rules))
 
     @property
-    def answer(self) -> RuleAnswer:
+    def answer(self) -> BankRuleAnswer:
         """What `--json` prints of it."""
         measured = self.measured is not None and self.for_arch == self.arch
-        return RuleAnswer(self.arch, self.for_arch, measured, self.evidence, self.confidence.answer)
+        return BankRuleAnswer(self.arch, self.for_arch, measured, self.evidence, self.confidence.answer)
 
     def to_json(self) -> dict[str, object]:
         return plain(self.answer)

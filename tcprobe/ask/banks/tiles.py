@@ -57,7 +57,15 @@ from tcprobe.ask.banks.accesses import (
     placed_tile,
     swizzle_offset,
 )
-from tcprobe.ask.banks.patterns import BankRules, Phase, PhaseAnswer, RuleAnswer, check_pattern, collision_lines, phases
+from tcprobe.ask.banks.patterns import (
+    BankRuleAnswer,
+    BankRules,
+    Phase,
+    PhaseAnswer,
+    check_pattern,
+    collision_lines,
+    phases,
+)
 from tcprobe.ask.figures import bank_map_svg
 from tcprobe.ask.plan_cost import CyclesAnswer, MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.isa.arch import WARP
@@ -111,31 +119,30 @@ BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensor
 ALIGNED = 16
 
 
-class SwizzleProposal(Answer):
+class ProposalAnswer(Answer):
+    """What it costs, by access; `smaller` has the least total of each smaller size."""
+
+    wavefronts: list[int]
+    extra_bytes: int
+    alignment: int
+    smaller: Mapping[int, int]
+    tried: int
+    code: str
+
+
+class SwizzleProposal(ProposalAnswer, before=True):
     """The smallest swizzle that costs so little; `tma` is the mode with the same offsets, `others` cost as little."""
 
     swizzle: tuple[int, int, int]
     names: list[str]
     tma: str | None
     others: list[tuple[int, int, int]]
-    wavefronts: list[int]
-    extra_bytes: int
-    alignment: int
-    smaller: Mapping[int, int]
-    tried: int
-    code: str
 
 
-class PaddingProposal(Answer):
+class PaddingProposal(ProposalAnswer, before=True):
     """The least padding that costs so little."""
 
     bytes: int
-    wavefronts: list[int]
-    extra_bytes: int
-    alignment: int
-    smaller: Mapping[int, int]
-    tried: int
-    code: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -327,7 +334,7 @@ class BanksAnswer(Answer):
     wavefronts: list[int]
     ideal: list[int]
     cycles: list[CyclesAnswer]
-    rule: RuleAnswer
+    rule: BankRuleAnswer
     worst: list[WorstAnswer] | UnsetType = UNSET
     swizzle: SwizzleProposal | UnsetType = UNSET
     padding: PaddingProposal | UnsetType = UNSET

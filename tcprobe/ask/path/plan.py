@@ -39,7 +39,7 @@ from tcprobe.ask.banks.accesses import (
     placed_tile,
     slots_of,
 )
-from tcprobe.ask.banks.patterns import BankRules, RuleAnswer, rules_for
+from tcprobe.ask.banks.patterns import BankRuleAnswer, BankRules, rules_for
 from tcprobe.ask.confidence import ConfidenceAnswer, least, line
 from tcprobe.ask.path.formula import AddressText, address, formula
 from tcprobe.ask.path.steps import (
@@ -152,7 +152,7 @@ class PathAnswer(Answer, kw_only=True):
     k: AdvanceAnswer | None
     evidence: list[str]
     confidence: ConfidenceAnswer
-    rule: RuleAnswer
+    rule: BankRuleAnswer
 
 
 @dataclass(frozen=True)
