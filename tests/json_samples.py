@@ -101,9 +101,11 @@ CALLS = {
     "mask": [("reduce", D, "--mask", "row >= col"), ("reduce", D, "--fill", "row")],
     "banks": [
         (*TILE, "--propose"),
+        (*TILE, "--explain"),
         (*TILE, "--shared", "sw:3,4,3"),
         ("banks", "--tile", "32x32", "--type", "f32", "--global", "row", "--with", "st.shared.b32@rows"),
     ],
+    "banks --rule": [("banks", "--rule"), ("banks", "--rule", "--arch", "sm_70")],
     "path": [
         ("path", A, "--tile", "64x64", "--global", "row", "--shared", "sw:3,4,3", "--with", "ldmatrix.x4"),
         ("path", f"{WGMMA}.b_smem", "--tile", "64x16", "--global", "col", "--shared", "SWIZZLE_128B"),
@@ -153,7 +155,10 @@ CALLS = {
     ],
     "cost OPCODE": [("cost", "FFMA", "MUFU.*"), ("cost", "--opcodes")],
     "compare --cost": [("compare", "--cost", *COSTS)],
-    "diff": [("diff", "sm_70", "sm_75", "wmma.m16n16k16.*")],
+    "diff": [
+        ("diff", "sm_70", "sm_75", "wmma.m16n16k16.*"),
+        ("diff", "sm_70", "sm_75", "wmma.m16n16k16.*", "--changed"),
+    ],
     "numerics": [("numerics", MULTIPLY, "--arch", name) for name in ("sm_80", "sm_110")],
     "diff --numerics": [("diff", "--numerics", "sm_80", "sm_89")],
     "run": [("run", "wmma.m8n8k4.*", "--arch", "sm_80", "--method", "sass", "--results", "{folder}")],
@@ -161,6 +166,7 @@ CALLS = {
     "doctor": [("doctor",)],
     "descriptor": [
         ("descriptor", "--tile", "128x64", "--type", "bf16"),
+        ("descriptor", "--tile", "8x16", "--type", "bf16", "--swizzle", "none"),
         ("descriptor", "0x4000004000010000"),
         ("descriptor", "--tcgen05", "--tile", "128x64", "--type", "bf16"),
         ("descriptor", "0x6020404000010000"),
@@ -183,7 +189,11 @@ CALLS = {
     "diff ORDER": [("diff", "{order}", "{other}"), ("diff", "{order}", "{order}")],
     "why-not": [("why-not", A, "--arch", "sm_75"), ("why-not", A, "--arch", "sm_86")],
     "merge": [("merge", "results", "--results", "{folder}")],
-    "swizzle fit": [("swizzle", "fit", "{offsets}"), ("swizzle", "fit", "{offsets}", "--bits", "16")],
+    "swizzle fit": [
+        ("swizzle", "fit", "{crosswise}"),
+        ("swizzle", "fit", "{offsets}"),
+        ("swizzle", "fit", "{offsets}", "--bits", "16"),
+    ],
     "swizzle apply": [("swizzle", "apply", "3,4,3", "0..9")],
     "swizzle table": [("swizzle", "table", "SWIZZLE_128B", "--extent", "64,8", "--bits", "16")],
     "swizzle table help": [("swizzle", "table", "help")],
@@ -202,6 +212,10 @@ def filled(call, folder):
     (folder / "patterns.jsonl").write_text(PATTERN + "\n")
     (folder / "offsets.csv").write_text(
         "row,col,offset\n" + "".join(f"{r},{c},{(r * 64 + c) ^ (r % 8) * 8}\n" for r in range(8) for c in range(64))
+    )
+    (folder / "crosswise.csv").write_text(
+        "row,col,offset\n"
+        + "".join(f"{r},{c},{r * 96 + (c ^ (r >> 1 & 3) << 3)}\n" for r in range(40) for c in range(32))
     )
     (folder / "k.ptx").write_text(fatbins.ptx())
     (folder / "loop.ptx").write_text(emulated_bench.PTX)
@@ -222,6 +236,7 @@ def filled(call, folder):
         "csv": folder / "a.csv",
         "patterns": folder / "patterns.jsonl",
         "offsets": folder / "offsets.csv",
+        "crosswise": folder / "crosswise.csv",
         "code": folder / "k.ptx",
         "loop": folder / "loop.ptx",
         "tables": folder / "tables",

@@ -139,12 +139,22 @@ def test_a_kind_is_among_those_that_run_names():
 
 
 def test_a_question_is_one_file():
-    """Its options, choices, numbers, JSON, help, completion and errors follow from its function's signature."""
+    """Its options, choices, numbers, JSON, help, completion and errors follow from its function's signature, and
+    docs/schema.json from the type of its answer.
+    """
     root = RUN.parents[3]
     assert not [path for path in (root / "tcprobe").rglob("*.py") if "pitch" in path.stem]
     words = ("pitch-of", "m16n8k16", "bf16", "f32", "a")
     assert added(*words) == "mma.m16n8k16.row.col.f32.bf16.bf16.f32.a: 4 elements of a line per lane\n"
-    assert json.loads(added(*words, "--along", "col", "--json", "--arch", "h100"))["elements"] == 2
+    found = json.loads(added(*words, "--along", "col", "--json", "--arch", "h100"))
+    assert found["elements"] == 2
+    made, before = (
+        json.loads(text)["$defs"] for text in (added("schema"), (root / "docs" / "schema.json").read_text())
+    )
+    schema = made.pop("pitch-of")
+    assert made == before
+    assert (schema["version"], schema["properties"]["elements"]) == (1, {"type": "integer", "minimum": 1})
+    assert set(schema["properties"]) == set(schema["required"]) == set(found)
     shown = added("pitch-of", "--help")
     for text in ("Count the elements of a line", "--along [row|col]", "[default: row]", "--least N", "--results"):
         assert text in shown

@@ -39,6 +39,27 @@ def test_the_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(DEFINED)
 
 
+def test_every_answer_says_its_version_and_what_it_is():
+    for name, schema in DEFINED["$defs"].items():
+        assert schema["version"] >= 1, name
+        assert schema["description"], name
+
+
+def test_objects_have_the_fields_that_are_described_and_no_others():
+    """Objects whose keys are data say what their values are; no other object takes a key that nothing describes."""
+
+    def objects_in(schema):
+        parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+        if isinstance(schema, dict) and schema.get("type") == "object":
+            yield schema
+        for part in parts:
+            yield from objects_in(part)
+
+    for schema in objects_in(DEFINED["$defs"]):
+        assert "additionalProperties" in schema, schema
+        assert set(schema.get("required", ())) <= set(schema.get("properties", ()))
+
+
 @pytest.mark.parametrize(
     ("name", "call"), [(n, c) for n, calls in CALLS.items() for c in calls], ids=lambda v: str(v)[:60]
 )

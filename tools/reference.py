@@ -104,15 +104,19 @@ def requests() -> str:
 
 def answers() -> str:
     """What each command prints, as JSON Schema, from the types of answers."""
-    from tcprobe import question
-    from tcprobe.question.answers import ANSWERS, schema
+    from tcprobe.cli import main
+    from tcprobe.question.answers import schemas
 
-    for name in question.names():
-        question.load(name)
-    path = ROOT / "docs" / "schema.json"
-    whole = json.loads(path.read_text("utf-8"))
-    whole["$defs"] |= {name: schema(answer) for name, answer in ANSWERS.items()}
-    return json.dumps(whole, indent=1) + "\n"
+    context = click.Context(main)
+    for name in main.list_commands(context):
+        main.get_command(context, name)
+    title = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "tcprobe --json",
+        "description": "What each command prints with --json, by command: `list` an array of these objects, every "
+        "other command one a line.",
+    }
+    return json.dumps({**title, "$defs": schemas()}, indent=1) + "\n"
 
 
 def rules() -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from tcprobe.ask import cost, cost_words
 from tcprobe.ask.tensor_memory import MemoryOperand
@@ -18,6 +18,7 @@ from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
+from tcprobe.question.answers import Meta
 from tcprobe.sass import lowering
 from tcprobe.store.cell import measured_cell, stated
 from tcprobe.store.choose import Found, Layers
@@ -66,8 +67,7 @@ def _remedy(fragment: Fragment, arch: Arch) -> str:
 class WhyNot:
     """Whether an arch is allowed to have a fragment, whether it is measured there, and all that in words.
 
-    `source` is where its measurement is, or where none was found; `cuda` the first toolkit that compiles it for the
-    arch, or, where it is not allowed there, for any that has it.
+    `source` is where its measurement is, or where none was found.
     """
 
     id: str
@@ -76,7 +76,13 @@ class WhyNot:
     measured: bool
     words: str
     source: str
-    cuda: str
+    cuda: Annotated[
+        str,
+        Meta(
+            description="The first CUDA toolkit that compiles it for the arch, or, where it is not allowed there, for "
+            "any that has it."
+        ),
+    ]
 
     def to_json(self) -> Json:
         """Plain data."""

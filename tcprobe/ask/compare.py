@@ -29,6 +29,7 @@ from tcprobe.isa.operand import ACCUMULATORS, MULTIPLIED, OF_WARPGROUP, Role
 from tcprobe.layout.table import Table, Tables
 from tcprobe.notation import is_written
 from tcprobe.question import terminal
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, TileOption, find_cell, tiled_name
@@ -46,6 +47,15 @@ if TYPE_CHECKING:
 CONFIRMED, DIFFERS, NOT_COVERED = "confirmed", "differs", "not covered"
 
 
+class VerdictAnswer(Answer):
+    """What one reference says of a fragment; `erratum` where the source is known to err there."""
+
+    name: str
+    verdict: str
+    detail: str
+    erratum: str | UnsetType = UNSET
+
+
 class Verdict(NamedTuple):
     """What comparing one fragment with one reference gave; `erratum` where the source is known to err there."""
 
@@ -59,10 +69,13 @@ class Verdict(NamedTuple):
         """A difference that is not a stated erratum."""
         return self.verdict == DIFFERS and self.erratum is None
 
+    @property
+    def answer(self) -> VerdictAnswer:
+        """What `--json` prints of it."""
+        return VerdictAnswer.of(self, name=self.reference, erratum=self.erratum or UNSET)
+
     def to_json(self) -> dict[str, str]:
-        """Plain data."""
-        plain = {"name": self.reference, "verdict": self.verdict, "detail": self.detail}
-        return plain | ({"erratum": self.erratum} if self.erratum else {})
+        return plain(self.answer)
 
 
 STYLE: dict[str, Style] = {
@@ -304,6 +317,19 @@ def measured_fragments(
 
 
 # the question
+class JudgedAnswer(Answer):
+    """A verdict on one fragment, one object per line."""
+
+    id: str
+    arch: str
+    method: str
+    source: str
+    name: str
+    verdict: str
+    detail: str
+    erratum: str | UnsetType = UNSET
+
+
 class ArchComparison(NamedTuple):
     """One arch's tables: how many there are, the verdicts on them, and how far measurements repeat one another."""
 
@@ -319,8 +345,10 @@ class ArchComparison(NamedTuple):
 
     def to_json(self) -> list[Json]:
         """Plain data, an object a verdict."""
-        heads = ({"id": f.id, "arch": m.arch, "method": m.method, "source": at} for f, (m, at, _), _ in self.judged)
-        return [{**head, **v.to_json()} for head, (_, _, v) in zip(heads, self.judged, strict=True)]
+        return [
+            plain(JudgedAnswer.of(verdict.answer, id=fragment.id, arch=m.arch, method=m.method, source=at))
+            for fragment, (m, at, _), verdict in self.judged
+        ]
 
     def in_words(self, others: Iterable[tuple[str, str, str, str]]) -> Iterator[str]:
         """Counts by reference, where the tables are from, every difference, the known errors of the sources.
@@ -399,6 +427,24 @@ class ReferenceComparison(NamedTuple):
                 yield from compared.in_words(errata if self.whole else [])
 
 
+class FileAnswer(Answer):
+    """Somebody's table against the measured one."""
+
+    file: str
+    id: str
+    arch: str
+    source: str
+    evidence: str
+    agreed: int
+    given: int
+    not_stated: int
+    first: list[str]
+    renumbered: bool
+    diagnosis: list[str]
+    elsewhere: list[str]
+    holes: list[str]
+
+
 class FileComparison(Against):
     """`Against`, of the `file` of a table and the `cell` that it is compared with; if `complete`, holes count too."""
 
@@ -413,8 +459,10 @@ class FileComparison(Against):
 
     def to_json(self) -> list[Json]:
         """Plain data, one object."""
-        head = {"file": self.file, "id": self.cell.fragment.id, "arch": self.cell.arch, "source": self.cell.source}
-        return [{**head, "evidence": self.cell.evidence, **self._asdict()}]
+        cell = self.cell
+        return [
+            plain(FileAnswer.of(self, id=cell.fragment.id, arch=cell.arch, source=cell.source, evidence=cell.evidence))
+        ]
 
     @property
     def in_words(self) -> Iterator[str]:
@@ -591,7 +639,11 @@ def _with_references(patterns: Sequence[str], arch: ArchName | None, folders: La
     raise UsageError(f"none of this is measured{where} in {folders.words}{known}.")
 
 
-@command(compare, short="Where tables agree with what others published.")
+@command(
+    compare,
+    short="Where tables agree with what others published.",
+    json={"": JudgedAnswer, "FILE": FileAnswer, "--cost": "tcprobe.ask.cost:StatedAnswer"},
+)
 def print_compare(found: ReferenceComparison | FileComparison | CostComparison, *, as_json: JsonOption = False) -> None:
     """Words or JSON, an object a line; the exit code says whether all agrees."""
     if as_json:

@@ -4,14 +4,51 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from tcprobe.isa import inventory
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.store.cell import Cell
 from tcprobe.store.finding import FROM_CODE, AnyFinding, Sourced, witness
 from tcprobe.values import Json
 
-ORDER = ("contradicted", "documented only", "single", "good", "strong")  # words, the least sure first
+Word = Literal["contradicted", "documented only", "single", "good", "strong"]
+ORDER: tuple[Word, ...] = get_args(Word)  # the least sure first
+
+
+class ConfidenceAnswer(Answer):
+    """How sure the answer is: a word, and how many speak for it or against it."""
+
+    word: Word
+    methods: int
+    devices: int
+    compilers: int
+    otherwise: int
+    confirmed: int
+    differing: int
+
+
+class WhyAnswer(Answer):
+    """With --why."""
+
+    confidence: ConfidenceAnswer
+    chain: dict[str, str]
+
+
+Status = Literal["measured", "published", "contradicted"]  # of an answer that devices are asked for
+
+
+class DeviceRun(Answer):
+    """What a device found."""
+
+    device: str
+    value: dict[str, Any]
+
+
+SaidRuns = Annotated[
+    list[DeviceRun],
+    Meta(description="What each device found, there if they disagree; `value` has the answer's keys."),
+]
 
 
 class Confidence(NamedTuple):
@@ -25,7 +62,7 @@ class Confidence(NamedTuple):
     differing: int
 
     @property
-    def word(self) -> str:
+    def word(self) -> Word:
         """What the numbers amount to."""
         if self.otherwise:
             return "contradicted"
@@ -42,15 +79,19 @@ class Confidence(NamedTuple):
         ]
         others = [
             (self.otherwise, "other measurement contradicts it", "other measurements contradict it"),
-            (self.confirmed, "reference confirms it", "references confirm it"),
+            (self.confirmed, "reference agrees", "references agree"),
             (self.differing, "reference differs", "references differ"),
         ]
         found, said = ([f"{n} {one if n == 1 else many}" for n, one, many in counts if n] for counts in (alike, others))
         return "; ".join([f"{self.word}: {', '.join(found)}" if found else self.word, *said])
 
+    @property
+    def answer(self) -> ConfidenceAnswer:
+        """What `--json` prints of it."""
+        return ConfidenceAnswer.of(self)
+
     def to_json(self) -> Json:
-        """Plain data."""
-        return {"word": self.word, **self._asdict()}
+        return plain(self.answer)
 
 
 UNMEASURED = Confidence(0, 0, 0, 0, 0, 0)
@@ -155,9 +196,13 @@ class Why(NamedTuple):
         """For `show --why`."""
         return [f"confidence: {self.confidence}", *(f"{link}: {words}" for link, words in self.links)]
 
+    @property
+    def answer(self) -> WhyAnswer:
+        """What `--json` prints of it: `chain` is by link."""
+        return WhyAnswer(self.confidence.answer, dict(self.links))
+
     def to_json(self) -> Json:
-        """Plain data: `confidence`, and `chain` by link."""
-        return {"confidence": self.confidence.to_json(), "chain": dict(self.links)}
+        return plain(self.answer)
 
 
 def why(cell: Cell) -> Why:

@@ -25,8 +25,8 @@ import msgspec
 
 from tcprobe.ask import cost_words
 from tcprobe.ask import prices as opcode_prices
-from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
-from tcprobe.ask.prices import Price
+from tcprobe.ask.confidence import UNMEASURED, Confidence, ConfidenceAnswer, SaidRuns, Status, in_finding
+from tcprobe.ask.prices import Price, PriceAnswer, SaidModes
 from tcprobe.errors import NoMajorityError, UsageError
 from tcprobe.isa import arch, inventory, names
 from tcprobe.isa.instruction import IMPLIED, Instruction
@@ -34,6 +34,7 @@ from tcprobe.isa.names import search
 from tcprobe.isa.names.words import read
 from tcprobe.isa.shared_memory import accesses, exchanges_and_copies
 from tcprobe.question import terminal
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import FullOption, JsonOption, OneArch, OnlyOption, ResultsOption, SvgOption
@@ -41,7 +42,19 @@ from tcprobe.references.cost import Row, peak_row, rows_about
 from tcprobe.references.cost import rows as stated_costs
 from tcprobe.store.choose import layers
 from tcprobe.store.finding import how, source_words
-from tcprobe.store.kinds.cost import FULL_LOAD, Body, Overlap, Point, bounded, peak
+from tcprobe.store.kinds.cost import (
+    FULL_LOAD,
+    Body,
+    ByLayout,
+    Clock,
+    Flight,
+    Overlap,
+    Passes,
+    Point,
+    Trip,
+    bounded,
+    peak,
+)
 from tcprobe.store.kinds.prices import CONSTANTS
 from tcprobe.text import Described, Whole, quoted
 from tcprobe.values import Json
@@ -53,6 +66,72 @@ if TYPE_CHECKING:
 
 
 AGREES = 0.05  # relative
+
+
+class OverlapAnswer(Answer):
+    """Cycles for one of each in every warp, `alone` and `together`; `hidden` is how much of the shorter is hidden."""
+
+    with_: str
+    alone: list[float]
+    together: float
+    warps: int
+    hidden: float
+
+
+class BoundByPeak(Answer):
+    """Where more was measured than the arch can do, by what a loop may be off: its peak, which bounds all numbers here,
+    and what was measured, both in multiply-adds per cycle of an SM.
+    """
+
+    peak: int
+    measured: float
+
+
+class CostAnswer(Answer, kw_only=True):
+    """What an instruction costs, in cycles of an SM, one object per line."""
+
+    id: str
+    arch: str
+    latency: dict[str, float] | float | None
+    interval: Point | list[Flight] | None
+    one_warp: float | None
+    curve: list[Point]
+    macs_per_cycle: float | None
+    opcodes: dict[str, float]
+    round_trip: list[Trip]
+    emulated: bool | None
+    at_most: list[str]
+    spread: float | None
+    evidence: str
+    status: Annotated[
+        Status,
+        Meta(
+            description="`published`: nobody measured it there, and `stated` has what others state; `contradicted`: "
+            "devices disagree, no majority decides, and `runs` has what each found. Then no number is given."
+        ),
+    ]
+    confidence: ConfidenceAnswer
+    forms: list[ByLayout] | UnsetType = UNSET
+    passes: list[Passes] | UnsetType = UNSET
+    random: float | UnsetType = UNSET
+    mhz: float | UnsetType = UNSET
+    clocks: (
+        Annotated[
+            list[Clock],
+            Meta(
+                description="Where all SMs run the form: the clock it settles at, and cycles an SM needs for one, with "
+                "zeros and with random numbers."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    modes: SaidModes | UnsetType = UNSET
+    refused: dict[str, str] | UnsetType = UNSET
+    bound_by_peak: BoundByPeak | UnsetType = UNSET
+    overlap: OverlapAnswer | UnsetType = UNSET
+    stated: list[Row]
+    runs: SaidRuns | UnsetType = UNSET
+    share: float | UnsetType = UNSET
 
 
 @dataclass(frozen=True, repr=False)
@@ -88,35 +167,34 @@ class InstructionCost(Described):
 
     def to_json(self, partner: str | None = None) -> Json:
         """Plain data; with a partner what their overlap is."""
+        return plain(self.answer(partner))
+
+    def answer(self, partner: str | None = None, share: float | UnsetType = UNSET) -> CostAnswer:
+        """What `--json` prints: with a partner what their overlap is, in a table the `share` of the peak."""
         known = self.status == "measured"
         body = msgspec.to_builtins(self.body)
         points = [point for point in (body.get("interval"), *body.get("curve", [])) if isinstance(point, dict)]
         for point in points if isinstance(self.body.latency, dict) else []:
             point.setdefault("chains", 1)
-        facts = {
-            "id": self.id,
-            "arch": self.arch,
-            "latency": body.get("latency"),
-            "interval": body.get("interval"),
-            "one_warp": body.get("one_warp"),
-            "curve": body.get("curve", []),
-            "macs_per_cycle": body.get("macs_per_cycle"),
-            "opcodes": body["opcodes"],
-            "round_trip": body.get("round_trip", []),
-            "emulated": self.body.emulated if known else None,
-            "at_most": self.body.at_most,
-            "spread": self.body.spread if known else None,
-            "evidence": self.evidence,
-            "status": self.status,
-            "confidence": self.confidence.to_json(),
-        }
         optional = ("forms", "passes", "random", "mhz", "clocks", "modes", "refused")
-        more: dict[str, object] = {name: body[name] for name in optional if name in body}
-        if self.above:
-            more["bound_by_peak"] = {"peak": self.above[0], "measured": self.above[1]}
-        together = {"overlap": overlap_json(partner, self.overlap(partner))} if partner else {}
-        runs = {"runs": self.sourced.runs(_values)} if self.sourced and self.sourced.otherwise else {}
-        return {**facts, **more, **together, "stated": [row._asdict() for row in self.stated], **runs}
+        return CostAnswer.of(
+            self.body,
+            id=self.id,
+            arch=self.arch,
+            interval=body.get("interval"),
+            curve=body.get("curve", []),
+            emulated=self.body.emulated if known else None,
+            spread=self.body.spread if known else None,
+            evidence=self.evidence,
+            status=self.status,
+            confidence=self.confidence.answer,
+            **{name: body[name] for name in optional if name in body},
+            bound_by_peak=BoundByPeak(*self.above) if self.above else UNSET,
+            overlap=overlap_answer(partner, self.overlap(partner)) if partner else UNSET,
+            stated=self.stated,
+            runs=self.sourced.runs(_values) if self.sourced and self.sourced.otherwise else UNSET,
+            share=share,
+        )
 
     @property
     def above(self) -> tuple[int, float] | None:
@@ -152,9 +230,9 @@ class InstructionCost(Described):
         return self.body.overlap[partners[0]]
 
 
-def overlap_json(partner: str, overlap: Overlap) -> Json:
-    """Plain data."""
-    return {"with": partner, **msgspec.to_builtins(overlap), "hidden": round(overlap.hidden, 3)}
+def overlap_answer(partner: str, overlap: Overlap) -> OverlapAnswer:
+    """What `--json` prints of it."""
+    return OverlapAnswer.of(overlap, with_=partner, hidden=round(overlap.hidden, 3))
 
 
 def costs(patterns: Sequence[str], name: str | None, layers: "Layers") -> list[InstructionCost]:
@@ -225,6 +303,20 @@ def _values(finding: "Finding") -> Json:
 # what others state of the same numbers
 
 
+class StatedAnswer(Answer):
+    """A measured cost beside what somebody states, one object per line."""
+
+    id: str
+    arch: str
+    number: str
+    measured: float
+    stated: float
+    agrees: bool
+    source: str
+    device: str
+    condition: str
+
+
 class StatedNumber(NamedTuple):
     """What somebody states beside what was measured, both in the same unit."""
 
@@ -243,18 +335,11 @@ class StatedNumber(NamedTuple):
         return self.row.condition or "the source does not say under which conditions"
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "id": self.id,
-            "arch": self.row.arch,
-            "number": self.row.number,
-            "measured": self.measured,
-            "stated": self.row.comparable,
-            "agrees": self.agrees,
-            "source": self.row.source,
-            "device": self.row.device,
-            "condition": self.row.condition,
-        }
+        return plain(
+            StatedAnswer.of(
+                self.row, id=self.id, measured=self.measured, stated=self.row.comparable, agrees=self.agrees
+            )
+        )
 
 
 def stated_numbers(instruction_costs: Sequence[InstructionCost]) -> list[StatedNumber]:
@@ -496,7 +581,11 @@ def _draw(found: Sequence[InstructionCost | Price], svg: Path) -> None:
     files.write(svg, drawn[0].encode())
 
 
-@command(cost, short="What an instruction costs: latency, throughput, overlap.")
+@command(
+    cost,
+    short="What an instruction costs: latency, throughput, overlap.",
+    json={"": CostAnswer, "OPCODE": PriceAnswer},
+)
 def print_cost(
     found: list[InstructionCost] | list[Price],
     *,
@@ -518,7 +607,7 @@ def print_cost(
         lines = table([one for one in found if isinstance(one, InstructionCost)])
         if as_json:
             for line in lines:
-                click.echo(json.dumps(line.cost.to_json() | {"share": round(line.share, 3)}))
+                click.echo(json.dumps(plain(line.cost.answer(share=round(line.share, 3)))))
         elif lines:
             terminal.lines(line.words for line in lines) if full else terminal.lines(cost_words.rates(lines))
         found = [one for one in found if isinstance(one, InstructionCost) and one.status != "measured"]

@@ -1,17 +1,20 @@
-"""Fragments and measurements as plain data, for `--json` and for pages. Keys stay: other programs rely on them."""
+"""Tables as plain data, for `--json` and for pages. Keys stay: other programs rely on them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from tcprobe.ask.compare import verdicts
+from tcprobe.ask.compare import VerdictAnswer, verdicts
+from tcprobe.ask.confidence import WhyAnswer
+from tcprobe.ask.entry import FragmentEntry, fragment_entry
 from tcprobe.fit import Layout, fitted
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.fragment import Fragment
-from tcprobe.isa.instruction import Instruction, emulated, sparsity
+from tcprobe.isa.instruction import emulated, sparsity
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.layout.table import Table
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.store.choose import Layers, some
 from tcprobe.store.finding import Measurement, how, source_words
 from tcprobe.store.results import Results
@@ -22,103 +25,129 @@ if TYPE_CHECKING:
     from tcprobe.store.cell import Cell
 
 
-def fragment_entry(fragment: Fragment) -> Json:
-    """An entry of `list --json`.
+class TableFormula(Answer):
+    """C syntax in `lane` and `i`; null where there is no closed form."""
 
-    `rows` x `cols` is m x k for operand a of a multiply, k x n for b, m x n for c and d; of a matrix move it is that of
-    all matrices in memory, where k is None; `layout` is "row", "col" or None; `min_arch` the least PTX target;
-    `min_ptx` the least PTX version that ptxas takes there, `stated_ptx` what PTX ISA states if that is another;
-    `registers` of `register_bits` bits hold `elements` slots of `slot_bits`.
+    row: str | None
+    col: str | UnsetType | None = UNSET
+    product: str | UnsetType = UNSET
+
+
+class TableBases(Answer):
+    """By bit, the lowest first."""
+
+    lane: list[list[int]]
+    register: list[list[int]]
+
+
+class Obtained(Answer):
+    """How a measurement was obtained."""
+
+    method: str
+    arch: str
+    experiment: str
+    compiler: str
+    cuda: str
+    device: str
+    driver: str
+    ptx: str
+    tcprobe: str
+    triples: int | UnsetType = UNSET
+    structure_sha256: str | UnsetType = UNSET
+    emulated_by: str | UnsetType = UNSET
+
+
+class NotMeasured(Answer):
+    """What a layout rests on that was not measured, and what it would take to measure it."""
+
+    method: None
+    arch: str
+    source: str
+    why: str
+
+
+class UndocumentedAnswer(Answer):
+    """What was found of metadata beyond PTX's text."""
+
+    nibbles: list[list[list[int] | None]]
+    selectors: dict[str, dict[str, Any]]
+    provenance: dict[str, str]
+
+
+class TableAnswer(FragmentEntry, kw_only=True):
+    """The table of a fragment in registers: of metadata and scales one for each selector, with the immediates that the
+    selector stands for; `undocumented` is what was found beyond PTX's text. `unread` lists by lane the i that no
+    measured multiply reads, null where no multiply was measured. `source` is "published" or the folder that holds the
+    measurement.
     """
-    return {
-        "id": fragment.id,
-        "family": fragment.family,
-        "instruction": fragment.instruction,
-        "shape": fragment.shape._asdict() | {"k": fragment.shape.k or None},
-        "operand": fragment.operand,
-        "layout": fragment.layout,
-        "type": fragment.type,
-        "threads": fragment.threads,
-        "elements": fragment.elements,
-        "rows": fragment.rows,
-        "cols": fragment.cols,
-        "min_arch": fragment.target.name,
-        "min_ptx": fragment.target.ptx,
-        "stated_ptx": fragment.target.stated_for(*fragment.target.options[0]),
-        "registers": fragment.registers,
-        "register_bits": fragment.register_bits,
-        "slot_bits": fragment.slot_bits,
-        "products": fragment.products,
-        "copies": fragment.copies,
-        **(_selected(fragment) if fragment.selectors else {}),
-    }
 
-
-def form_entry(instruction: Instruction) -> Json:
-    """An entry of `list --json` for an instruction that holds nothing in registers: keys of operands are None.
-
-    Besides them `stated` has what PTX documents of a form that stands for several, `operands` where its matrices are,
-    `unprobed` why tcprobe cannot measure it.
-    """
-    nothing = dict.fromkeys(fragment_entry(next(iter(inventory.fragments().values()))))
-    known = {
-        "id": instruction.id,
-        "family": instruction.family,
-        "instruction": instruction.name,
-        "shape": {"m": None, "n": None, "k": instruction.shape.k or None},
-        "min_arch": instruction.target.name,
-        "min_ptx": instruction.target.ptx,
-        "stated_ptx": instruction.target.stated_for(*instruction.target.options[0]),
-    }
-    places = [{"operand": o.name, "role": o.role.value, "place": o.place.value} for o in instruction.operands]
-    stated = {name: list(values) for name, values in instruction.stated.items()}
-    return {**nothing, **known, "operands": places, "stated": stated, "unprobed": instruction.unprobed}
-
-
-def _selected(fragment: Fragment) -> Json:
-    """What an entry of metadata or scales says besides: its documented selectors, and bits of an index field, or what
-    each selector picks.
-    """
-    bits: Json = {"picks": [fragment.picked(s) for s in fragment.selectors]}
-    if fragment.role is Role.METADATA:
-        bits = {"index_bits": fragment.slot_bits}
-    return {"role": fragment.role.value, "selectors": list(fragment.selectors), **bits}
+    selector: int | UnsetType = UNSET
+    byte_id: int | UnsetType = UNSET
+    thread_id: int | UnsetType = UNSET
+    undocumented: UndocumentedAnswer | UnsetType | None = UNSET
+    arch: str
+    source: str
+    layout_id: str
+    table: Annotated[
+        list[list[list[int] | None] | None],
+        Meta(
+            description="By lane and i [row, col], null where the slot is unused. Where a warp holds several products "
+            "(products above 1), slots of different products have the same row and col: product, by lane and i, says "
+            "which, as formula.product does"
+        ),
+    ]
+    product: list[list[int]] | UnsetType = UNSET
+    formula: TableFormula
+    bases: Annotated[
+        TableBases | None,
+        Meta(
+            description="What each bit of the lane and of the register number i adds by XOR to row, col and product, "
+            "the lowest bit first; null where the map is not linear"
+        ),
+    ]
+    fit: str
+    numbering: str
+    unread: list[list[int]] | None
+    same_layout: list[str]
+    provenance: Obtained | NotMeasured
+    references: list[VerdictAnswer]
+    why: WhyAnswer | UnsetType = UNSET
 
 
 def cell_entry(cell: Cell) -> Json:
-    """The object that `show --json` prints: the entry, the table, formulas, provenance and verdicts.
+    """The object that `show --json` prints."""
+    return plain(cell_answer(cell))
+
+
+def cell_answer(cell: Cell, why: WhyAnswer | UnsetType = UNSET) -> TableAnswer:
+    """The entry, the table, formulas, provenance and verdicts.
 
     `table[lane][i]` is [row, col], or None where the slot is unused; of an address `table[lane]` is [[row]], or None
-    where it does not count. Of metadata there is an object per `selector`; i counts index fields of `index_bits` bits,
-    [row, col] is the stored element of A that one governs, the first of two for 4-bit types, and `table[lane]` is None
-    where the lane is not read; `undocumented` is what was found beyond PTX's text (`ask.undocumented`) or None. Where a
-    warp holds several products `product[lane][i]` says which. `formula` is C syntax in `lane` and `i`, None where there
-    is no closed form; `bases` as `bases` has them. `unread[lane]` lists the i that no measured multiply reads, None
-    where no multiply was measured. `source` is "published" or the folder that holds the measurement. A layout that is
-    not measured has provenance {"method": None, "arch": ..., "source": ..., "why": ...} and no verdicts; `why` says
-    what it would take to measure it.
+    where it does not count. i of metadata counts index fields of `index_bits` bits, [row, col] is the stored element of
+    A that one governs, the first of two for 4-bit types, and `table[lane]` is None where the lane is not read.
     """
     table, fragment, measured = cell.table, cell.fragment, cell.measured
     fit = fitted(table)
-    products = {"product": by_lane(table, list(table.values["product"]))} if "product" in table.outputs else {}
-    stated = {"method": None, "arch": cell.arch, "source": cell.evidence, "why": hindrance(fragment)}
-    return {
-        **fragment_entry(fragment),
-        **({} if cell.selector is None else _selector_json(cell)),
-        "arch": cell.arch,
-        "source": cell.source,
-        "layout_id": table.id,
-        "table": _lanes(fragment, table),
-        **products,
-        "formula": {name: None if formula is None else str(formula) for name, formula in fit.formulas.items()},
-        "bases": bases(fit.layout),
-        "fit": fit.verdict,
-        "numbering": cell.numbering,
-        "unread": unread(fragment, measured, cell.layers)[0] if measured else None,
-        "same_layout": cell.alike,
-        "provenance": provenance(measured) if measured else stated,
-        "references": [verdict.to_json() for verdict in verdicts(cell.judged, measured)] if measured else [],
-    }
+    return TableAnswer.of(
+        fragment_entry(fragment),
+        **({} if cell.selector is None else _selected(cell)),
+        arch=cell.arch,
+        source=cell.source,
+        layout_id=table.id,
+        table=_lanes(fragment, table),
+        product=by_lane(table, list(table.values["product"])) if "product" in table.outputs else UNSET,
+        formula={name: str(formula) if formula else None for name, formula in fit.formulas.items()},
+        bases=bases(fit.layout),
+        fit=fit.verdict,
+        numbering=cell.numbering,
+        unread=unread(fragment, measured, cell.layers)[0] if measured else None,
+        same_layout=cell.alike,
+        provenance=_obtained(measured)
+        if measured
+        else NotMeasured(None, cell.arch, cell.evidence, hindrance(fragment)),
+        references=[verdict.answer for verdict in verdicts(cell.judged, measured)] if measured else [],
+        why=why,
+    )
 
 
 def bases(layout: Layout | None) -> dict[str, list[list[int]]] | None:
@@ -138,15 +167,14 @@ def hindrance(fragment: Fragment) -> str:
     return (form and form.unprobed) or "`tcprobe run` measures it on a GPU of that arch"
 
 
-def _selector_json(cell: Cell) -> Json:
+def _selected(cell: Cell) -> dict[str, Any]:
     """What the object of a selector's table says besides."""
-    fragment = cell.fragment
     assert cell.selector is not None
-    picked: Json = {"selector": cell.selector, **fragment.picked(cell.selector)}
-    if fragment.role is not Role.METADATA:
+    picked = {"selector": cell.selector, **cell.fragment.picked(cell.selector)}
+    if cell.fragment.role is not Role.METADATA:
         return picked
     more = _find_undocumented(cell)
-    return {**picked, "undocumented": more.to_json() if more else None}
+    return {**picked, "undocumented": more and more.answer}
 
 
 def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | None]:
@@ -156,20 +184,16 @@ def _lanes(fragment: Fragment, table: Table) -> list[list[list[int] | None] | No
     return [None if lane == nothing and fragment.role not in WHOLE else lane for lane in lanes]
 
 
-def provenance(measured: Measurement) -> Json:
-    """How a measurement was obtained."""
+def _obtained(measured: Measurement) -> Obtained:
     structure = measured.structure
-    evidence = {"triples": structure.triples, "structure_sha256": structure.sha256} if structure else {}
     row, device = inventory.instructions().get(measured.experiment), arch.BY_NAME[measured.arch]
-    made = {"emulated_by": measured.provenance["compiler"]} if row and emulated(row, device) else {}
-    return {
-        "method": measured.method,
-        "arch": measured.arch,
-        "experiment": measured.experiment,
+    return Obtained.of(
+        measured,
         **measured.provenance,
-        **evidence,
-        **made,
-    }
+        triples=structure.triples if structure else UNSET,
+        structure_sha256=structure.sha256 if structure else UNSET,
+        emulated_by=measured.provenance["compiler"] if row and emulated(row, device) else UNSET,
+    )
 
 
 def holders(results: Results, arch: str, method: str) -> dict[str, list[str]]:

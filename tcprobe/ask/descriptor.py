@@ -29,6 +29,7 @@ from tcprobe.isa.tensor_map import DATA_TYPE_OF
 from tcprobe.layout.descriptor import REACH, SWIZZLES, UNIT, Descriptor, decode, linear_formula, offsets
 from tcprobe.layout.swizzle import swizzle_named
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import Answer, plain
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, checked, element_type, given_names, place, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import ElementType, Sides, SwizzleText
@@ -59,6 +60,65 @@ CUTE_TYPES = {
     "s32": "int32_t",
 }
 CPP = {kind: CUTE_TYPES[kind].replace("cute::", "cutlass::") for kind in TYPES if kind in CUTE_TYPES}
+
+
+class DescriptorFields(Answer):
+    """Every field in bytes."""
+
+    start: int
+    lbo: int
+    sbo: int
+    base_offset: int
+    swizzle: int | Literal["none"]
+
+
+class FieldReasons(Answer):
+    """What the byte offsets are for."""
+
+    lbo: str
+    sbo: str
+
+
+class BoxAnswer(Answer):
+    """The box and modes of a tensor map whose copies fill the tile, one box beside the other."""
+
+    data_type: str
+    box: list[int]
+    boxes: int
+    box_bytes: int
+    swizzle: str
+
+
+class SharedTileAnswer(Answer):
+    """A tile and the descriptor that wgmma takes."""
+
+    descriptor: str
+    fields: DescriptorFields
+    reasons: FieldReasons
+    type: str
+    lines: int
+    k: int
+    major: str
+    bytes: int
+    formula: str
+    start_multiple_of: int
+    advance_k: list[int]
+    advance_block: int | None
+    block: int
+    cuda: str
+    cute: dict[str, str]
+    tma: BoxAnswer
+
+
+class DescriptorAnswer(Answer):
+    """What a descriptor of wgmma says."""
+
+    descriptor: str
+    start: int
+    lbo: int
+    sbo: int
+    base_offset: int
+    swizzle: int | Literal["none"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -279,25 +339,18 @@ def _mn(k: int, swizzle: int, bits: int) -> tuple[Descriptor, dict[str, str]]:
 
 def to_json(smem_tile: SharedTile) -> Json:
     """Plain data of everything that `tcprobe descriptor` says of a tile."""
-    descriptor = smem_tile.descriptor
-    return {
-        "descriptor": f"{descriptor.encode():#018x}",
-        "fields": fields(descriptor),
-        "reasons": smem_tile.reasons,
-        "type": smem_tile.type,
-        "lines": smem_tile.lines,
-        "k": smem_tile.k,
-        "major": smem_tile.major,
-        "bytes": smem_tile.bytes,
-        "formula": smem_tile.formula,
-        "start_multiple_of": smem_tile.alignment,
-        "advance_k": smem_tile.per_k,
-        "advance_block": smem_tile.per_block,
-        "block": smem_tile.block,
-        "cuda": cuda(smem_tile),
-        "cute": cute(smem_tile),
-        "tma": tma(smem_tile),
-    }
+    answer = SharedTileAnswer.of(
+        smem_tile,
+        descriptor=f"{smem_tile.descriptor.encode():#018x}",
+        fields=fields(smem_tile.descriptor),
+        start_multiple_of=smem_tile.alignment,
+        advance_k=smem_tile.per_k,
+        advance_block=smem_tile.per_block,
+        cuda=cuda(smem_tile),
+        cute=cute(smem_tile),
+        tma=tma(smem_tile),
+    )
+    return plain(answer)
 
 
 def fields(descriptor: Descriptor) -> Json:
@@ -530,7 +583,7 @@ def _described(size: Sequence[int], of_tile: Json) -> "SharedTile | Tcgen05Tile"
     return tile((lines, k), block[0], major, span, block[1:])
 
 
-@command(descriptor, short="Descriptors of wgmma and tcgen05, and back.")
+@command(descriptor, short="Descriptors of wgmma and tcgen05, and back.", json="tcprobe.ask.tcgen05_descriptor:PRINTED")
 def print_descriptor(
     found: "SharedTile | Tcgen05Tile | Descriptor | DecodedWord | WordAnswer",
     *,
@@ -552,7 +605,7 @@ def print_descriptor(
     if isinstance(found, Descriptor):
         text = f"{found.encode():#018x}"
         if as_json:
-            click.echo(json.dumps({"descriptor": text, **fields(found)}))
+            click.echo(json.dumps(plain(DescriptorAnswer(text, **fields(found)))))
         else:
             terminal.lines([text, *(f"  {line}" for line in field_lines(found))], text)
     elif as_json:

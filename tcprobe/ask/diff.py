@@ -16,6 +16,7 @@ import click
 
 from tcprobe.arithmetic.parameters import forms_alike
 from tcprobe.ask import absent
+from tcprobe.ask.confidence import Status
 from tcprobe.ask.numerics import FACTS, FormNumerics, find
 from tcprobe.errors import UsageError
 from tcprobe.fit import fit
@@ -23,6 +24,7 @@ from tcprobe.isa.arch import ARCHS, arch, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.names import select
 from tcprobe.layout.table import Table
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.terminal import BAD
 from tcprobe.store.choose import Found, Layers, alone, some
 from tcprobe.store.results import Results
@@ -57,6 +59,83 @@ class Absent(NamedTuple):
     elsewhere: bool
 
 
+class BothNames(Answer):
+    """A text of each side."""
+
+    first: str
+    second: str
+
+
+class FormulaTexts(Answer):
+    """In words where there is no closed form."""
+
+    row: str
+    col: str | UnsetType = UNSET
+    product: str | UnsetType = UNSET
+
+
+class BothFormulas(Answer):
+    """Formulas of each side, by output."""
+
+    first: FormulaTexts
+    second: FormulaTexts
+
+
+class BothCounts(Answer):
+    """A number of each side."""
+
+    first: int
+    second: int
+
+
+class DifferingSlot(Answer):
+    """A slot, and the element that it holds on each side, null where it holds none."""
+
+    lane: int
+    i: int
+    first: tuple[int, ...] | None
+    second: tuple[int, ...] | None
+
+
+class ChangedAnswer(Answer):
+    """A fragment whose tables differ: in so many slots, null where they are of different sizes."""
+
+    id: str
+    source: BothNames
+    formula: BothFormulas
+    elements: BothCounts
+    differing: int | None
+    first_slots: list[DifferingSlot]
+
+
+class SideAnswer(Answer):
+    """An arch, or a folder of results."""
+
+    name: str
+    arch: str
+    source: str
+
+
+class AbsentAnswer(Answer):
+    """A fragment that one side does not have, and why."""
+
+    id: str
+    side: str
+    arch: str
+    reason: str
+    elsewhere: bool
+
+
+class DifferenceAnswer(Answer):
+    """One comparison of two sides."""
+
+    first: SideAnswer
+    second: SideAnswer
+    changed: list[ChangedAnswer]
+    same: list[str] | UnsetType = UNSET
+    absent: list[AbsentAnswer] | UnsetType = UNSET
+
+
 @dataclass(frozen=True)
 class Changed:
     """A fragment whose tables differ, and where the two come from."""
@@ -80,19 +159,24 @@ class Changed:
         return [slot for slot, (a, b) in enumerate(zip(first.cells, second.cells, strict=True)) if a != b]
 
     def to_json(self) -> Json:
-        """Plain data."""
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> ChangedAnswer:
+        """What `--json` prints of it."""
         first, second = self.tables
         slots = self.slots
-        pairs = ((s, first.cells[s], second.cells[s]) for s in (slots or [])[:FIRST])
-        differing = [{**_slot(s, first), "first": a, "second": b} for s, a, b in pairs]
-        return {
-            "id": self.id,
-            "source": _by_side(self.sources),
-            "formula": _by_side(self.formulas),
-            "elements": _by_side((first.elements, second.elements)),
-            "differing": None if slots is None else len(slots),
-            "first_slots": differing,
-        }
+        differing = [
+            DifferingSlot(*divmod(s, first.elements), first.cells[s], second.cells[s]) for s in (slots or [])[:FIRST]
+        ]
+        return ChangedAnswer(
+            self.id,
+            BothNames(*self.sources),
+            BothFormulas(*(FormulaTexts(**formulas) for formulas in self.formulas)),
+            BothCounts(first.elements, second.elements),
+            None if slots is None else len(slots),
+            differing,
+        )
 
     def lines(self) -> list[str]:
         """In words: the formulas of both, and the first slots that differ."""
@@ -101,10 +185,9 @@ class Changed:
         lines = [f"{name}: {a}  ->  {b}" for name, a, b in pairs if a != b]
         if self.slots is None:
             return [*lines, f"{first.elements} elements per lane -> {second.elements}"]
-        places = ((s, _slot(s, first)) for s in self.slots[:FIRST])
+        places = ((s, *divmod(s, first.elements)) for s in self.slots[:FIRST])
         differing = [
-            f"{holder_name(slot['lane'], first.threads)} i {slot['i']}: {first.cells[s]} -> {second.cells[s]}"
-            for s, slot in places
+            f"{holder_name(lane, first.threads)} i {i}: {first.cells[s]} -> {second.cells[s]}" for s, lane, i in places
         ]
         return [*lines, f"{len(self.slots)} of {first.points} slots: " + "; ".join(differing)]
 
@@ -126,24 +209,14 @@ class Difference:
 
     def to_json(self, changed_only: bool = False) -> Json:
         """Plain data: what changed; unless only that is wanted, what is the same, and every absent cell and why."""
-        heads = [{"name": s.name, "arch": s.arch, "source": w} for s, w in zip(self.sides, self.sources, strict=True)]
-        plain = {**_by_side(heads), "changed": [c.to_json() for c in self.changed]}
-        if changed_only:
-            return plain
-        return {
-            **plain,
-            "same": self.same,
-            "absent": [
-                {
-                    "id": a.id,
-                    "side": SIDES[a.side],
-                    "arch": self.sides[a.side].arch,
-                    "reason": a.reason,
-                    "elsewhere": a.elsewhere,
-                }
-                for a in self.absent
-            ],
-        }
+        first, second = (SideAnswer.of(s, source=w) for s, w in zip(self.sides, self.sources, strict=True))
+        answer = DifferenceAnswer(first, second, [each.answer for each in self.changed])
+        if not changed_only:
+            answer.same = self.same
+            answer.absent = [
+                AbsentAnswer.of(each, side=SIDES[each.side], arch=self.sides[each.side].arch) for each in self.absent
+            ]
+        return plain(answer)
 
     def in_words(self, everything: bool = False, changed_only: bool = False) -> Iterator[str]:
         """Counts, what changed and how, and which cells have no table, by reason; `everything` lists all of them."""
@@ -216,15 +289,6 @@ def _sources(side: Side, measurements: Sequence[Found | None]) -> str:
     return ", ".join(dict.fromkeys(measured.source for measured in measurements if measured)) or side.layers.names
 
 
-def _slot(slot: int, table: Table) -> dict[str, int]:
-    lane, i = divmod(slot, table.elements)
-    return {"lane": lane, "i": i}
-
-
-def _by_side(both: Sequence[Any]) -> Json:
-    return dict(zip(SIDES, both, strict=True))
-
-
 def compare_named(names: Sequence[str], arch_name: str | None, layers: Layers) -> Iterator[Difference]:
     """What a command line means: two archs or two folders first in `names`, then fragments.
 
@@ -267,6 +331,16 @@ def arch_by_arch(both_layers: tuple[Layers, Layers], name: str | None, patterns:
 COMPARED = tuple(name for name in (*FACTS, "emulated") if name != "alignment")
 
 
+class ChangedNumericsAnswer(Answer):
+    """The arithmetic of two archs: parameters that differ where both are known."""
+
+    id: str
+    archs: list[str]
+    status: list[Status]
+    differs: dict[str, Any]
+    evidence: list[str]
+
+
 class ChangedNumerics(NamedTuple):
     """A form, what is known on both archs, and the parameters that differ where both are known."""
 
@@ -280,10 +354,14 @@ class ChangedNumerics(NamedTuple):
         return not self.parameters
 
     def to_json(self) -> Json:
-        """Plain data."""
-        sides = {"archs": [side.arch for side in self.answers], "status": [side.status for side in self.answers]}
-        differs = {name: list(pair) for name, pair in self.parameters.items()}
-        return {"id": self.id, **sides, "differs": differs, "evidence": [answer.evidence for answer in self.answers]}
+        answer = ChangedNumericsAnswer(
+            self.id,
+            archs=[side.arch for side in self.answers],
+            status=[side.status for side in self.answers],
+            differs={name: list(pair) for name, pair in self.parameters.items()},
+            evidence=[answer.evidence for answer in self.answers],
+        )
+        return plain(answer)
 
     def __str__(self) -> str:
         listed = [f"{name} {first} -> {second}" for name, (first, second) in self.parameters.items()]

@@ -16,7 +16,9 @@ import click
 
 from tcprobe import facts, question
 from tcprobe.errors import UsageError
+from tcprobe.question import answers as typed
 from tcprobe.question import terminal
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import checked
 from tcprobe.question.declare import PlainArgument, command
 from tcprobe.question.options import NonEmptyText
@@ -31,6 +33,14 @@ SILENT = re.compile(
     "an?|and|are|at|be|by|can|do|does|for|from|has|have|how|i|in|is|its?|me|my|of|on|or|s|t|that|the|there|this|to|was|"
     "what|when|which|why|will|with|you|your"
 )
+
+
+class FoundCommand(typed.Answer):
+    """A command that answers the question, the best first, one object per line."""
+
+    name: Annotated[str, Meta(description="The command.")]
+    command: Annotated[str, Meta(description="A line to paste.")]
+    says: Annotated[str, Meta(description="What it answers.")]
 
 
 class Answer(NamedTuple):
@@ -82,11 +92,11 @@ def _words(text: str) -> list[str]:
     return [word.removesuffix("s") if len(word) > 3 else word for word in every if not SILENT.fullmatch(word)]
 
 
-@command(find, short="Which command answers a question, by its words.")
+@command(find, short="Which command answers a question, by its words.", json=FoundCommand)
 def print_answers(found: Sequence[Answer], *, as_json: JsonOption = False) -> None:
     """What each answers, and the command."""
     for each in found:
         if as_json:
-            click.echo(json.dumps({"name": each.name, "command": each.command, "says": each.says}))
+            click.echo(json.dumps(typed.plain(FoundCommand.of(each))))
         else:
             terminal.lines([Styled(f"{each.name}: {each.says}", each.name, bold=True), Whole(f"  {each.command}")])

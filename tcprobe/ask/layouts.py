@@ -15,6 +15,7 @@ import click
 
 from tcprobe import facts
 from tcprobe.question import terminal
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import checked
 from tcprobe.question.declare import Option, command
 from tcprobe.question.shared import JsonOption
@@ -52,7 +53,11 @@ def layouts(
     return [each for each in _notations() if notation in (None, each.notation.lower())]
 
 
-@command(layouts, short="Notations of layouts that are understood, with examples.")
+@command(
+    layouts,
+    short="Notations of layouts that are understood, with examples.",
+    json=Annotated[Notation, Meta(description="A notation of layouts, one object per line.")],
+)
 def print_layouts(found: Sequence[Notation], *, as_json: JsonOption = False) -> None:
     """A paragraph a notation, or JSON, an object a line."""
     if as_json:

@@ -7,13 +7,14 @@ from typing import Annotated, NamedTuple
 
 import click
 
-from tcprobe.ask.describe import form_entry, fragment_entry
+from tcprobe.ask.entry import FormEntry, FragmentEntry, SharedEntry, form_entry, fragment_entry, shared_entry
 from tcprobe.isa import arch as archs
 from tcprobe.isa.arch import least_cuda, version
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, SharedOperand
 from tcprobe.isa.names import filter_allowed, resolve
 from tcprobe.question import terminal
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.question.arguments import arch_name, words
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import NonEmptyText
@@ -23,6 +24,24 @@ from tcprobe.text import Whole
 from tcprobe.values import Json
 
 FEW = 4  # shapes that differ in N alone, above which the N are given as a range
+
+
+class ListedFragment(FragmentEntry, kw_only=True):
+    """A fragment."""
+
+    min_cuda: str
+
+
+class ListedShared(SharedEntry):
+    """An operand behind a descriptor."""
+
+    min_cuda: str
+
+
+class ListedForm(FormEntry, kw_only=True):
+    """An instruction that holds nothing in registers."""
+
+    min_cuda: str
 
 
 class Listed(NamedTuple):
@@ -40,10 +59,11 @@ class Listed(NamedTuple):
 
     def to_json(self) -> list[Json]:
         """An entry each, with `min_cuda`, the first CUDA toolkit that compiles it for its least target."""
-        from tcprobe.ask.shared_operand import entry
-
-        each = [*map(fragment_entry, self.fragments), *map(entry, self.shared), *map(form_entry, self.forms)]
-        return [{**one, "min_cuda": least_cuda(one["min_ptx"], one["min_arch"])} for one in each]
+        return [
+            *(_listed(ListedFragment, fragment_entry(fragment)) for fragment in self.fragments),
+            *(_listed(ListedShared, shared_entry(operand)) for operand in self.shared),
+            *(_listed(ListedForm, form_entry(form)) for form in self.forms),
+        ]
 
     def _each(self) -> Iterator[str]:
         """Aligned columns, never cut; then operands in shared memory, and what holds nothing in registers."""
@@ -113,7 +133,21 @@ def list_(
     )
 
 
-@command(list_, short="List fragments, with patterns.")
+def _listed(kind: type[Answer], entry: FragmentEntry | SharedEntry | FormEntry) -> Json:
+    return plain(kind.of(entry, min_cuda=least_cuda(entry.min_ptx, entry.min_arch)))
+
+
+@command(
+    list_,
+    short="List fragments, with patterns.",
+    json=Annotated[
+        ListedFragment | ListedShared | ListedForm,
+        Meta(
+            description="An entry of the array that `list` prints: a fragment, an operand behind a descriptor, or an "
+            "instruction that holds nothing in registers."
+        ),
+    ],
+)
 def print_list(listed: Listed, *, as_json: JsonOption = False) -> None:
     """All of them, through the pager, or one list of JSON."""
     if as_json:

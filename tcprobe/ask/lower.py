@@ -17,6 +17,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP, Arch
 from tcprobe.isa.instruction import Instruction
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import Answer, plain
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import NonEmptyText
@@ -29,6 +30,22 @@ from tcprobe.store.names import resolve
 from tcprobe.store.results import Results
 from tcprobe.text import Whole, escaped
 from tcprobe.values import Json
+
+
+class LoweredAnswer(Answer):
+    """What an instruction becomes on an arch, one object per line."""
+
+    instruction: str
+    arch: str
+    native: bool
+    target: str | None
+    compiler: str
+    source: str | None
+    cost: str | None
+    opcodes: dict[str, int]
+    others: int
+    refused: str | None
+    routines: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -47,17 +64,16 @@ class Lowered:
     cost: str | None = None
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "instruction": self.instruction.name,
-            "arch": self.arch,
-            "native": self.lowering.native(self.instruction),
-            "target": self.lowering.target,
-            "compiler": self.compiler,
-            "source": self.source,
-            "cost": self.cost,
-            **self.lowering.to_json(),
-        }
+        answer = LoweredAnswer.of(
+            self.lowering,
+            instruction=self.instruction.name,
+            arch=self.arch,
+            native=self.lowering.native(self.instruction),
+            compiler=self.compiler,
+            source=self.source,
+            cost=self.cost,
+        )
+        return plain(answer)
 
     def __str__(self) -> str:
         tried = archs.arch(self.arch).targets if self.instruction.named_apart else (self.arch,)
@@ -166,7 +182,7 @@ def _rows(patterns: Sequence[str]) -> list[Instruction]:
     return list(rows or dict.fromkeys(inventory.executed_by(WARP)))
 
 
-@command(lower, short="Which machine instructions a PTX instruction becomes.")
+@command(lower, short="Which machine instructions a PTX instruction becomes.", json=LoweredAnswer)
 def print_lower(found: list[Lowered], *, name: Sequence[str], arch: str | None, as_json: JsonOption = False) -> None:
     """Each; without a name counts, and each on an arch."""
     if as_json:

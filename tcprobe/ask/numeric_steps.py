@@ -32,6 +32,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import INPUTS
 from tcprobe.layout.arrays import Bits
+from tcprobe.question.answers import Answer, plain
 from tcprobe.values import Json
 
 MOST_LINE = 1 << 16  # characters of a case
@@ -204,6 +205,12 @@ def _terms(group: Sequence[int], terms: Terms, factors: Factors, kept: int) -> I
         yield f"  C: {int(terms.c[0])}"
 
 
+class DotAnswer(Answer):
+    """D of a dot product, bits as hex."""
+
+    d: str
+
+
 class OneProduct(NamedTuple):
     """A dot product of a form: every step in words, D's bits as JSON."""
 
@@ -218,7 +225,19 @@ class OneProduct(NamedTuple):
 
     def to_json(self) -> Json:
         """D's bits."""
-        return {"d": result_bits(*self)}
+        return plain(DotAnswer(result_bits(*self)))
+
+
+class BoundAnswer(Answer):
+    """The error bound of a dot product: factor x (|C| + sum of |a x b|)."""
+
+    id: str
+    length: int
+    parts: int
+    factor: float
+    samples: int
+    measured: float | None
+    changed: int | None
 
 
 class ErrorBound(NamedTuple):
@@ -240,8 +259,7 @@ class ErrorBound(NamedTuple):
             yield f"results that differ from those in one part: {bound['changed']}"
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {"id": self.id, **self.bound}
+        return plain(BoundAnswer(self.id, **self.bound))
 
 
 def bound_error(instruction: Instruction, arithmetic: Arithmetic | Integers, length: int, parts: int) -> Json:

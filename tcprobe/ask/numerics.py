@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import click
 
@@ -23,13 +23,14 @@ from tcprobe.arithmetic.parameters import (
     subject,
     types_of,
 )
-from tcprobe.ask.confidence import UNMEASURED, Confidence, in_finding
+from tcprobe.ask.confidence import UNMEASURED, Confidence, ConfidenceAnswer, SaidRuns, Status, in_finding
 from tcprobe.errors import AmbiguousError, NoMajorityError, UsageError
 from tcprobe.isa.arch import Arch
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.instruction import Instruction, emulated
 from tcprobe.isa.names import Meaning, likely
 from tcprobe.isa.operand import MATRICES
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Named, Number
@@ -49,6 +50,52 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from tcprobe.arithmetic.header import Entry
+
+
+class RoundedResult(Answer):
+    """Significant bits of the result, and how it is rounded."""
+
+    bits: int
+    rounding: Literal["toward zero", "nearest even", "toward negative infinity", "toward positive infinity"]
+
+
+class KeptSubnormals(Answer):
+    """By operand, whether subnormal numbers count as they are."""
+
+    a: bool | None
+    b: bool | None
+    c: bool | None
+    d: bool | None
+
+
+class NumericsAnswer(Answer, kw_only=True):
+    """What a multiply computes: `group` is the most products that one sum takes in, `groups` lists them; null where it
+    does not apply or is not known.
+    """
+
+    id: str
+    arch: str
+    status: Status
+    group: int | None
+    groups: list[list[int]] | None
+    fraction_bits: int | None
+    alignment: Literal["truncate"] | None
+    c: Literal["in the group", "after", "before"] | None
+    result: RoundedResult | None
+    exponent_floor: int | None
+    subnormals: KeptSubnormals | None
+    nan: str | None
+    overflow: Literal["infinity", "largest", "wraps", "clamps"] | None
+    satfinite: Literal["wraps", "clamps"] | None
+    negative_zero: bool | None
+    unread_bits: int | None
+    normalized: list[Literal["a", "b", "c"]] | None
+    through_f32: Literal["toward zero", "nearest even"] | None
+    summed_first: int | None
+    emulated: bool | None
+    evidence: str
+    confidence: ConfidenceAnswer
+    runs: SaidRuns | UnsetType = UNSET
 
 
 @dataclass(frozen=True, repr=False)
@@ -93,7 +140,7 @@ class FormNumerics(Described):
         return False if self.form.described else None
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         """measured; contradicted, where no majority decides; or published: by others, of that chip."""
         if self.sourced is None:
             return "published"
@@ -145,28 +192,28 @@ class FormNumerics(Described):
         )
 
     def to_json(self) -> Json:
-        """Plain data."""
-        head = {"id": self.form.id, "arch": self.arch, "status": self.status}
-        tail: Json = {"emulated": self.emulated, "evidence": self.evidence, "confidence": self.confidence.to_json()}
-        if self.sourced and self.sourced.otherwise:
-            tail["runs"] = self.sourced.runs(lambda finding: _plain(_rule(finding)))
-        if self.sourced or self.published is None:
-            integers = self.sourced is None and not self.types.is_float
-            stated = Integers("wraps", "clamps" if _clamps(self.types) else None) if integers else None
-            plain = _plain(self.rule or stated)
-            if self.rounding != "rn" and plain["result"]:
-                rounded = {"result": {**plain["result"], "rounding": f64_rounding.ROUNDINGS[self.rounding]}}
-                plain |= {**rounded, "overflow": None}  # what fma gives: the largest number, or infinity by the sign
-            return {**head, **plain, **tail}
-        return {
-            **head,
-            **NOTHING,
-            "group": self.published.products,
-            "fraction_bits": self.published.fraction_bits,
-            "alignment": "truncate",
-            "exponent_floor": self.published.floor,
-            **tail,
-        }
+        facts = _plain(self.rule)
+        if self.sourced is None and self.published:
+            facts = NOTHING | {
+                "group": self.published.products,
+                "fraction_bits": self.published.fraction_bits,
+                "alignment": "truncate",
+                "exponent_floor": self.published.floor,
+            }
+        elif self.sourced is None and not self.types.is_float:
+            facts = _plain(self.rule or Integers("wraps", "clamps" if _clamps(self.types) else None))
+        if self.rounding != "rn" and facts["result"]:  # fma gives the largest number, or infinity by the sign
+            rounding = f64_rounding.ROUNDINGS[self.rounding]
+            facts |= {"result": {**facts["result"], "rounding": rounding}, "overflow": None}
+        differing = self.sourced if self.sourced and self.sourced.otherwise else None
+        answer = NumericsAnswer.of(
+            self,
+            id=self.form.id,
+            **facts,
+            confidence=self.confidence.answer,
+            runs=differing.runs(lambda finding: _plain(_rule(finding))) if differing else UNSET,
+        )
+        return plain(answer)
 
     def steps(self, a: "ArrayLike", b: "ArrayLike", c: "ArrayLike" = 0) -> list[str]:
         """One dot product, every step: `a` and `b` are k numbers, or a text of numbers or bits: "1, 0x3c00"."""
@@ -235,24 +282,7 @@ class FormNumerics(Described):
             yield f"published for {row.chip}{about}: {parameters}; {row.source}"
 
 
-FACTS = (  # what JSON says of an arithmetic, in order
-    "group",
-    "groups",
-    "fraction_bits",
-    "alignment",
-    "c",
-    "result",
-    "exponent_floor",
-    "subnormals",
-    "nan",
-    "overflow",
-    "satfinite",
-    "negative_zero",
-    "unread_bits",
-    "normalized",
-    "through_f32",
-    "summed_first",
-)
+FACTS = tuple(NumericsAnswer.__annotations__)[3:-4]  # what JSON says of an arithmetic, in order
 NOTHING = dict.fromkeys(FACTS)
 
 
@@ -513,7 +543,15 @@ def _check_ways(ways: dict[str, object], b: Dot, c: Dot, parts: int | None) -> N
         raise UsageError("`parts` needs `length`.")
 
 
-@command(numerics, short="What a multiply computes, bit by bit.")
+@command(
+    numerics,
+    short="What a multiply computes, bit by bit.",
+    json={
+        "": NumericsAnswer,
+        "--a": "tcprobe.ask.numeric_steps:DotAnswer",
+        "--bound": "tcprobe.ask.numeric_steps:BoundAnswer",
+    },
+)
 def print_numerics(
     found: FormNumerics,
     *,

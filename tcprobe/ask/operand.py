@@ -8,14 +8,15 @@ that have words and JSON. `OperandOptions` are the options that say which operan
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Protocol
 
-from tcprobe.ask.confidence import confidence, least, line
-from tcprobe.ask.registers import Holder, elements_held, where
+from tcprobe.ask.confidence import ConfidenceAnswer, confidence, least, line
+from tcprobe.ask.registers import Holder, HolderAnswer, elements_held, where
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, WARPGROUP, Arch
 from tcprobe.isa.names import resolve
 from tcprobe.layout.swizzle import SwizzleName
 from tcprobe.notation import is_written
 from tcprobe.question import words
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.question.declare import Option
 from tcprobe.question.options import NonEmptyText, Number, Numbers, SwizzleType
 from tcprobe.question.shared import find_cell
@@ -125,6 +126,37 @@ def require_no_tensor_memory(*options: NamedTuple) -> None:
         raise UsageError(f"{wrong[0]} needs an operand in tensor memory, such as tcgen05.mma.cta_group::1.kind::f16.d.")
 
 
+class ReachedCell(Answer):
+    """Of a load or store of tensor memory: the cell, from the address on; with --warp its lanes are counted."""
+
+    lane: int
+    column: int
+
+
+class LocatedHolder(HolderAnswer):
+    """A slot and the element in it."""
+
+    thread: (
+        Annotated[int, Meta(description="Of a CTA's tile or a layout's text: the thread of the CTA")] | UnsetType
+    ) = UNSET
+    warp: int | UnsetType = UNSET
+    tmem: ReachedCell | UnsetType = UNSET
+
+
+class LocatedAnswer(Answer, kw_only=True):
+    """Who holds elements in registers, or what lanes hold there."""
+
+    id: str
+    arch: str
+    source: str
+    evidence: str
+    confidence: ConfidenceAnswer
+    status: Literal["measured", "documented", "written"]
+    selector: int | UnsetType = UNSET
+    tmem: ReachedCell | UnsetType = UNSET
+    holders: list[LocatedHolder]
+
+
 class OperandAnswer(Protocol):
     """What is said of an operand; `about` is the word in it that stands out."""
 
@@ -195,7 +227,7 @@ class Located(NamedTuple):
     cell: Cell
     by_lane: bool
     holders: Sequence[Holder]
-    cells: Sequence[Json]
+    cells: Sequence[ReachedCell | UnsetType]
     warp: int | None
 
     @classmethod
@@ -240,30 +272,28 @@ class Located(NamedTuple):
             yield cell.fragment.container
         selector_text = "" if cell.selector is None else f" under selector {cell.selector}"
         yield f"{cell.fragment.id}{selector_text} on {cell.arch}, {cell.evidence}"
-        yield Whole(line(least([cell])))
+        yield line(least([cell]))
         whose = "relative to the address" if self.warp is None else f"of warp {self.warp}"
         for holder, reached in zip(self.holders, self.cells, strict=True):
-            if reached:
-                at = reached["tmem"]
-                yield Whole(f"{holder}: tensor memory lane {at['lane']}, column {at['column']} {whose}")
+            if reached is not UNSET:
+                yield Whole(f"{holder}: tensor memory lane {reached.lane}, column {reached.column} {whose}")
 
     def to_json(self) -> Json:
         """Plain data, `holders` in order."""
         cell = self.cell
-        return {
-            "id": cell.fragment.id,
-            "arch": cell.arch,
-            "source": cell.source,
-            "evidence": cell.evidence,
-            "confidence": confidence(cell).to_json(),
-            "status": "measured" if cell.measured else cell.how,
-            **({} if cell.selector is None else {"selector": cell.selector}),
-            **(self.cells[0] if len(self.cells) == 1 else {}),
-            "holders": [
-                {**holder.to_json(), **cell.in_cta(holder.lane), **at}
+        answer = LocatedAnswer.of(
+            cell,
+            id=cell.fragment.id,
+            confidence=confidence(cell).answer,
+            status="measured" if cell.measured else cell.how,
+            selector=UNSET if cell.selector is None else cell.selector,
+            tmem=self.cells[0] if len(self.cells) == 1 else UNSET,
+            holders=[
+                LocatedHolder.of(holder, **cell.in_cta(holder.lane), tmem=at)
                 for holder, at in zip(self.holders, self.cells, strict=True)
             ],
-        }
+        )
+        return plain(answer)
 
 
 def check_warp(family: str, warp: int | None) -> None:
@@ -272,16 +302,16 @@ def check_warp(family: str, warp: int | None) -> None:
         raise UsageError("`warp` applies to tcgen05.ld and .st, where each warp reaches its own lanes.")
 
 
-def reached_cells(cell: Cell, holders: Sequence[Holder], warp: int | None) -> list[Json]:
+def reached_cells(cell: Cell, holders: Sequence[Holder], warp: int | None) -> list[ReachedCell | UnsetType]:
     """The cell of each slot of a load or store of tensor memory: relative to the address, or with the lanes of a warp.
 
     UsageError for a warp of anything else, and for one that a warpgroup does not have.
     """
     if cell.in_cta(0):
-        return [{} for _ in holders]
+        return [UNSET for _ in holders]
     check_warp(cell.fragment.family, warp)
     if cell.fragment.family != "tcgen05":
-        return [{} for _ in holders]
+        return [UNSET for _ in holders]
     if (warp or 0) >= WARPGROUP // WARP:
         raise UsageError(f"a warpgroup has no warp {warp}: 0 to {WARPGROUP // WARP - 1}.")
-    return [{"tmem": {"lane": WARP * (warp or 0) + holder.row, "column": holder.col}} for holder in holders]
+    return [ReachedCell.of(holder, lane=WARP * (warp or 0) + holder.row, column=holder.col) for holder in holders]

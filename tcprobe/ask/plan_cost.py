@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tcprobe.ask import cost, prices
 from tcprobe.isa.shared_memory import access
 from tcprobe.layout.banks import LINE
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.references.cost import rows_about
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
@@ -57,6 +58,18 @@ class MeasuredCosts(NamedTuple):
         return PlanCycles(missing=(f"{name} on {self.arch}{contradicted}",), stated=stated)
 
 
+class CyclesAnswer(Answer):
+    """Cycles from measured costs: an SM's where enough warps do the same, from address to data, a copy's round trip;
+    null where there is no such number, and what is not measured, and what others state of that.
+    """
+
+    interval: float | None
+    latency: float | None
+    round_trip: float | None
+    not_measured: tuple[str, ...]
+    stated: tuple[str, ...] | UnsetType = UNSET
+
+
 class PlanCycles(NamedTuple):
     """Cycles of a step: an SM's with enough warps, from the last address to its data, a copy's round trip.
 
@@ -69,15 +82,13 @@ class PlanCycles(NamedTuple):
     missing: tuple[str, ...] = ()
     stated: tuple[str, ...] = ()
 
+    @property
+    def answer(self) -> CyclesAnswer:
+        """What `--json` prints of it."""
+        return CyclesAnswer.of(self, not_measured=self.missing, stated=self.stated or UNSET)
+
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "interval": self.interval,
-            "latency": self.latency,
-            "round_trip": self.round_trip,
-            "not_measured": list(self.missing),
-            **({"stated": list(self.stated)} if self.stated else {}),
-        }
+        return plain(self.answer)
 
     def lacking(self, *what: str) -> PlanCycles:
         """The same, with more that is not measured."""

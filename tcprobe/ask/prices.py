@@ -11,15 +11,57 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced, how, source_words
-from tcprobe.store.kinds.cost import Point, in_modes
+from tcprobe.store.kinds.cost import Modes, Point, in_modes
 from tcprobe.store.kinds.prices import CONSTANTS, REGISTERS, Body, covering
 from tcprobe.text import Described
 from tcprobe.values import Json
 
 KIND = "prices"
+
+
+SaidModes = Annotated[
+    Modes,
+    Meta(
+        description="Of numbers that repeats of one kind of GPU found apart, by name: all values, the first is the one "
+        "that counts."
+    ),
+]
+
+
+class PriceLatency(Answer):
+    """Cycles by operand, null where no chain of it can be written."""
+
+    a: float | None
+    b: float | None
+    c: float | None
+
+
+class PriceInterval(Answer):
+    """Cycles of an SM for one, with so many warps and independent chains in each."""
+
+    cycles: float
+    warps: int
+    chains: int
+
+
+class PriceAnswer(Answer):
+    """What an opcode of a main loop costs, in cycles, one object per line: latency by operand, null where no chain of
+    it can be written; the interval of an SM, of BAR.SYNC that of one barrier of so many warps; the pipe that it needs.
+    """
+
+    id: str
+    arch: str
+    latency: PriceLatency
+    interval: Annotated[PriceInterval | None, Meta(description="Null of a constant of the SM, which is no opcode.")]
+    one_warp: float | None
+    pipe: str
+    evidence: str
+    modes: SaidModes | UnsetType = UNSET
 
 
 @dataclass(frozen=True, repr=False)
@@ -46,18 +88,12 @@ class Price(Described):
         return words(self)
 
     def to_json(self) -> Json:
-        """Plain data."""
-        best = self.interval
-        return {
-            "id": self.id,
-            "arch": self.arch,
-            "latency": dict(self.latency),
-            "interval": best and {"cycles": best.cycles, "warps": best.warps, "chains": best.chains},
-            "one_warp": self.one_warp,
-            "pipe": self.pipe,
-            "evidence": self.evidence,
-            **({"modes": self.body.modes} if self.body.modes else {}),
-        }
+        answer = PriceAnswer.of(
+            self,
+            interval=self.interval and PriceInterval.of(self.interval),
+            modes=self.body.modes or UNSET,
+        )
+        return plain(answer)
 
 
 def words(price: Price, full: bool = False) -> Iterator[str]:

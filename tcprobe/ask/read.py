@@ -83,7 +83,12 @@ def readings(
         raise UsageError(f"no function is named {kernel}.")
 
 
-@command(readings, short="The matrix instructions in a cubin, library, executable or PTX.", name="read")
+@command(
+    readings,
+    short="The matrix instructions in a cubin, library, executable or PTX.",
+    name="read",
+    json="tcprobe.ask.read_file:ReadAnswer",
+)
 def print_read(
     found: "Iterator[FunctionReading | DataError]",
     *,

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.describe import cell_entry
+from tcprobe.ask.describe import TableAnswer, cell_answer
 from tcprobe.ask.diagnose import FIRST
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa import inventory
@@ -30,6 +30,7 @@ from tcprobe.isa.arch import ARCHS, WARP, Arch
 from tcprobe.isa.fragment import Shape
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table, slot_table
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.sass import matrix_code
 from tcprobe.sass.code_files import CodeFiles, Compiled
 from tcprobe.sass.copies import BYTES, MOST_CODE, Copied, Numbered, follow_copies, lanes_of
@@ -47,6 +48,86 @@ from tcprobe.text import escaped
 from tcprobe.values import Json
 
 _SHAPE = re.compile(r"[A-Z]GMMA\.(?:SP\.)?([0-9]{1,3})x([0-9]{1,3})x([0-9]{1,3})\b")
+
+
+class KnownLayout(Answer):
+    """The layout of an operand, and how it is known."""
+
+    layout_id: str
+    known: str
+    evidence: str
+
+
+class OriginAnswer(Answer):
+    """A form that an opcode comes from, how many opcodes each of it is, and its operands' layouts."""
+
+    instruction: str
+    native: bool
+    each: int
+    layouts: dict[str, KnownLayout]
+
+
+class ReadFrom(Answer):
+    """The code that shows a table."""
+
+    method: str
+    arch: str
+    file: str
+    kernel: str
+
+
+class CodeTableAnswer(TableAnswer, kw_only=True):
+    """As show, with the table that the code shows."""
+
+    provenance: ReadFrom  # type: ignore[assignment]
+    leading_dimension: int
+    fragments: tuple[str, ...]
+    differ: int
+    of_: int
+    first: tuple[str, ...]
+
+
+class LineCount(Answer):
+    """A line of the source, and how many of the instructions are of it."""
+
+    file: str
+    line: int
+    count: int
+
+
+class UseAnswer(Answer):
+    """An opcode, where in the source it is, and what it comes from."""
+
+    opcode: str
+    count: int
+    native: bool | None
+    lines: list[LineCount]
+    forms: list[OriginAnswer]
+
+
+class NameCount(Answer):
+    """An instruction of PTX."""
+
+    name: str
+    count: int
+
+
+class ReadAnswer(Answer, kw_only=True):
+    """A function of a file and its matrix instructions, one object per line."""
+
+    file: str
+    arch: str
+    name: str
+    registers: int | None
+    stack: int | None
+    local_loads: int
+    local_stores: int
+    routines: list[str]
+    instructions: list[UseAnswer]
+    ptx: list[NameCount] | None
+    unread: int
+    tables: list[CodeTableAnswer] | UnsetType = UNSET
+    not_seen: str | UnsetType = UNSET
 
 
 @dataclass(frozen=True)
@@ -69,12 +150,12 @@ class Origin:
     layouts: tuple[OperandLayout, ...]
 
     def to_json(self) -> Json:
-        """Plain data."""
-        layouts = {
-            layout.operand: {"layout_id": layout.layout_id, "known": layout.known, "evidence": layout.evidence}
-            for layout in self.layouts
-        }
-        return {"instruction": self.instruction, "native": self.native, "each": self.each, "layouts": layouts}
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> OriginAnswer:
+        """What `--json` prints of it."""
+        return OriginAnswer.of(self, layouts={layout.operand: KnownLayout.of(layout) for layout in self.layouts})
 
 
 class Origins:
@@ -160,17 +241,20 @@ class CodeTable:
 
     def to_json(self, file: str, kernel: str) -> Json:
         """The object that `show --json` prints, of this table: measured from that code."""
-        whole = cell_entry(replace(self.cell, table=self.table))
-        provenance = {"method": "read", "arch": self.cell.arch, "file": file, "kernel": kernel}
-        return whole | {
-            "source": f"{file}, {kernel}",
-            "provenance": provenance,
-            "leading_dimension": self.leading,
-            "fragments": list(self.fragments),
-            "differ": self.differ,
-            "of": self.table.points,
-            "first": list(self.first),
-        }
+        return plain(self.answer(file, kernel))
+
+    def answer(self, file: str, kernel: str) -> CodeTableAnswer:
+        """What `--json` prints of it."""
+        return CodeTableAnswer.of(
+            cell_answer(replace(self.cell, table=self.table)),
+            source=f"{file}, {kernel}",
+            provenance=ReadFrom("read", self.cell.arch, file, kernel),
+            leading_dimension=self.leading,
+            fragments=self.fragments,
+            differ=self.differ,
+            of_=self.table.points,
+            first=self.first,
+        )
 
 
 class Offsets(NamedTuple):
@@ -368,15 +452,13 @@ class Use:
         return any(origin.native for origin in self.origins) if self.origins else None
 
     def to_json(self) -> Json:
-        """Plain data."""
-        lines = [{"file": line.file, "line": line.line, "count": n} for line, n in self.lines.items()]
-        return {
-            "opcode": self.opcode,
-            "count": self.count,
-            "native": self.native,
-            "lines": lines,
-            "forms": [origin.to_json() for origin in self.origins],
-        }
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> UseAnswer:
+        """What `--json` prints of it."""
+        lines = [LineCount(*line, count) for line, count in self.lines.items()]
+        return UseAnswer.of(self, lines=lines, forms=[origin.answer for origin in self.origins])
 
 
 @dataclass(frozen=True)
@@ -402,26 +484,25 @@ class FunctionReading:
         return escaped(self.function.name)
 
     def to_json(self) -> Json:
-        """Plain data."""
-        f, tables = self.function, dict[str, object]()
-        if isinstance(self.holds, str):
-            tables = {"tables": [], "not_seen": self.holds}
-        elif self.holds:
-            tables = {"tables": [self.holds.to_json(self.file, self.name)]}
-        return {
-            "file": self.file,
-            "arch": self.arch,
-            "name": self.name,
-            "registers": f.registers,
-            "stack": f.stack,
-            "local_loads": self.local.get("LDL", 0),
-            "local_stores": self.local.get("STL", 0),
-            "routines": list(f.routines),
-            "instructions": [use.to_json() for use in self.uses],
-            "ptx": None if self.ptx is None else [{"name": n, "count": c} for n, c in self.ptx.items()],
-            "unread": self.unread,
-            **tables,
-        }
+        holds = self.holds
+        answer = ReadAnswer.of(
+            self.function,
+            file=self.file,
+            arch=self.arch,
+            name=self.name,
+            local_loads=self.local.get("LDL", 0),
+            local_stores=self.local.get("STL", 0),
+            instructions=[use.answer for use in self.uses],
+            ptx=None if self.ptx is None else [NameCount(*counted) for counted in self.ptx.items()],
+            unread=self.unread,
+            tables=[holds.answer(self.file, self.name)]
+            if isinstance(holds, CodeTable)
+            else UNSET
+            if holds is None
+            else [],
+            not_seen=holds if isinstance(holds, str) else UNSET,
+        )
+        return plain(answer)
 
 
 class Reader:

@@ -13,16 +13,60 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tcprobe.ask.confidence import least, line
+from tcprobe.ask.confidence import ConfidenceAnswer, least, line
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import WARP, holder_name
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import Instruction, Sparsity, sparsity
 from tcprobe.isa.operand import MATRICES, MULTIPLIED
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.store.cell import Cell, require_selection, sources
 from tcprobe.store.finding import Measurement
 from tcprobe.text import Described, Whole
 from tcprobe.values import Json
+
+
+class HolderAnswer(Answer):
+    """A slot and the element in it."""
+
+    row: int
+    col: int | None
+    product: int | None
+    lane: int
+    i: int
+    register: int
+    bit: int
+    bits: int
+
+
+class ReadHolder(HolderAnswer):
+    """A slot, and whether the multiply reads it."""
+
+    read: bool
+
+
+class MeetingAnswer(Answer):
+    """Slots of A and B that meet in those of D; of a sparse form also of metadata, for one of several k."""
+
+    a: list[ReadHolder]
+    b: list[ReadHolder]
+    d: list[ReadHolder]
+    e: list[ReadHolder] | UnsetType = UNSET
+    k: tuple[int, ...] | UnsetType = UNSET
+
+
+class TraceAnswer(Answer):
+    """What feeds a D element, or what a slot feeds, in registers."""
+
+    instruction: str
+    arch: str
+    source: str
+    evidence: dict[str, str]
+    confidence: ConfidenceAnswer
+    c: list[ReadHolder]
+    d: list[ReadHolder]
+    meetings: list[MeetingAnswer]
+    selector: int | UnsetType = UNSET
 
 
 class Holder(NamedTuple):
@@ -60,18 +104,13 @@ class Holder(NamedTuple):
             col = f"[{self.col}-{self.col + self.span - 1}]"
         return f"[{self.row}]{col}" + ("" if self.product is None else f" of product {self.product}")
 
-    def to_json(self) -> dict[str, int | None]:
-        """Plain data."""
-        return {
-            "row": self.row,
-            "col": self.col,
-            "product": self.product,
-            "lane": self.lane,
-            "i": self.i,
-            "register": self.register,
-            "bit": self.bit,
-            "bits": self.bits,
-        }
+    @property
+    def answer(self) -> HolderAnswer:
+        """What `--json` prints of it."""
+        return HolderAnswer.of(self)
+
+    def to_json(self) -> Json:
+        return plain(self.answer)
 
 
 def where(cell: Cell, rows: Iterable[int], cols: Iterable[int], products: Iterable[int] = ()) -> list[Holder]:
@@ -178,24 +217,29 @@ class Trace(Described):
 
     def to_json(self) -> Json:
         """Plain data; a holder that is never read has "read": false."""
-        return {
-            "instruction": self.instruction.id,
-            "arch": self.arch,
-            "source": sources(self.operands.values()),
-            "evidence": {operand: cell.evidence for operand, cell in self.operands.items()},
-            "confidence": least(self.operands.values()).to_json(),
-            "c": self._json("c", self.c),
-            "d": self._json("d", self.d),
-            "meetings": [
-                {o: self._json(o, getattr(meeting, o)) for o in MULTIPLIED}
-                | ({"e": self._json("e", meeting.e), "k": list(meeting.k)} if meeting.e else {})
-                for meeting in self.meetings
-            ],
-            **({"selector": self.operands["e"].selector} if "e" in self.operands else {}),
-        }
+        meetings = [
+            MeetingAnswer(
+                **{operand: self._said(operand, getattr(meeting, operand)) for operand in MULTIPLIED},
+                e=self._said("e", meeting.e) if meeting.e else UNSET,
+                k=meeting.k if meeting.e else UNSET,
+            )
+            for meeting in self.meetings
+        ]
+        answer = TraceAnswer.of(
+            self,
+            instruction=self.instruction.id,
+            source=sources(self.operands.values()),
+            evidence={operand: cell.evidence for operand, cell in self.operands.items()},
+            confidence=least(self.operands.values()).answer,
+            c=self._said("c", self.c),
+            d=self._said("d", self.d),
+            meetings=meetings,
+            selector=self.operands["e"].selector if "e" in self.operands else UNSET,
+        )
+        return plain(answer)
 
-    def _json(self, operand: str, holders: Sequence[Holder]) -> list[Json]:
-        return [{**h.to_json(), "read": (operand, h.lane, h.i) not in self.unread} for h in holders]
+    def _said(self, operand: str, holders: Sequence[Holder]) -> list[ReadHolder]:
+        return [ReadHolder.of(h, read=(operand, h.lane, h.i) not in self.unread) for h in holders]
 
 
 def trace(instruction: Instruction, operands: Mapping[str, Cell], row: int, col: int, product: int | None) -> Trace:

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import click
 
@@ -33,6 +33,7 @@ from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import slot_table
 from tcprobe.question import terminal
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.arguments import arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number, Numbers, is_redirected
@@ -45,6 +46,35 @@ from tcprobe.text import Whole, any_of, quoted
 from tcprobe.values import Json
 
 CODE = Path(__file__).with_suffix(".cuh")
+
+
+class ScaleAnswer(Answer, kw_only=True):
+    """Where one scale is: in the host's layout, and for the multiply."""
+
+    line: int
+    block: int
+    blocks: int
+    offset: int
+    source: str
+    word: int
+    multiply: int
+    byte_id: int
+    scale: int
+    tmem: tuple[TensorCell, ...] | UnsetType = UNSET
+    lanes: tuple[int, ...] | UnsetType = UNSET
+    bit: int | UnsetType = UNSET
+
+
+class ScalesAnswer(Answer):
+    """Scale factors: where each is in the host's layout (offset, in bytes) and for the multiply: `lanes` and their
+    `bit`, or the cells of tensor memory; `byte_id` is the ID in an instruction descriptor there.
+    """
+
+    id: str
+    vector: int
+    evidence: str
+    scales: list[ScaleAnswer]
+    code: str
 
 
 class ScaleRead(NamedTuple):
@@ -222,20 +252,15 @@ def scale_json(scale_path: LoadedScales | CopiedScales, line: int, block: int, b
     if not 0 <= block < blocks:
         raise UsageError(f"a line has {blocks} blocks, counted from 0: there is no block {block}.")
     read, offset = scale_path.reads(block), tensor_memory.scale_offset(line, block, blocks)
-    where: Json = (
-        {"tmem": [cell._asdict() for cell in scale_path.cells(line, block)]}
+    where: dict[str, Any] = (
+        {"tmem": scale_path.cells(line, block)}
         if isinstance(scale_path, CopiedScales)
-        else {"lanes": list(_lanes(scale_path, line)), "bit": block % BLOCKS * 8}
+        else {"lanes": _lanes(scale_path, line), "bit": block % BLOCKS * 8}
     )
-    return {
-        "line": line,
-        "block": block,
-        "blocks": blocks,
-        "offset": offset,
-        "source": tensor_memory.SCALE_SOURCE,
-        **read._asdict(),
-        **where,
-    }
+    answer = ScaleAnswer.of(
+        read, line=line, block=block, blocks=blocks, offset=offset, source=tensor_memory.SCALE_SOURCE, **where
+    )
+    return plain(answer)
 
 
 def _lanes(scale_path: LoadedScales, line: int) -> Iterator[int]:
@@ -300,7 +325,7 @@ def _check_named(name: str) -> None:
         raise AmbiguousError(f"{quoted(name)} names no operand: scale_a or scale_b.", name, choices[:6])
 
 
-@command(scales, short="Scale factors: from the host's layout to registers or tensor memory.")
+@command(scales, short="Scale factors: from the host's layout to registers or tensor memory.", json=ScalesAnswer)
 def print_scales(
     found: LoadedScales | CopiedScales,
     *,
@@ -332,8 +357,7 @@ def print_scales(
     located = [scale_json(found, line, block, count) for line in lines for block in wanted]
     code = found.code(require_legal(function or "scales", FUNCTION))
     if as_json:
-        plain = {"id": found.id, "vector": found.vector, "evidence": found.evidence, "scales": located, "code": code}
-        click.echo(json.dumps(plain))
+        click.echo(json.dumps(plain(ScalesAnswer.of(found, scales=located, code=code))))
     elif located:
         for scale in located:
             click.echo(_located_in_words(scale))

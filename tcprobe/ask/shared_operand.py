@@ -27,17 +27,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tcprobe.ask.confidence import UNMEASURED, Confidence, confidence, least_sure, line, witnesses
-from tcprobe.ask.operand import OperandOptions, Sought, check_warp, require_no_tensor_memory
-from tcprobe.ask.registers import Holder, elements_held, where
+from tcprobe.ask.confidence import (
+    UNMEASURED,
+    Confidence,
+    ConfidenceAnswer,
+    WhyAnswer,
+    confidence,
+    least_sure,
+    line,
+    witnesses,
+)
+from tcprobe.ask.entry import SharedEntry, shared_entry
+from tcprobe.ask.operand import MajorName, OperandOptions, Sought, check_warp, require_no_tensor_memory
+from tcprobe.ask.registers import Holder, HolderAnswer, elements_held, where
 from tcprobe.errors import UsageError
 from tcprobe.isa import inventory
 from tcprobe.isa.arch import Arch, arch, holder_name
 from tcprobe.isa.instruction import Instruction, SharedOperand, sparsity
 from tcprobe.isa.names import Meaning
 from tcprobe.layout.descriptor import UNIT, Descriptor, formula, offsets
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.store.cell import Cell
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Finding, Sourced, source_words
@@ -67,6 +78,83 @@ class ElementBytes(NamedTuple):
             return f"[{self.row}][{self.col}]: byte {self.offset}, bit {self.bit}"
         last = f"s {self.offset}..{self.offset + self.bytes - 1}" if self.bytes > 1 else f" {self.offset}"
         return f"[{self.row}][{self.col}]: byte{last}"
+
+
+class SharedMapAnswer(SharedEntry, kw_only=True):
+    """An operand in shared memory: `offsets` has the byte of each element (row, col) from the start address on."""
+
+    arch: str
+    source: str
+    major: str
+    swizzle: int | Literal["none"]
+    lbo: int
+    sbo: int
+    base_offset: int
+    start: int
+    descriptor: str
+    offsets: list[list[int]]
+    formula: str
+    provenance: dict[str, Any]
+    why: WhyAnswer | UnsetType = UNSET
+
+
+class ElementAnswer(Answer):
+    """An element and its bytes, from the start address; `bit` is its lowest in the first of them."""
+
+    row: int
+    col: int
+    offset: int
+    bytes: int
+    bit: int
+
+
+class LocatedBytesAnswer(Answer):
+    """Elements of an operand in shared memory."""
+
+    id: str
+    arch: str
+    source: str
+    evidence: str
+    confidence: ConfidenceAnswer
+    descriptor: str
+    major: MajorName
+    elements: list[ElementAnswer]
+
+
+class SharedMeetingAnswer(Answer):
+    """A[row][stored] meets B[k][col] in D[row][col]: A is held by `a`, or lies at byte `a_offset`; B at `b_offsets`."""
+
+    row: int
+    stored: int
+    col: int
+    a: list[HolderAnswer]
+    a_offset: int | None
+    k: tuple[int, ...]
+    b_offsets: tuple[int, ...]
+    d: list[HolderAnswer]
+
+
+class HeldByte(Answer):
+    """An element in the byte that was asked for, and which of its bytes that is."""
+
+    row: int
+    col: int
+    byte: int
+
+
+class SharedTraceAnswer(Answer):
+    """What feeds a D element, or what a byte of shared memory feeds, of wgmma."""
+
+    instruction: str
+    about: str
+    d: list[HolderAnswer]
+    held: list[HeldByte]
+    meetings: list[SharedMeetingAnswer]
+    descriptor: str
+    major: str
+    evidence: str
+    confidence: ConfidenceAnswer
+    a_descriptor: str | None
 
 
 @dataclass(frozen=True)
@@ -160,6 +248,11 @@ class SharedMap:
         return Confidence(methods, len(devices), len(compilers), otherwise, *said) if found else UNMEASURED
 
     @property
+    def descriptor_text(self) -> str:
+        """The descriptor in hexadecimal."""
+        return f"{self.descriptor.encode():#018x}"
+
+    @property
     def about(self) -> str:
         """The operand."""
         return self.operand.id
@@ -196,58 +289,26 @@ class SharedMap:
 
     def to_json(self) -> Json:
         """The object that `show --json` prints."""
-        one = self.descriptor
-        stated = {"method": None, "arch": ARCH, "source": self.evidence}
-        return {
-            **entry(self.operand),
-            "arch": ARCH,
-            "source": self.source,
-            "major": self.major,
-            "swizzle": one.swizzle or "none",
-            "lbo": one.lbo,
-            "sbo": one.sbo,
-            "base_offset": one.base_offset,
-            "start": one.start,
-            "descriptor": f"{one.encode():#018x}",
-            "offsets": self.offsets,
-            "formula": self.formula,
-            "provenance": stated
-            if self.measured is None
-            else {
-                "method": self.measured["method"],
-                "arch": ARCH,
-                **self.measured["provenance"],
-                **self.measured["case"],
-            },
-        }
-
-
-def entry(operand: SharedOperand) -> Json:
-    """An entry of `list --json`, with the keys of a fragment's; `majors` are those that its type has."""
-    row, held = operand.instruction, operand.held
-    return {
-        "id": operand.id,
-        "family": row.family,
-        "instruction": row.name,
-        "shape": row.shape._asdict(),
-        "operand": held.name,
-        "layout": None,
-        "type": held.type,
-        "threads": row.threads,
-        "elements": 0,
-        "rows": held.rows,
-        "cols": held.cols,
-        "min_arch": row.target.name,
-        "min_ptx": row.target.ptx,
-        "stated_ptx": row.target.stated_for(*row.target.options[0]),
-        "registers": 0,
-        "register_bits": 32,
-        "slot_bits": held.slot_bits,
-        "products": row.products,
-        "copies": 1,
-        "place": held.place.value,
-        "majors": list(held.majors),
-    }
+        one, case = self.descriptor, self.measured
+        provenance = {"method": None, "arch": ARCH, "source": self.evidence}
+        if case:
+            provenance = {"method": case["method"], "arch": ARCH, **case["provenance"], **case["case"]}
+        answer = SharedMapAnswer.of(
+            shared_entry(self.operand),
+            arch=ARCH,
+            source=self.source,
+            major=self.major,
+            swizzle=one.swizzle or "none",
+            lbo=one.lbo,
+            sbo=one.sbo,
+            base_offset=one.base_offset,
+            start=one.start,
+            descriptor=self.descriptor_text,
+            offsets=self.offsets,
+            formula=self.formula,
+            provenance=provenance,
+        )
+        return plain(answer)
 
 
 def shared_map(operand: SharedOperand, layers: Layers, major: str = "k", swizzle: int = 0, **given: int) -> SharedMap:
@@ -325,17 +386,12 @@ class SharedMeeting:
     d: list[Holder]
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "row": self.row,
-            "stored": self.stored,
-            "col": self.col,
-            "a": [h.to_json() for h in self.a],
-            "a_offset": self.a_offset,
-            "k": list(self.k),
-            "b_offsets": list(self.b_offsets),
-            "d": [h.to_json() for h in self.d],
-        }
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> SharedMeetingAnswer:
+        """What `--json` prints of it."""
+        return SharedMeetingAnswer.of(self, a=[h.answer for h in self.a], d=[h.answer for h in self.d])
 
 
 @dataclass(frozen=True)
@@ -418,23 +474,22 @@ class SharedTrace:
         for name, one in (("A", memory.a), ("B", memory.b)):
             if one:
                 yield f"{name} behind {one.descriptor.encode():#018x}: {one.evidence}"
-        yield Whole(line(memory.confidence))
+        yield line(memory.confidence)
 
     def to_json(self) -> Json:
-        """Plain data."""
         b, a = self.memory.b, self.memory.a
-        return {
-            "instruction": self.memory.instruction.id,
-            "about": self.about,
-            "d": [h.to_json() for h in self.d],
-            "held": [{"row": row, "col": col, "byte": byte} for row, col, byte in self.held],
-            "meetings": [m.to_json() for m in self.meetings],
-            "descriptor": f"{b.descriptor.encode():#018x}",
-            "major": b.major,
-            "evidence": b.evidence,
-            "confidence": self.memory.confidence.to_json(),
-            "a_descriptor": f"{a.descriptor.encode():#018x}" if a else None,
-        }
+        answer = SharedTraceAnswer.of(
+            b,
+            instruction=self.memory.instruction.id,
+            about=self.about,
+            d=[h.answer for h in self.d],
+            held=[HeldByte(*byte) for byte in self.held],
+            meetings=[m.answer for m in self.meetings],
+            descriptor=b.descriptor_text,
+            confidence=self.memory.confidence.answer,
+            a_descriptor=a.descriptor_text if a else None,
+        )
+        return plain(answer)
 
 
 def trace_element(multiply: SharedMultiply, m: int, n: int) -> SharedTrace:
@@ -533,21 +588,18 @@ class LocatedBytes(NamedTuple):
         for element in self.elements:
             yield Whole(f"{self.map_.operand.held.name[0].upper()}{element} from the start address")
         yield f"behind {self.map_.descriptor.encode():#018x}: {self.map_.evidence}"
-        yield Whole(line(self.map_.confidence))
+        yield line(self.map_.confidence)
 
     def to_json(self) -> Json:
-        """Plain data."""
-        names = ("row", "col", "offset", "bytes", "bit")
-        return {
-            "id": self.map_.operand.id,
-            "arch": ARCH,
-            "source": self.map_.source,
-            "evidence": self.map_.evidence,
-            "confidence": self.map_.confidence.to_json(),
-            "descriptor": f"{self.map_.descriptor.encode():#018x}",
-            "major": self.map_.major,
-            "elements": [dict(zip(names, element, strict=False)) for element in self.elements],
-        }
+        answer = LocatedBytesAnswer.of(
+            self.map_,
+            id=self.map_.operand.id,
+            arch=ARCH,
+            confidence=self.map_.confidence.answer,
+            descriptor=self.map_.descriptor_text,
+            elements=[ElementAnswer.of(element) for element in self.elements],
+        )
+        return plain(answer)
 
 
 def shared_map_by(operand: SharedOperand, options: OperandOptions) -> SharedMap:

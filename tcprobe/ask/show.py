@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple, Protocol
 import click
 
 from tcprobe.ask.compare import CONFIRMED, DIFFERS, NOT_COVERED, STYLE, Verdict, verdict_lines, verdicts
-from tcprobe.ask.describe import cell_entry, notes, selected_words
+from tcprobe.ask.describe import TableAnswer, cell_answer, cell_entry, notes, selected_words
 from tcprobe.ask.operand import (
     OF_DESCRIPTORS,
     BaseOffsetOption,
@@ -41,6 +41,7 @@ from tcprobe.layout import grid
 from tcprobe.layout.grid import glance
 from tcprobe.layout.table import Table
 from tcprobe.question import terminal
+from tcprobe.question.answers import Meta, plain
 from tcprobe.question.arguments import arch_name, word, words
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.shared import (
@@ -177,7 +178,15 @@ def _in_registers(patterns: Sequence[str], options: OperandOptions, view: ShowVi
         note(*missing)
 
 
-@command(show, short="Formula, map both ways, evidence and verdicts.")
+def _printed() -> object:
+    from tcprobe.ask.shared_operand import SharedMapAnswer
+    from tcprobe.ask.tensor_memory import NotPlaced, PlacedAnswer
+
+    kinds = TableAnswer | SharedMapAnswer | PlacedAnswer | NotPlaced
+    return Annotated[kinds, Meta(description="A fragment's table on an arch, one object per line.")]
+
+
+@command(show, short="Formula, map both ways, evidence and verdicts.", json=_printed)
 def print_show(
     shown: Iterator[Shown],
     *,
@@ -294,7 +303,7 @@ class ShownTables(NamedTuple):
             return map(cell_entry, self.cells)
         from tcprobe.ask.confidence import why
 
-        return ({**cell_entry(cell), "why": why(cell).to_json()} for cell in self.cells)
+        return (plain(cell_answer(cell, why(cell).answer)) for cell in self.cells)
 
 
 def _verdicts_on(cell: Cell) -> list[Verdict]:

@@ -23,6 +23,7 @@ from tcprobe.layout.address_files import read_address_map
 from tcprobe.layout.banks import Picture, picture_lines, svg_of_picture
 from tcprobe.layout.swizzle import MOST_BIT, Swizzle, SwizzleName, swizzle_named
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.question.arguments import ArchName, arch_name, checked
 from tcprobe.question.declare import Option, PlainArgument, command, group, note
 from tcprobe.question.options import Named, Number, Output, Sides, SwizzleType
@@ -36,6 +37,29 @@ from tcprobe.values import Json
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+
+Numbers = list[int]  # of a swizzle: bits, base, shift
+
+
+class FoundAnswer(Answer, kw_only=True):
+    """The layout behind a table of offsets."""
+
+    kind: str
+    swizzle: Numbers | None
+    unit: str
+    shape: list[int | list[int]]
+    stride: list[int | list[int]]
+    base: int
+    cells: int
+    proven: bool
+    others: list[Numbers]
+    names: list[str]
+    coordinate: tuple[int | str, ...] | UnsetType = UNSET
+    swizzles: list[Numbers] | UnsetType = UNSET
+    fewest: bool | UnsetType = UNSET
+    bytes: Numbers | UnsetType | None = UNSET
+    missing: list[str] | UnsetType = UNSET
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,29 +97,24 @@ class FoundLayout(Described):
         """What docs/banks.md states; `missing` names the elements without an offset, if there are any."""
         address, fit = self.address, self.found
         modes = [fit.affine.first.to_json(), fit.affine.second.to_json()]
-        plain: Json = {
-            "kind": fit.kind,
-            "swizzle": fit.swizzle.to_json() if fit.swizzle else None,
-            "unit": "elements",
-            "shape": [shape for shape, _ in modes],
-            "stride": [stride for _, stride in modes],
-            "base": fit.affine.base,
-            "cells": fit.cells,
-            "proven": is_proven(fit, address),
-            "others": [swizzle.to_json() for swizzle in fit.others],
-            "names": self.names,
-        }
-        if fit.coordinate:
-            plain["coordinate"] = list(fit.coordinate)
-        if fit.kind == XOR:
-            plain["swizzles"] = [swizzle.to_json() for swizzle in fit.swizzles]
-            plain["fewest"] = fit.fewest
-        if self.bits:
-            in_bytes = fit.swizzle.in_bytes(self.bits) if fit.swizzle else None
-            plain["bytes"] = in_bytes.to_json() if in_bytes else None
-        if address.missing:
-            plain["missing"] = runs(address.missing)
-        return plain
+        in_bytes = fit.swizzle.in_bytes(self.bits) if fit.swizzle and self.bits else None
+        answer = FoundAnswer.of(
+            fit,
+            swizzle=fit.swizzle.to_json() if fit.swizzle else None,
+            unit="elements",
+            shape=[shape for shape, _ in modes],
+            stride=[stride for _, stride in modes],
+            base=fit.affine.base,
+            proven=is_proven(fit, address),
+            others=[swizzle.to_json() for swizzle in fit.others],
+            names=self.names,
+            coordinate=tuple(fit.coordinate) if fit.coordinate else UNSET,
+            swizzles=[swizzle.to_json() for swizzle in fit.swizzles] if fit.kind == XOR else UNSET,
+            fewest=fit.fewest if fit.kind == XOR else UNSET,
+            bytes=(in_bytes.to_json() if in_bytes else None) if self.bits else UNSET,
+            missing=runs(address.missing) if address.missing else UNSET,
+        )
+        return plain(answer)
 
 
 def layout_of(address_map: AddressMap, bits: int | None) -> FoundLayout:
@@ -196,10 +215,16 @@ def fit(
         raise DataError(f"{file}: {error} `partial` fits what is there.") from None
 
 
-@command(fit, of=GROUP, short="The layout behind a table of offsets.")
+@command(fit, of=GROUP, short="The layout behind a table of offsets.", json=FoundAnswer)
 def print_fit(found: FoundLayout, *, as_json: JsonOption = False) -> None:
     """The layout."""
     print_answer(found, as_json)
+
+
+class ImagesAnswer(Answer):
+    """Images of offsets."""
+
+    images: list[int]
 
 
 class SwizzleImages(NamedTuple):
@@ -214,8 +239,7 @@ class SwizzleImages(NamedTuple):
         return (Whole(f"{offset} -> {image}") for offset, image in enumerate(self.images, self.first))
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {"images": self.images}
+        return plain(ImagesAnswer.of(self))
 
 
 def apply(
@@ -232,10 +256,17 @@ def apply(
     return SwizzleImages(first, [named.swizzle(offset) for offset in range(first, last + 1)])
 
 
-@command(apply, of=GROUP, short="Where a swizzle moves offsets.")
+@command(apply, of=GROUP, short="Where a swizzle moves offsets.", json=ImagesAnswer)
 def print_apply(found: SwizzleImages, *, as_json: JsonOption = False) -> None:
     """The images."""
     print_answer(found, as_json)
+
+
+class AddressMapAnswer(Answer):
+    """The address map of a layout by name."""
+
+    unit: str
+    offsets: list[list[int | None]]
 
 
 class NamedMap(NamedTuple):
@@ -250,8 +281,13 @@ class NamedMap(NamedTuple):
         return (Whole(", ".join(map(str, line))) for line in self.offsets.tolist())
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {"unit": self.unit, "offsets": self.offsets.T.tolist()}
+        return plain(AddressMapAnswer(self.unit, self.offsets.T.tolist()))
+
+
+class NamesAnswer(Answer):
+    """The names of all layouts."""
+
+    names: list[str]
 
 
 class LayoutNames(NamedTuple):
@@ -265,8 +301,7 @@ class LayoutNames(NamedTuple):
         return map(Whole, self.names)
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return self._asdict()
+        return plain(NamesAnswer.of(self))
 
 
 def table(
@@ -301,10 +336,19 @@ def table(
     return NamedMap(tabulated.unit, tabulated.offsets)
 
 
-@command(table, of=GROUP, short="The address map of a layout by name.")
+@command(
+    table, of=GROUP, short="The address map of a layout by name.", json={"": AddressMapAnswer, "help": NamesAnswer}
+)
 def print_table(found: NamedMap | LayoutNames, *, as_json: JsonOption = False) -> None:
     """The map, or all names."""
     print_answer(found, as_json)
+
+
+class DrawnAnswer(Answer):
+    """The bank of the first byte of each element."""
+
+    bits: int
+    banks: list[list[int | None]]
 
 
 class BankDrawing(NamedTuple):
@@ -331,7 +375,7 @@ class BankDrawing(NamedTuple):
     def to_json(self) -> Json:
         """The bank of the first byte of each element, lists over the first coordinate."""
         banks = [[None if n < 0 else int(n) * self.bits // 32 % 32 for n in line] for line in self.offsets.T.tolist()]
-        return {"bits": self.bits, "banks": banks}
+        return plain(DrawnAnswer(self.bits, banks))
 
 
 def draw(
@@ -368,7 +412,7 @@ def draw(
     return BankDrawing(what, offsets, width)
 
 
-@command(draw, of=GROUP, short="Draw a table by its banks.")
+@command(draw, of=GROUP, short="Draw a table by its banks.", json=DrawnAnswer)
 def print_draw(
     found: BankDrawing,
     *,
@@ -394,13 +438,21 @@ def claims() -> Sequence[SharedClaim]:
     return CLAIMS
 
 
-@command(claims, of=GROUP, short="What documents claim about these layouts.")
+class ClaimAnswer(Answer):
+    """A claim and whether it holds, one object per line."""
+
+    source: str
+    claim: str
+    holds: bool
+    because: str
+
+
+@command(claims, of=GROUP, short="What documents claim about these layouts.", json=ClaimAnswer)
 def print_claims(found: Sequence[SharedClaim], *, as_json: JsonOption = False) -> None:
     """A line, or a JSON object, each."""
     for claim in found:
         if as_json:
-            plain = {"source": claim.source, "claim": claim.words, "holds": claim.holds(), "because": claim.because}
-            click.echo(json.dumps(plain))
+            click.echo(json.dumps(plain(ClaimAnswer.of(claim, claim=claim.words, holds=claim.holds()))))
         else:
             terminal.lines((claim.source, f"  {claim.words}", f"  {claim.verdict}"))
 

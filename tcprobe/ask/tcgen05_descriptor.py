@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from tcprobe.ask import descriptor as wgmma
-from tcprobe.ask.descriptor import SharedTile
+from tcprobe.ask.descriptor import BoxAnswer, FieldReasons, SharedTile
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
-from tcprobe.isa.bit_fields import DecodedWord
 from tcprobe.layout import descriptor as smem
 from tcprobe.layout.table import ranges
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.text import Described, Whole
 from tcprobe.values import Json
 
@@ -26,6 +26,140 @@ TYPES = ("f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8")
 M = 128  # lines of A that one multiply of one CTA takes at most
 K_BYTES = 32
 UNUSED_LBO = "not used, k of one multiply stays inside a row of the pattern; 1 in units of 16 bytes by PTX"
+
+
+class Tcgen05Fields(Answer):
+    """Every field in bytes; the swizzle is null where it is not documented."""
+
+    start: int
+    lbo: int
+    sbo: int
+    version_: int
+    base_offset: int
+    lbo_mode: str
+    swizzle: int | str | None
+
+
+class SetBits(Answer):
+    """A run of bits, or a field, without a documented meaning."""
+
+    bits: str
+    value: int
+    field: str | None
+
+
+Fields = Annotated[
+    dict[str, int | str | None],
+    Meta(description="By name the value of each field, null where it is not documented."),
+]
+Unread = Annotated[
+    list[SetBits],
+    Meta(description="Runs of bits that are set, or fields whose value has no meaning: none is dropped."),
+]
+Contradictions = Annotated[list[str], Meta(description="What sources state against each other about these fields.")]
+
+
+class Tcgen05TileAnswer(Answer):
+    """A tile and the descriptor that tcgen05 takes."""
+
+    value: str
+    instruction: str
+    fields: Tcgen05Fields
+    reasons: FieldReasons
+    type: str
+    lines: int
+    k: int
+    major: str
+    bytes: int
+    formula: str
+    start_multiple_of: int
+    advance_k: list[int]
+    advance_block: int | None
+    block: int
+    cuda: str
+    tma: BoxAnswer
+    status: str
+    source: str
+
+
+class Tcgen05WordAnswer(Answer):
+    """What 64 bits say to tcgen05."""
+
+    value: str
+    instruction: str
+    fields: Tcgen05Fields
+    undocumented: Unread
+    status: str
+    source: str
+
+
+class ReadingAnswer(Answer):
+    """What 32 bits say to a kind."""
+
+    kind: str
+    fields: Fields
+    undocumented: Unread
+    refused: list[str]
+    forms: list[str]
+    contradictions: Contradictions
+
+
+class DescriptorWord(ReadingAnswer, before=True):
+    """An instruction descriptor of a kind, the forms that take it, or why it is refused."""
+
+    value: str
+
+
+class InstructionAnswer(DescriptorWord):
+    """An instruction descriptor with given fields."""
+
+    cuda: str
+    status: str
+    source: str
+
+
+class ReadInstruction(DescriptorWord):
+    """What 32 bits say to every kind; `fields` are of the first that takes the value."""
+
+    kinds: list[str]
+    readings: list[ReadingAnswer]
+    status: str
+    source: str
+
+
+class DifferingColumns(Answer):
+    """Which columns another source says count as zero."""
+
+    source: str
+    zero: list[list[int]]
+
+
+class ZeroMaskAnswer(Answer):
+    """A zero-column mask."""
+
+    value: str
+    instruction: str
+    m: int
+    n: int
+    fields: Annotated[dict[str, int | None], Meta(description="spans and the shift in columns")]
+    undocumented: Unread
+    masks: Annotated[list[str], Meta(description="of each part of N, column 0 in the lowest bit")]
+    zero: Annotated[list[list[int]], Meta(description="first and last column of each run that counts as zero")]
+    b_columns: Annotated[list[int] | None, Meta(description="first and last column of B that is read")]
+    differs: list[DifferingColumns]
+    cuda: str
+    status: str
+    source: str
+
+
+OfTcgen05 = Tcgen05TileAnswer | Tcgen05WordAnswer | InstructionAnswer | ReadInstruction | ZeroMaskAnswer
+PRINTED = Annotated[
+    wgmma.SharedTileAnswer | wgmma.DescriptorAnswer | OfTcgen05,
+    Meta(
+        description="The descriptor of a tile or of an instruction, or what one says; of tcgen05 `status` is "
+        "documented."
+    ),
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,19 +213,20 @@ def tile(size: tuple[int, int], kind: str, major: str, swizzle: int) -> SharedTi
 
 def tile_json(smem_tile: SharedTile) -> Json:
     """Plain data of what is said of a tile."""
-    plain = wgmma.to_json(smem_tile)
-    for name in ("descriptor", "fields", "cute"):
-        del plain[name]
-    value = smem.encode_tcgen05(smem_tile.descriptor)
-    return {
-        "value": f"{value:#018x}",
-        "instruction": "tcgen05",
-        "fields": smem.tcgen05_fields(smem_tile.descriptor),
-        **plain,
-        "cuda": cuda(smem_tile),
-        "status": STATUS,
-        "source": smem.TCGEN05_SOURCE,
-    }
+    answer = Tcgen05TileAnswer.of(
+        smem_tile,
+        value=f"{smem.encode_tcgen05(smem_tile.descriptor):#018x}",
+        instruction="tcgen05",
+        fields=smem.tcgen05_fields(smem_tile.descriptor),
+        start_multiple_of=smem_tile.alignment,
+        advance_k=smem_tile.per_k,
+        advance_block=smem_tile.per_block,
+        cuda=cuda(smem_tile),
+        tma=wgmma.tma(smem_tile),
+        status=STATUS,
+        source=smem.TCGEN05_SOURCE,
+    )
+    return plain(answer)
 
 
 def cuda(smem_tile: SharedTile) -> str:
@@ -102,45 +237,42 @@ def cuda(smem_tile: SharedTile) -> str:
 
 def value_json(bits: int) -> Json:
     """Plain data of what 64 bits say to tcgen05."""
-    reading = smem.read_tcgen05(bits)
-    return {
-        "value": f"{bits:#018x}",
-        "instruction": "tcgen05",
-        **_word_json(reading),
-        "status": STATUS,
-        "source": smem.TCGEN05_SOURCE,
-    }
-
-
-def _word_json(decoded: DecodedWord) -> Json:
-    return {"fields": decoded.fields, "undocumented": decoded.undocumented}
+    answer = Tcgen05WordAnswer.of(
+        smem.read_tcgen05(bits),
+        value=f"{bits:#018x}",
+        instruction="tcgen05",
+        status=STATUS,
+        source=smem.TCGEN05_SOURCE,
+    )
+    return plain(answer)
 
 
 def instruction_json(kind: str, field_values: Json) -> Json:
     """Plain data of the instruction descriptor with these fields; UsageError as `encode`."""
     bits = bit_fields.encode_instruction(kind, field_values)
-    return {
-        **_head(bits, kind),
-        **_read(kind, bits),
-        "cuda": f"uint32_t idesc = {bits:#010x}u;",
-        "status": STATUS,
-        "source": bit_fields.DESCRIPTOR_SOURCE,
-    }
+    answer = InstructionAnswer.of(
+        _read(kind, bits),
+        value=f"{bits:#010x}",
+        cuda=f"uint32_t idesc = {bits:#010x}u;",
+        status=STATUS,
+        source=bit_fields.DESCRIPTOR_SOURCE,
+    )
+    return plain(answer)
 
 
 def instruction_value_json(bits: int, kind: str | None) -> Json:
     """Plain data of what 32 bits say to a kind, or to every one; `fields` are of the first that takes the value."""
-    readings = [{"kind": name, **_read(name, bits)} for name in ([kind] if kind else bit_fields.KINDS)]
-    taking = [reading for reading in readings if not reading["undocumented"] and not reading["refused"]]
-    first = (taking or readings)[0]
-    return {
-        **_head(bits, first["kind"]),
-        **{n: first[n] for n in ("fields", "undocumented", "refused", "forms", "contradictions")},
-        "kinds": [reading["kind"] for reading in taking],
-        "readings": readings,
-        "status": STATUS,
-        "source": bit_fields.DESCRIPTOR_SOURCE,
-    }
+    readings = [_read(name, bits) for name in ([kind] if kind else bit_fields.KINDS)]
+    taking = [reading for reading in readings if not reading.undocumented and not reading.refused]
+    answer = ReadInstruction.of(
+        (taking or readings)[0],
+        value=f"{bits:#010x}",
+        kinds=[reading.kind for reading in taking],
+        readings=readings,
+        status=STATUS,
+        source=bit_fields.DESCRIPTOR_SOURCE,
+    )
+    return plain(answer)
 
 
 def zero_mask_json(bits: int, m: int, n: int) -> Json:
@@ -153,24 +285,24 @@ def zero_mask_json(bits: int, m: int, n: int) -> Json:
     reading = bit_fields.read_mask(bits)
     mask, other = (bit_fields.zeroed(reading.fields, m, n, exchanged) for exchanged in (False, True))
     size, shift = n // bit_fields.PARTS[m], reading.fields["column_shift"]
-    differs = [{"source": bit_fields.DESCRIBED, "zero": _runs(other)}] if other != mask else []
-    return {
-        "value": f"{bits:#018x}",
-        "instruction": "tcgen05.mma.ws",
-        "m": m,
-        "n": n,
-        **_word_json(reading),
-        "masks": [
+    answer = ZeroMaskAnswer.of(
+        reading,
+        value=f"{bits:#018x}",
+        instruction="tcgen05.mma.ws",
+        m=m,
+        n=n,
+        masks=[
             f"{sum(bit << place for place, bit in enumerate(mask[first : first + size])):#x}"
             for first in range(0, n, size)
         ],
-        "zero": _runs(mask),
-        "b_columns": None if shift is None else [shift, shift + n - 1],
-        "differs": differs,
-        "cuda": f"uint64_t zero_columns = {bits:#018x}ull;",
-        "status": STATUS,
-        "source": bit_fields.EXAMPLES,
-    }
+        zero=_runs(mask),
+        b_columns=None if shift is None else [shift, shift + n - 1],
+        differs=[DifferingColumns(bit_fields.DESCRIBED, _runs(other))] if other != mask else [],
+        cuda=f"uint64_t zero_columns = {bits:#018x}ull;",
+        status=STATUS,
+        source=bit_fields.EXAMPLES,
+    )
+    return plain(answer)
 
 
 def _runs(zero: Sequence[int]) -> list[list[int]]:
@@ -178,17 +310,13 @@ def _runs(zero: Sequence[int]) -> list[list[int]]:
     return [list(run) for run in ranges(column for column, bit in enumerate(zero) if bit)]
 
 
-def _head(bits: int, kind: str) -> Json:
-    return {"value": f"{bits:#010x}", "kind": kind}
-
-
-def _read(kind: str, bits: int) -> Json:
+def _read(kind: str, bits: int) -> ReadingAnswer:
     reading = bit_fields.read_instruction(kind, bits)
     unread = [run for run in reading.undocumented if run["field"]]
     refused = [] if unread else list(bit_fields.refusals(kind, reading.fields))
     forms = [] if unread or refused else bit_fields.forms(kind, reading.fields)
     contradictions = bit_fields.contradictions(kind, reading.fields)
-    return {**_word_json(reading), "refused": refused, "forms": forms, "contradictions": contradictions}
+    return ReadingAnswer.of(reading, kind=kind, refused=refused, forms=forms, contradictions=contradictions)
 
 
 class WordAnswer(NamedTuple):

@@ -5,12 +5,52 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Annotated
 
 from tcprobe.errors import UsageError
 from tcprobe.isa.tensor_map import DATA_TYPES, FILLS, INTERLEAVES, PROMOTIONS, SWIZZLES
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.references.shared_memory.tensor_map_bits import BYTES, MapFields, decode
 from tcprobe.text import Described, quoted
 from tcprobe.values import Json
+
+# names of the driver's arguments
+ARGUMENTS = {
+    "data_type": "tensorDataType",
+    "rank": "tensorRank",
+    "dims": "globalDim",
+    "strides": "globalStrides",
+    "box": "boxDim",
+    "steps": "elementStrides",
+    "promotion": "l2Promotion",
+    "fill": "oobFill",
+}
+
+
+class Im2col(Answer):
+    """Corners of the box, and how many channels and pixels it has."""
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    channels: int
+    pixels: int
+
+
+class DecodedAnswer(Answer, rename=ARGUMENTS):
+    """Of `--decode`: the arguments that a map was made with."""
+
+    data_type: str
+    rank: Annotated[int, Meta(ge=1, le=5)]
+    address: Annotated[int, Meta(ge=0)]
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: Annotated[tuple[int, ...], Meta(description="Empty of im2col maps.")]
+    steps: tuple[int, ...]
+    interleave: str
+    swizzle: str
+    promotion: str
+    fill: str
+    im2col: Im2col | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,25 +77,18 @@ class DecodedMap(Described):
     def to_json(self) -> Json:
         """Plain data; of im2col maps boxDim is empty."""
         held = self.fields
-        more = None
-        if held.corners is not None:
-            channels, pixels = held.box
-            lower, upper = map(list, held.corners)
-            more = {"lower": lower, "upper": upper, "channels": channels, "pixels": pixels}
-        return {
-            "tensorDataType": _name({name: number for name, (number, _) in DATA_TYPES.items()}, held.type),
-            "tensorRank": len(held.dims),
-            "address": held.address,
-            "globalDim": list(held.dims),
-            "globalStrides": list(held.strides),
-            "boxDim": [] if more else list(held.box),
-            "elementStrides": list(held.steps),
-            "interleave": _name(INTERLEAVES, held.interleave),
-            "swizzle": _name(SWIZZLES, held.swizzle),
-            "l2Promotion": _name(PROMOTIONS, held.promotion),
-            "oobFill": _name(FILLS, held.fill),
-            "im2col": more,
-        }
+        answer = DecodedAnswer.of(
+            held,
+            data_type=_name({name: number for name, (number, _) in DATA_TYPES.items()}, held.type),
+            rank=len(held.dims),
+            box=() if held.corners else held.box,
+            interleave=_name(INTERLEAVES, held.interleave),
+            swizzle=_name(SWIZZLES, held.swizzle),
+            promotion=_name(PROMOTIONS, held.promotion),
+            fill=_name(FILLS, held.fill),
+            im2col=Im2col(*held.corners, *held.box) if held.corners else None,
+        )
+        return plain(answer)
 
 
 def decoded(text: str) -> DecodedMap:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from tcprobe.ask.operand import OF_DESCRIPTORS, OperandOptions, Range, Sought, given
 from tcprobe.errors import AmbiguousError, UsageError, answer_or_none
@@ -32,6 +32,7 @@ from tcprobe.isa.names.words import read
 from tcprobe.isa.operand import Place
 from tcprobe.isa.rows.tcgen05 import COLUMNS
 from tcprobe.layout.table import Axis, Space, Table
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.question.declare import note
 from tcprobe.references import tensor_memory
 from tcprobe.references.tensor_memory import CELL, LANES, CellStatement, Extent, Stated, TensorCell
@@ -90,6 +91,101 @@ def table_of(statement: CellStatement) -> Table:
     return Table(space, {"row": rows, "col": cols})
 
 
+Status = Literal["documented", "measured"]
+MeasuredOn = Annotated[str, Meta(description="where it was measured")]
+Agreeing = Annotated[list[str], Meta(description="of what is measured: who documents the same")]
+
+
+class PlacedFormula(Answer):
+    """In cta, lane, column and part; null where there is no closed form."""
+
+    row: str | None
+    col: str | None
+
+
+class PlacedAnswer(Answer):
+    """An operand in tensor memory: `rows` x `cols` elements of `bits` bits, each in `held` cells of 32 bits, over
+    `columns` columns; formulas of row and col in cta, lane, column and part (of a cell with several elements);
+    `differs` names who says otherwise.
+    """
+
+    id: str
+    instruction: str
+    operand: str
+    place: str
+    m: int
+    n: int
+    rows: int
+    cols: int
+    bits: int
+    layout: str | None
+    held: int
+    columns: int
+    formula: PlacedFormula
+    source: str
+    differs: list[str]
+    status: Status
+    arch: MeasuredOn | UnsetType = UNSET
+    agrees: Agreeing | UnsetType = UNSET
+    scales: int | UnsetType = UNSET
+    selector: int | UnsetType = UNSET
+
+
+class NotPlaced(Answer, kw_only=True):
+    """What nobody states, and why."""
+
+    id: str
+    instruction: str
+    scales: int | UnsetType | None = UNSET
+    selector: int | UnsetType | None = UNSET
+    why: str
+
+
+class CellAnswer(Answer):
+    """A cell of tensor memory."""
+
+    cta: int
+    lane: int
+    column: int
+
+
+class DifferingCells(Answer):
+    """Who puts the element elsewhere, and where."""
+
+    source: str
+    tmem: tuple[TensorCell, ...]
+
+
+class LocatedCellAnswer(Answer, kw_only=True):
+    """An element of an operand in tensor memory, or what a cell holds: row and col are null where it holds nothing.
+    `bit` is the lowest of `bits` in the cell of 32; `copies` are further cells with the element, `differs` who says
+    otherwise. Of D with --ld the warp, its lane and the register of the load whose address has column_base and
+    lane_base.
+    """
+
+    id: str
+    m: int
+    n: int
+    layout: str | None
+    row: int | None
+    col: int | None
+    tmem: CellAnswer
+    bit: int
+    bits: int
+    copies: list[TensorCell] | UnsetType = UNSET
+    warp: int | UnsetType = UNSET
+    lane: int | UnsetType = UNSET
+    register: int | UnsetType = UNSET
+    column_base: int | UnsetType = UNSET
+    lane_base: int | UnsetType = UNSET
+    status: Status
+    source: str
+    arch: MeasuredOn | UnsetType = UNSET
+    agrees: Agreeing | UnsetType = UNSET
+    differs: list[DifferingCells] | UnsetType = UNSET
+    selector: int | UnsetType = UNSET
+
+
 @dataclass(frozen=True)
 class Placement:
     """An operand of M x N; `statements` are what sources say, the answer first: that of `measured_places` where there
@@ -103,7 +199,7 @@ class Placement:
     measured_places: MeasuredPlaces | None = None
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         """Whether the answer is measured."""
         return "measured" if self.measured_places else "documented"
 
@@ -116,7 +212,7 @@ class Placement:
         return f"{self.statement.source}" + (f"; also documented by {by}" if by else "")
 
     @property
-    def agreement(self) -> Json:
+    def agreement(self) -> dict[str, Any]:
         """Of what is measured, the arch, and who documents the same."""
         places = self.measured_places
         return {"arch": places.arch, "agrees": [documented.source for documented in places.agreeing]} if places else {}
@@ -160,26 +256,28 @@ class Placement:
 
     def to_json(self) -> Json:
         """Plain data, as `show --json` prints it."""
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> PlacedAnswer:
+        """What `show --json` prints of it."""
         statement = self.statement
-        return {
-            "id": self.operand.id,
-            "instruction": self.operand.form.name,
-            "operand": self.operand.name,
-            "place": Place.TENSOR_MEMORY.value,
-            "m": self.m,
-            "n": self.n,
-            "rows": statement.rows,
-            "cols": statement.cols,
-            "bits": statement.bits,
-            "layout": self.letter,
-            "held": self.copies,
-            "columns": self.table.space.axes[self.table.space.names.index("column")].size,
-            "formula": {name: formula and str(formula) for name, formula in self.formulas.items()},
-            "source": statement.source,
-            "differs": [other.source for other in self.statements[1:]],
-            "status": self.status,
+        return PlacedAnswer.of(
+            statement,
+            id=self.operand.id,
+            instruction=self.operand.form.name,
+            operand=self.operand.name,
+            place=Place.TENSOR_MEMORY.value,
+            m=self.m,
+            n=self.n,
+            layout=self.letter,
+            held=self.copies,
+            columns=self.table.space.axes[self.table.space.names.index("column")].size,
+            formula={name: str(formula) if formula else None for name, formula in self.formulas.items()},
+            differs=[other.source for other in self.statements[1:]],
+            status=self.status,
             **self.agreement,
-        }
+        )
 
 
 ONE_CTA = "Taken for cta_group::1, one CTA; name cta_group::2 for the layout of a pair."
@@ -498,10 +596,9 @@ class PlacedMap(NamedTuple):
         yield from (f"  differs in {other.source}" for other in placement.statements[1:])
 
     def to_json(self) -> Json:
-        """Plain data."""
         if self.placement is None:
-            return {"id": self.id, "instruction": self.instruction, **self.picked, "why": self.why}
-        return {**self.placement.to_json(), **self.picked}
+            return plain(NotPlaced.of(self, **self.picked))
+        return plain(PlacedAnswer.of(self.placement.answer, **self.picked))
 
 
 class ShownMemory(NamedTuple):
@@ -581,28 +678,25 @@ class LocatedCell(NamedTuple):
             yield Whole(f"  differs in {source}: {cells_in_words(cells)}")
 
     def to_json(self) -> Json:
-        """Plain data."""
         placement, (first, *copies) = self.placement, self.cells
         row, col = self.element or (None, None)
-        differs = [{"source": source, "tmem": [cell._asdict() for cell in cells]} for source, cells in self.differing]
-        return {
-            "id": placement.operand.id,
-            "m": placement.m,
-            "n": placement.n,
-            "layout": placement.letter,
-            "row": row,
-            "col": col,
-            "tmem": {"cta": first.cta, "lane": first.lane, "column": first.column},
-            "bit": first.bit,
-            "bits": placement.statement.bits,
-            **({"copies": [other._asdict() for other in copies]} if copies else {}),
+        answer = LocatedCellAnswer.of(
+            placement,
+            id=placement.operand.id,
+            layout=placement.letter,
+            row=row,
+            col=col,
+            tmem=CellAnswer.of(first),
+            bit=first.bit,
+            bits=placement.statement.bits,
+            copies=copies or UNSET,
             **(self.loaded._asdict() if self.loaded else {}),
-            "status": placement.status,
-            "source": placement.statement.source,
+            source=placement.statement.source,
             **placement.agreement,
-            **({"differs": differs} if differs else {}),
-            **({} if self.selector is None else {"selector": self.selector}),
-        }
+            differs=[DifferingCells(*differing) for differing in self.differing] or UNSET,
+            selector=UNSET if self.selector is None else self.selector,
+        )
+        return plain(answer)
 
 
 def cells_in_words(tensor_cells: Sequence[TensorCell]) -> str:

@@ -11,11 +11,11 @@ source, and with what the driver said wherever `tcprobe run --family tma` broke 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import click
 
-from tcprobe.ask.tensor_map_bytes import DecodedMap, decoded
+from tcprobe.ask.tensor_map_bytes import ARGUMENTS, DecodedAnswer, DecodedMap, decoded
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.isa.tensor_map import (
@@ -32,6 +32,7 @@ from tcprobe.isa.tensor_map import (
     SWIZZLES,
 )
 from tcprobe.layout.swizzle import Swizzle, map_mode, map_tile
+from tcprobe.question.answers import Answer, plain
 from tcprobe.question.arguments import PlaceName, Sizes, TypeName, arch_name, checked, element_type, place, sizes, whole
 from tcprobe.question.declare import Option, command
 from tcprobe.question.options import ElementType, MapSwizzle, MapTile, NonEmptyText, Number, Sides
@@ -80,6 +81,43 @@ class MapOptions(NamedTuple):
     promotion: str = "NONE"
     fill: str = "NONE"
     address: int = 16
+
+
+class CheckedRule(Answer):
+    """What must hold of an argument, and whether the driver checks it."""
+
+    argument: str
+    words: str
+    checked: bool
+    evidence: str
+
+
+class MapPlanAnswer(Answer, rename=ARGUMENTS):
+    """The arguments of cuTensorMapEncodeTiled for a tile; `pitch` is null with interleave."""
+
+    arch: str
+    data_type: str
+    rank: int
+    dims_of: Literal["tile", "tensor"]
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    steps: tuple[int, ...]
+    interleave: str
+    swizzle: str
+    promotion: str
+    fill: str
+    address_multiple_of: int
+    boxes: tuple[int, ...]
+    row_bytes: int
+    box_bytes: int
+    pitch: int | None
+    byte_swizzle: list[int]
+    then_swizzle: list[int] | None
+    start_multiple_of: int
+    cuda: str
+    rules: list[CheckedRule]
+    evidence: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,40 +179,31 @@ class MapPlan(Described):
         return max(tma.ALIGNMENT, PERIODS.get(self.map.swizzle, 0))
 
     def to_json(self) -> Json:
-        """Plain data."""
         tensor_map = self.map
-        return {
-            "arch": self.arch,
-            "tensorDataType": f"{PREFIX}DATA_TYPE_{self.type}",
-            "tensorRank": tensor_map.rank,
-            "dims_of": "tile" if self.alone else "tensor",
-            "globalDim": list(tensor_map.dims),
-            "globalStrides": list(tensor_map.strides),
-            "boxDim": list(tensor_map.box),
-            "elementStrides": list(tensor_map.steps),
-            "interleave": _name(INTERLEAVES, tensor_map.interleave),
-            "swizzle": _name(SWIZZLES, tensor_map.swizzle),
-            "l2Promotion": _name(PROMOTIONS, tensor_map.promotion),
-            "oobFill": _name(FILLS, tensor_map.fill),
-            "address_multiple_of": tensor_map.address,
-            "boxes": list(self.boxes),
-            "row_bytes": tensor_map.row_bytes,
-            "box_bytes": self.bytes,
-            "pitch": self.pitch,
-            **_json(swizzles(tensor_map.swizzle)),
-            "start_multiple_of": self.alignment,
-            "cuda": cuda(self),
-            "rules": [
-                {
-                    "argument": rule.argument,
-                    "words": rule.words,
-                    "checked": rule.checked,
-                    "evidence": self.evidence[rule.name],
-                }
-                for rule in rules_on(arch_row(self.arch).number)
+        first, then = (*(swizzle.to_json() for swizzle in swizzles(tensor_map.swizzle)), None)[:2]
+        answer = MapPlanAnswer.of(
+            tensor_map,
+            arch=self.arch,
+            data_type=f"{PREFIX}DATA_TYPE_{self.type}",
+            dims_of="tile" if self.alone else "tensor",
+            interleave=_name(INTERLEAVES, tensor_map.interleave),
+            swizzle=_name(SWIZZLES, tensor_map.swizzle),
+            promotion=_name(PROMOTIONS, tensor_map.promotion),
+            fill=_name(FILLS, tensor_map.fill),
+            address_multiple_of=tensor_map.address,
+            boxes=self.boxes,
+            box_bytes=self.bytes,
+            pitch=self.pitch,
+            byte_swizzle=first,
+            then_swizzle=then,
+            start_multiple_of=self.alignment,
+            cuda=cuda(self),
+            rules=[
+                CheckedRule.of(rule, evidence=self.evidence[rule.name]) for rule in rules_on(arch_row(self.arch).number)
             ],
-            "evidence": self.rests_on,
-        }
+            evidence=self.rests_on,
+        )
+        return plain(answer)
 
 
 def plan(map_options: MapOptions, encodings: Finding | None = None, arch_number: int = tma.LEAST_ARCH) -> MapPlan:
@@ -328,12 +357,6 @@ def swizzles(mode: int) -> tuple[Swizzle, ...]:
     return tma.ATOMS.get(_name(SWIZZLES, mode)) or (Swizzle(mode, 4, 3),)
 
 
-def _json(applied: tuple[Swizzle, ...]) -> dict[str, list[int] | None]:
-    """`byte_swizzle` of a mode, and what follows it."""
-    first, then = (*([swizzle.bits, swizzle.base, swizzle.shift] for swizzle in applied), None)[:2]
-    return {"byte_swizzle": first, "then_swizzle": then}
-
-
 @checked
 def tensormap(
     kind: Annotated[
@@ -450,7 +473,10 @@ def _outer_first(name: str, given: Sizes | None) -> DimNumbers | None:
     return map_tile(given, name) if isinstance(given, str) else None if given is None else sizes(name, given)
 
 
-@command(tensormap, short="The tensor map of a tile: arguments, and what the driver checks.")
+PRINTED = {"": MapPlanAnswer, "--decode": DecodedAnswer}
+
+
+@command(tensormap, short="The tensor map of a tile: arguments, and what the driver checks.", json=PRINTED)
 def print_tensormap(planned: MapPlan | DecodedMap, *, as_json: JsonOption = False) -> None:
     """The map in words, or as JSON."""
     print_answer(planned, as_json)

@@ -29,10 +29,12 @@ from tcprobe.ask.operand import (
     given,
     require_no_tensor_memory,
 )
+from tcprobe.ask.registers import TraceAnswer
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.isa.operand import Role
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import Number
@@ -233,7 +235,15 @@ def _in_tensor_memory(
     yield from (trace_element(instruction, request, *at) for at in product(traced.row, traced.col))
 
 
-@command(trace, short="Which slots feed an element of D, or what a slot feeds.")
+def _printed() -> object:
+    from tcprobe.ask.shared_operand import SharedTraceAnswer
+    from tcprobe.ask.trace_tensor_memory import TensorTraceAnswer
+
+    kinds = TraceAnswer | SharedTraceAnswer | TensorTraceAnswer
+    return Annotated[kinds, Meta(description="What feeds a D element, or what a slot feeds, one object an answer.")]
+
+
+@command(trace, short="Which slots feed an element of D, or what a slot feeds.", json=_printed)
 def print_trace(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False) -> None:
     """Each answer as it is found."""
     for answer in answers:

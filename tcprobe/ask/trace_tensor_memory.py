@@ -14,13 +14,15 @@ the columns of B: CUTLASS, mma_traits_sm100.hpp, ALayout and BLayout of 2x1SM.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, cells_in_words, placement
+from tcprobe.ask.operand import MajorName
+from tcprobe.ask.tensor_memory import MemoryOperand, OperandVariant, Placement, Status, cells_in_words, placement
 from tcprobe.errors import UsageError
 from tcprobe.isa.instruction import Instruction
 from tcprobe.layout import descriptor as smem
 from tcprobe.layout.descriptor import UNIT, Descriptor, offsets, packed_descriptor
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.references.tensor_memory import WIDTHS, Landing, Slot, TensorCell, selectors, slot_of_load, vectors
 from tcprobe.store.choose import Layers
 from tcprobe.text import Whole
@@ -62,6 +64,53 @@ class TensorMeeting(NamedTuple):
     b_bytes: tuple[int, ...]
     e: tuple[TensorCell, ...]
     scales: dict[str, tuple[int, int, tuple[TensorCell, ...]]]
+
+    @property
+    def answer(self) -> TensorMeetingAnswer:
+        """What `--json` prints of it."""
+        scales = {name: ScaleCells(*scale) for name, scale in self.scales.items()}
+        return TensorMeetingAnswer.of(self, a_offset=self.a_byte, b_offsets=self.b_bytes, scales=scales)
+
+
+class ScaleCells(Answer):
+    """A scale factor, and its cells."""
+
+    row: int
+    col: int
+    tmem: tuple[TensorCell, ...]
+
+
+class TensorMeetingAnswer(Answer):
+    """An element of A, in cells or at byte `a_offset`, and those of B that it may meet; `e` has the index that says
+    which.
+    """
+
+    stored: int
+    k: tuple[int, ...]
+    a_offset: int | None
+    a: tuple[TensorCell, ...]
+    b_offsets: tuple[int, ...]
+    e: tuple[TensorCell, ...]
+    scales: dict[str, ScaleCells]
+
+
+class TensorTraceAnswer(Answer, kw_only=True):
+    """Of tcgen05.mma: cells of tensor memory, and bytes of shared memory from the start addresses on."""
+
+    instruction: str
+    status: Status
+    m: int
+    n: int
+    row: int
+    col: int
+    d: tuple[TensorCell, ...]
+    loaded: Annotated[Slot, Meta(description="with --ld: where the load leaves D")] | UnsetType = UNSET
+    majors: Annotated[tuple[MajorName, MajorName], Meta(description="what of A and of B is contiguous")]
+    descriptors: Annotated[list[str], Meta(description="of A and B, with start address 0")]
+    a_cta: int
+    b_cta: int
+    meetings: list[TensorMeetingAnswer]
+    source: tuple[str, ...]
 
 
 class TensorTrace(NamedTuple):
@@ -125,23 +174,17 @@ class TensorTrace(NamedTuple):
         return Whole(f"  A[{self.row}][{meeting.stored}] {a}  x  {b}{b_cta}{more}")
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "instruction": self.form.id,
-            "status": self.status,
-            "m": self.placed_d.m,
-            "n": self.placed_d.n,
-            "row": self.row,
-            "col": self.col,
-            "d": _plain(self.d),
-            **({"loaded": dict(self.loaded._asdict())} if self.loaded else {}),
-            "majors": list(self.majors),
-            "descriptors": [f"{smem.encode_tcgen05(descriptor):#018x}" for descriptor in self.descriptors],
-            "a_cta": self.a_cta,
-            "b_cta": self.b_cta,
-            "meetings": [_meeting(meeting) for meeting in self.meetings],
-            "source": list(self.sources),
-        }
+        answer = TensorTraceAnswer.of(
+            self,
+            instruction=self.form.id,
+            m=self.placed_d.m,
+            n=self.placed_d.n,
+            loaded=self.loaded or UNSET,
+            descriptors=[f"{smem.encode_tcgen05(descriptor):#018x}" for descriptor in self.descriptors],
+            meetings=[meeting.answer for meeting in self.meetings],
+            source=self.sources,
+        )
+        return plain(answer)
 
 
 def trace_element(instruction: Instruction, trace_request: TensorTraceRequest, row: int, col: int) -> TensorTrace:
@@ -300,22 +343,3 @@ def _candidates(instruction: Instruction, stored: int) -> tuple[int, ...]:
     first = stored // kept * whole
     step = 2 if kept > OTHER_CHUNK[0] else 1
     return tuple(range(first + stored % step, first + whole, step))
-
-
-def _plain(tensor_cells: tuple[TensorCell, ...]) -> list[Json]:
-    return [dict(cell._asdict()) for cell in tensor_cells]
-
-
-def _meeting(tensor_meeting: TensorMeeting) -> Json:
-    return {
-        "stored": tensor_meeting.stored,
-        "k": list(tensor_meeting.k),
-        "a_offset": tensor_meeting.a_byte,
-        "a": _plain(tensor_meeting.a),
-        "b_offsets": list(tensor_meeting.b_bytes),
-        "e": _plain(tensor_meeting.e),
-        "scales": {
-            name: {"row": row, "col": col, "tmem": _plain(cells)}
-            for name, (row, col, cells) in tensor_meeting.scales.items()
-        },
-    }

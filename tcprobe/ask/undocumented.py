@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tcprobe.ask.describe import UndocumentedAnswer
 from tcprobe.isa import inventory
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.instruction import sparsity
+from tcprobe.question.answers import plain
 from tcprobe.store.choose import Layers
 from tcprobe.store.finding import Sourced, source_words
 from tcprobe.store.kinds.undocumented import SELECTOR, split
@@ -33,10 +35,14 @@ class Undocumented:
     provenance: Mapping[str, str]
     source: str
 
-    def to_json(self) -> Json:
-        """Plain data."""
+    @property
+    def answer(self) -> UndocumentedAnswer:
+        """What `--json` prints of it."""
         selectors = {str(number): dict(outcome) for number, outcome in self.selectors.items()}
-        return {"nibbles": self.nibbles, "selectors": selectors, "provenance": {"method": "live", **self.provenance}}
+        return UndocumentedAnswer(self.nibbles, selectors, {"method": "live", **self.provenance})
+
+    def to_json(self) -> Json:
+        return plain(self.answer)
 
     @property
     def lines(self) -> list[str]:

@@ -13,6 +13,7 @@ from tcprobe.ask.operand import (
     DescriptorSwizzleOption,
     LboOption,
     LoadOption,
+    LocatedAnswer,
     MajorOption,
     MOption,
     MulticastOption,
@@ -28,6 +29,7 @@ from tcprobe.ask.operand import (
     in_place,
 )
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import Number
@@ -118,7 +120,16 @@ def where(
     return in_place(word("name", named)).where(options, sought)
 
 
-@command(where, short="Who holds an element, or what a lane holds.")
+def _printed() -> object:
+    from tcprobe.ask.shared_operand import LocatedBytesAnswer
+    from tcprobe.ask.tensor_memory import LocatedCellAnswer
+
+    kinds = LocatedAnswer | LocatedBytesAnswer | LocatedCellAnswer
+    what = "Who holds elements, or what lanes hold. Of an operand in shared memory `elements`, in bytes from the start "
+    return Annotated[kinds, Meta(description=f"{what}address.")]
+
+
+@command(where, short="Who holds an element, or what a lane holds.", json=_printed)
 def print_where(answers: Iterator[OperandAnswer], *, as_json: JsonOption = False) -> None:
     """Each answer as it is found."""
     for answer in answers:

@@ -11,6 +11,7 @@ from tcprobe.ask.operand import in_place
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.question import terminal
+from tcprobe.question.answers import Meta
 from tcprobe.question.arguments import arch_name, word
 from tcprobe.question.declare import NameWords, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption
@@ -34,7 +35,11 @@ def why_not(
     return in_place(word("name", name)).why_not(device, folders)
 
 
-@command(why_not, short="Why an arch does not have a fragment.")
+@command(
+    why_not,
+    short="Why an arch does not have a fragment.",
+    json=Annotated[WhyNot, Meta(description="Why an arch does not have a fragment, or no table of it.")],
+)
 def print_why_not(answers: Sequence[WhyNot], *, as_json: JsonOption = False) -> None:
     """Why an arch lacks each, the same words once."""
     if as_json:

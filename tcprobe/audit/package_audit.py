@@ -21,6 +21,7 @@ from functools import cache
 from importlib import metadata
 from itertools import combinations
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
@@ -38,6 +39,7 @@ from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.layout.csv import read_csv
 from tcprobe.layout.structure import agreement, predict
 from tcprobe.layout.table import Table, slot_table
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass import toolchain
 from tcprobe.sass.toolchain import Toolchain, attempt
 from tcprobe.store import surveys
@@ -197,6 +199,43 @@ def _first_error(tools: Toolchain, source: str, target: str) -> str:
     return completed.stderr.partition("error")[2].partition("\n")[0].strip(" :") or "no reason"
 
 
+class RulingAnswer(Answer):
+    """A layout that a package states, against the table: so many of its slots differ."""
+
+    name: str
+    fragment: str | None
+    verdict: Annotated[str, Meta(extra_json_schema={"enum": [CONFIRMED, DIFFERS, NOT_COVERED]})]
+    differ: int
+    of_: int
+    words: str
+    first: tuple[str, ...]
+    arch: str | None
+    layout_id: str | None
+    evidence: str | None
+
+
+class DifferingLayout(RulingAnswer):
+    """A layout that differs: since which version, what was before, whether it is reported, and a report."""
+
+    since: str
+    before: str | None
+    reported: str
+    report: str
+
+
+class AuditAnswer(Answer):
+    """What a package states against the tables, one object a package."""
+
+    package: str
+    version_: str
+    agree: int
+    differ: int
+    of_: int
+    not_covered: int
+    findings: list[DifferingLayout]
+    layouts: list[RulingAnswer]
+
+
 @dataclass(frozen=True)
 class Ruling:
     """`differ` of `compared` slots are stated otherwise, `first` shows some; `cell` is the table that counts, if any.
@@ -214,20 +253,22 @@ class Ruling:
     refused: str = ""
     proven: bool = False
 
-    def to_json(self) -> Json:
+    @property
+    def answer(self) -> RulingAnswer:
+        """What `--json` prints of it."""
         statement, cell = self.statement, self.cell
-        return {
-            "name": statement.name,
-            "fragment": statement.fragment or None,
-            "verdict": self.verdict,
-            "differ": self.differ,
-            "of": self.compared,
-            "words": self.words,
-            "first": list(self.first),
-            "arch": cell.arch if cell else None,
-            "layout_id": cell.table.id if cell else None,
-            "evidence": cell.evidence if cell else self.refused or None,
-        }
+        return RulingAnswer.of(
+            self,
+            name=statement.name,
+            fragment=statement.fragment or None,
+            of_=self.compared,
+            arch=cell.arch if cell else None,
+            layout_id=cell.table.id if cell else None,
+            evidence=cell.evidence if cell else self.refused or None,
+        )
+
+    def to_json(self) -> Json:
+        return plain(self.answer)
 
 
 def judge_statements(statements: Sequence[Statement], layers: Layers) -> list[Ruling]:
@@ -388,30 +429,32 @@ class PackageAudit:
     def to_json(self) -> Json:
         """Plain data: `differ` of `of` layouts differ; in `findings` and `layouts` of so many slots."""
         agree, differ = self.count(CONFIRMED), self.count(DIFFERS)
-        return {
-            "package": self.package,
-            "version": self.version,
-            "agree": agree,
-            "differ": differ,
-            "of": agree + differ,
-            "not_covered": self.count(NOT_COVERED),
-            "findings": [self._finding(ruling) for ruling in self.findings],
-            "layouts": [ruling.to_json() for ruling in self.rulings],
-        }
+        answer = AuditAnswer(
+            self.package,
+            self.version,
+            agree,
+            differ,
+            agree + differ,
+            self.count(NOT_COVERED),
+            [self._finding(ruling) for ruling in self.findings],
+            [ruling.answer for ruling in self.rulings],
+        )
+        return plain(answer)
 
     def since(self, ruling: Ruling) -> Since:
         """Since which version a layout differs."""
         name, fragment = ruling.statement.name, ruling.statement.fragment
         return since(StatedOtherwise(name, fragment, ruling.differ, ruling.compared), self.version, self.earlier)
 
-    def _finding(self, ruling: Ruling) -> Json:
-        return {
-            **ruling.to_json(),
-            "since": self.since(ruling).version,
-            "before": self.since(ruling).before,
-            "reported": known_report(self.package, ruling),
-            "report": report(self, ruling),
-        }
+    def _finding(self, ruling: Ruling) -> DifferingLayout:
+        since = self.since(ruling)
+        return DifferingLayout.of(
+            ruling.answer,
+            since=since.version,
+            before=since.before,
+            reported=known_report(self.package, ruling),
+            report=report(self, ruling),
+        )
 
     @property
     def reasons(self) -> Counter[str]:

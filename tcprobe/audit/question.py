@@ -82,7 +82,12 @@ def audits(
             yield answer
 
 
-@command(audits, short="Compare layouts in other people's packages with the tables.", name="audit")
+@command(
+    audits,
+    short="Compare layouts in other people's packages with the tables.",
+    name="audit",
+    json="tcprobe.audit.package_audit:AuditAnswer",
+)
 def print_audits(
     found: "Iterator[PackageAudit | TcprobeError]",
     *,

@@ -19,10 +19,11 @@ from fnmatch import fnmatchcase
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from tcprobe.check.rule import Finding, Rule, rules
+from tcprobe.check.rule import Finding, Rule, Severity, rules
 from tcprobe.errors import DataError, EnvironmentUnfitError
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass.code_files import CodeFiles, Compiled, code_files
 from tcprobe.sass.disassemble import AT_ONCE, programs
 from tcprobe.sass.elf import FunctionCode
@@ -37,23 +38,46 @@ MOST_WAITING = 64 << 20  # bytes of functions that are found and not answered ye
 Findings = tuple[Finding, ...] | DataError
 
 
+class DiagnosticAnswer(Answer):
+    """What a rule finds at an instruction."""
+
+    rule: str
+    severity: Severity
+    address: Annotated[int, Meta(ge=0, description="Offset in the kernel, as nvdisasm prints it.")]
+    line: SourceLine | None
+    text: str
+    numbers: dict[str, float]
+
+
+class CheckAnswer(Answer):
+    """What the rules find in a function of a file, one object per line, also of one where they find nothing."""
+
+    file: str
+    kernel: str
+    arch: str
+    undecided: Annotated[
+        int,
+        Meta(
+            ge=0,
+            description="How many things the rules cannot say; the notes among the findings have the reasons.",
+        ),
+    ]
+    findings: list[DiagnosticAnswer]
+
+
 class Placed(NamedTuple):
     """A finding and the line of the source, where the file has it."""
 
     finding: Finding
     line: SourceLine | None
 
+    @property
+    def answer(self) -> DiagnosticAnswer:
+        """What `--json` prints of it."""
+        return DiagnosticAnswer.of(self.finding, line=self.line)
+
     def to_json(self) -> Json:
-        """Plain data."""
-        found = self.finding
-        return {
-            "rule": found.rule,
-            "severity": found.severity,
-            "address": found.address,
-            "line": {"file": self.line.file, "line": self.line.line} if self.line else None,
-            "text": found.text,
-            "numbers": dict(found.numbers),
-        }
+        return plain(self.answer)
 
 
 @dataclass(frozen=True)
@@ -67,14 +91,7 @@ class KernelCheck:
     undecided: int
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "file": self.file,
-            "kernel": self.kernel,
-            "arch": self.arch,
-            "undecided": self.undecided,
-            "findings": [placed.to_json() for placed in self.findings],
-        }
+        return plain(CheckAnswer.of(self, findings=[placed.answer for placed in self.findings]))
 
 
 @dataclass

@@ -15,6 +15,7 @@ from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch as archs
 from tcprobe.mangled import unmangled
 from tcprobe.question import terminal
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.question.arguments import arch_name
 from tcprobe.question.declare import Option, PlainArgument, command, is_heard, note
 from tcprobe.question.options import Named, NonEmptyText, Number
@@ -152,7 +153,24 @@ def _least(check: "KernelCheck", severities: Sequence[str], cycles: int | None) 
     return replace(check, findings=tuple(each for each in check.findings if counts(each.finding)))
 
 
-@command(checks, short="What is wrong or slow in the kernels of a file.", name="check")
+class CheckRuleAnswer(Answer):
+    """A rule."""
+
+    name: str
+    severity: Literal["error", "warning", "note"]
+    says: str
+    mend: str
+    evidence: tuple[str, ...]
+    fails: Annotated[str, Meta(description="PTX in which it finds something.")]
+    passes: Annotated[str, Meta(description="PTX in which it does not.")]
+
+
+@command(
+    checks,
+    short="What is wrong or slow in the kernels of a file.",
+    name="check",
+    json={"": "tcprobe.check.code_check:CheckAnswer", "--rules": CheckRuleAnswer},
+)
 def print_checks(
     checked: Checked,
     *,
@@ -256,14 +274,11 @@ def _many(number: int, noun: str) -> str:
     return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
-_ATTRIBUTE = {"mend": "FIX"}  # the name that programs read it by
-
-
 def _explain(checked: Checked, as_json: bool) -> None:
     for rule in checked.rules.values():
         if as_json:
-            fields = ("name", "severity", "says", "mend", "evidence", "fails", "passes")
-            click.echo(json.dumps({field: getattr(rule, _ATTRIBUTE.get(field, field.upper())) for field in fields}))
+            said = (rule.NAME, rule.SEVERITY, rule.SAYS, rule.FIX, rule.EVIDENCE, rule.FAILS, rule.PASSES)
+            click.echo(json.dumps(plain(CheckRuleAnswer(*said))))
             continue
         terminal.line(f"{rule.NAME} ({rule.SEVERITY}): {rule.SAYS}")
         terminal.line(f"  do: {rule.FIX}")

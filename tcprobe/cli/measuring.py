@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tcprobe.errors import EnvironmentUnfitError, UsageError
+from tcprobe.question.answers import Answer, declare, plain
 from tcprobe.question.naming import named
 from tcprobe.question.options import JSON, WRITTEN, Named, NonEmptyText, Number, Output, Seconds
 from tcprobe.text import escaped
@@ -182,7 +183,7 @@ def _print_outcome(job_outcome: JobOutcome, folder: Path, as_json: bool) -> None
     from tcprobe.cli import printing
 
     if as_json:
-        click.echo(json.dumps(job_outcome.to_json() | {"results": str(folder)}))
+        click.echo(_line(job_outcome, folder))
         return
     for complaint in job_outcome.complaints:
         printing.say(f"{job_outcome.key}: {complaint}")
@@ -193,12 +194,19 @@ def _print_outcome(job_outcome: JobOutcome, folder: Path, as_json: bool) -> None
     click.echo(escaped(f"{job_outcome.key}: {len(job_outcome.findings)} findings{earlier}, from {job_outcome.machine}"))
 
 
+def _line(done: Report | JobOutcome, folder: Path) -> str:
+    """What `--json` prints."""
+    from tcprobe.run.campaign import RunLine
+
+    return json.dumps(plain(RunLine.of(done.answer, results=str(folder))))
+
+
 def _print(device_report: Report, folder: Path, as_json: bool, show_stages: bool) -> None:
     from tcprobe.cli import printing
     from tcprobe.store.results import Results
 
     if as_json:
-        click.echo(json.dumps(device_report.to_json() | {"results": str(folder)}))
+        click.echo(_line(device_report, folder))
         return
     printing.run_summary(device_report, Results(folder))
     if show_stages and device_report.job_end:
@@ -220,6 +228,22 @@ def _write_report(path: Path, folder: Path, reports: Sequence[Report]) -> None:
     click.echo(escaped(f"{len(findings)} findings in {path}; `tcprobe merge` adds them."), err=True)
 
 
+class FitAnswer(Answer):
+    """The formulas of a layout, one object per line."""
+
+    layout_id: str
+    of_: str | None
+    source: str
+    elements: int
+    threads: int
+    fit: str
+    formula: dict[str, str | None]
+
+
+declare("fit", FitAnswer)
+declare("run", "tcprobe.run.campaign:RunLine")
+
+
 @click.command(short_help="Fit closed formulas to saved tables.")
 @click.argument("paths", nargs=-1, type=Named(path_type=Path))
 @click.option("--sympy", "style", flag_value="sympy", help="Print SymPy expressions.")
@@ -238,19 +262,15 @@ def fit(paths: tuple[Path, ...], style: str | None, as_json: bool) -> None:
     if as_json:
         for saved, fitted in fits:
             formula = {n: None if f is None else str(f) for n, f in fitted.formulas.items()}
-            click.echo(
-                json.dumps(
-                    {
-                        "layout_id": saved.layout,
-                        "of": saved.who or saved.source,
-                        "source": saved.source,
-                        "elements": saved.table.elements,
-                        "threads": saved.table.threads,
-                        "fit": fitted.verdict,
-                        "formula": formula,
-                    }
-                )
+            answer = FitAnswer.of(
+                saved.table,
+                layout_id=saved.layout,
+                of_=saved.who or saved.source,
+                source=saved.source,
+                fit=fitted.verdict,
+                formula=formula,
             )
+            click.echo(json.dumps(plain(answer)))
         return
     from tcprobe.cli import printing
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import click
 
 from tcprobe.errors import UsageError
+from tcprobe.question.answers import Answer, Meta, declare, plain
 from tcprobe.question.options import JSON, WRITTEN, Named, NonEmptyText
 from tcprobe.text import escaped
 
@@ -31,6 +33,23 @@ def pages(folder: Path, check: bool) -> None:
     for path in changed:
         click.echo(escaped(f"{'stale' if check else 'written'}: {path}"))
     sys.exit(1 if check and changed else 0)
+
+
+class MergeAnswer(Answer):
+    """What was taken in."""
+
+    added: dict[str, int]
+    known: int
+    new: Annotated[int, Meta(ge=0, description="of whose subject nothing was known")]
+    agrees: Annotated[int, Meta(ge=0, description="new ones that say what is known")]
+    devices: Annotated[dict[int, int], Meta(description="of those that agree, by how many kinds of GPU then say so")]
+    contradicts: Annotated[int, Meta(ge=0)]
+    conflicts: list[str]
+    aside: Annotated[list[str], Meta(description="documents of archs and kinds that this version does not know")]
+    results: str
+
+
+declare("merge", MergeAnswer)
 
 
 @click.command(short_help="Add other people's measurements.")
@@ -58,10 +77,16 @@ def merge(paths: tuple[Path, ...], contributor: str | None, folder: Path, check:
     conflicts = [*map(str, union.conflicts), *union.doubts]
     would = "would be " if check else ""
     if as_json:
-        counts = {"added": union.added, "known": union.known, "new": union.without_precedent}
-        agrees = {"agrees": sum(union.agreeing.values()), "devices": union.agreeing}
-        lists = {"contradicts": len(union.conflicts), "conflicts": conflicts, "aside": union.aside}
-        click.echo(json.dumps({**counts, **agrees, **lists, "results": str(folder)}))
+        answer = MergeAnswer.of(
+            union,
+            new=union.without_precedent,
+            agrees=sum(union.agreeing.values()),
+            devices=union.agreeing,
+            contradicts=len(union.conflicts),
+            conflicts=conflicts,
+            results=str(folder),
+        )
+        click.echo(json.dumps(plain(answer)))
     else:
         for run, count in union.added.items():
             click.echo(f"{count} measurements {would}added to {folder / 'runs' / run}")

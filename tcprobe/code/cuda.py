@@ -39,7 +39,7 @@ __device__ __forceinline__ static void movmatrix(unsigned (&d)[1], const unsigne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from textwrap import wrap
@@ -142,7 +142,19 @@ def fragment_title(cell: Cell) -> str:
 
 def origin(cell: Cell) -> str:
     """Which table code was made from, and what that rests on."""
-    return f"from the table of {cell.fragment.id} on {cell.arch}, {_method(cell.evidence)}"
+    (words,) = origins([cell])
+    return words
+
+
+def origins(cells: Iterable[Cell]) -> list[str]:
+    """The same of several tables, in one line those that rest on the same."""
+    alike: dict[tuple[str, str], dict[str, None]] = {}
+    for cell in cells:
+        alike.setdefault((cell.arch, _method(cell.evidence)), {})[cell.fragment.id] = None
+    return [
+        f"from the table{'s' if len(ids) > 1 else ''} of {' and '.join(ids)} on {arch}, {method}"
+        for (arch, method), ids in alike.items()
+    ]
 
 
 def origin_of_tables(evidence: str) -> str:

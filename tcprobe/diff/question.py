@@ -72,7 +72,15 @@ def diff(
         yield from compare_named((*sides, *patterns), arch_name(arch), folders)
 
 
-@command(diff, short="Two archs, results folders, compilers or orders.")
+@command(
+    diff,
+    short="Two archs, results folders, compilers or orders.",
+    json={
+        "": "tcprobe.ask.diff:DifferenceAnswer",
+        "--numerics": "tcprobe.ask.diff:ChangedNumericsAnswer",
+        "ORDER": "tcprobe.order.difference:OrderDifferenceAnswer",
+    },
+)
 def print_diff(
     found: Iterator[Difference | ChangedNumerics | OrderDifference],
     *,

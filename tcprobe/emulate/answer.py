@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from tcprobe.check.report import log_of
 from tcprobe.emulate import launch as launches
 from tcprobe.emulate.launch import BufferArgument, Launch
 from tcprobe.emulate.ptx import MOST_TEXT, parse
-from tcprobe.emulate.report import RULES, Finding, Report
+from tcprobe.emulate.report import RULES, Finding, Report, ReportAnswer
 from tcprobe.emulate.run import Emulation, Options, emulate
 from tcprobe.emulate.watch import Watch
 from tcprobe.errors import UsageError
 from tcprobe.isa.arch import arch as arch_row
 from tcprobe.layout.arrays import Array
+from tcprobe.question.answers import Meta, plain
 from tcprobe.system import files, npy
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
+
+
+class EmulatedAnswer(ReportAnswer):
+    """What a kernel did on the CPU."""
+
+    trace: Annotated[list[str], Meta(description="What `--trace` and `--break` saw.")]
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,8 +73,7 @@ class Emulated(Described):
         yield self.summary
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {**self.report.to_json(), "trace": self.lines}
+        return plain(EmulatedAnswer.of(self.report.answer, trace=self.lines))
 
     def sarif(self) -> Json:
         """A SARIF log: a rule of `RULES` for each finding, at its line of the text."""

@@ -80,7 +80,11 @@ def emulate(
     return run(ptx, launch, (schedule, seed, most, arch_name(arch)), trace, break_)
 
 
-@command(emulate, short="Run a kernel's PTX on the CPU, and find what is wrong in it.")
+@command(
+    emulate,
+    short="Run a kernel's PTX on the CPU, and find what is wrong in it.",
+    json="tcprobe.emulate.answer:EmulatedAnswer",
+)
 def print_emulation(
     answer: "Emulated",
     *,

@@ -11,9 +11,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from tcprobe.emulate.ptx import Source
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.values import Json
 
 
@@ -44,6 +45,33 @@ MOST_FINDINGS = 1000
 MOST_OUTPUT = 10_000  # lines
 
 
+SaidSeverity = Annotated[
+    str, Meta(description="An error makes the exit code 1.", extra_json_schema={"enum": list(SEVERITIES)})
+]
+
+
+class EmulatedFinding(Answer):
+    """What was found, and where."""
+
+    rule: Annotated[str, Meta(extra_json_schema={"enum": list(RULES)})]
+    severity: SaidSeverity
+    line: Annotated[int, Meta(ge=0, description="Of the PTX text.")]
+    file: Annotated[str | None, Meta(description="Of the source, by .loc and .file; null where they do not say.")]
+    source_line: Annotated[int | None, Meta(ge=1, description="Its line there; of an inlined function its own.")]
+    thread: Annotated[int, Meta(ge=0, description="Its number in its block.")]
+    text: str
+
+
+class ReportAnswer(Answer):
+    """What a kernel did on the CPU."""
+
+    finished: Annotated[bool, Meta(description="False where `--most` instructions were spent, or at `--break`.")]
+    instructions: Annotated[int, Meta(ge=0, description="Of warps.")]
+    findings: list[EmulatedFinding]
+    notes: Annotated[list[str], Meta(description="What the bits rest on.")]
+    output: Annotated[list[str], Meta(description="Lines that the kernel printed.")]
+
+
 class Finding(NamedTuple):
     """A rule, the line of the PTX, the number of the thread in its block, words; its line of the source if known."""
 
@@ -68,17 +96,13 @@ class Finding(NamedTuple):
         """Its line there."""
         return self.source.line if self.source else None
 
+    @property
+    def answer(self) -> EmulatedFinding:
+        """What `--json` prints of it."""
+        return EmulatedFinding.of(self)
+
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "rule": self.rule,
-            "severity": self.severity,
-            "line": self.line,
-            "file": self.file,
-            "source_line": self.source_line,
-            "thread": self.thread,
-            "text": self.text,
-        }
+        return plain(self.answer)
 
     @property
     def in_words(self) -> str:
@@ -132,12 +156,11 @@ class Report:
             del self.output[MOST_OUTPUT:]
             self.note(f"of what the kernel prints, {MOST_OUTPUT} lines are kept")
 
+    @property
+    def answer(self) -> ReportAnswer:
+        """What `--json` prints of it."""
+        findings = [finding.answer for finding in self.findings]
+        return ReportAnswer.of(self, findings=findings, output=[line for line in self.output if line])
+
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "finished": self.finished,
-            "instructions": self.instructions,
-            "findings": [finding.to_json() for finding in self.findings],
-            "notes": self.notes,
-            "output": [line for line in self.output if line],
-        }
+        return plain(self.answer)

@@ -6,13 +6,13 @@ All numbers are whole and small, so that products are exact whatever the order o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from tcprobe.emulate.launch import Argument, BufferArgument, Launch, MapArgument, check_shape, scalar
 from tcprobe.emulate.ptx import parse
-from tcprobe.emulate.report import Report
+from tcprobe.emulate.report import Report, ReportAnswer
 from tcprobe.emulate.run import Options, emulate
 from tcprobe.kernel.compiled import compiled
 from tcprobe.kernel.gemm import GemmKernel
@@ -25,6 +25,7 @@ from tcprobe.kernel.products import (
     rounded_bits,
 )
 from tcprobe.layout.arrays import Bits, Bytes
+from tcprobe.question.answers import Meta, plain
 from tcprobe.values import Json
 
 
@@ -47,6 +48,14 @@ class HostLines:
         return values, int((memory[:, self.used :] != UNWRITTEN).sum())
 
 
+class ProductAnswer(ReportAnswer, before=True):
+    """Of `--emulate`: a product on the CPU."""
+
+    elements: Annotated[int, Meta(ge=1)]
+    wrong: Annotated[int, Meta(ge=0, description="Elements that differ from NumPy's.")]
+    outside: Annotated[int, Meta(ge=0, description="Bytes written outside D.")]
+
+
 @dataclass(frozen=True)
 class EmulatedProduct:
     """`wrong` of `elements` differ from NumPy's; bytes written `outside` D; what the emulator found."""
@@ -62,8 +71,8 @@ class EmulatedProduct:
         return not (self.wrong or self.outside or self.report.wrong)
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {"elements": self.elements, "wrong": self.wrong, "outside": self.outside, **self.report.to_json()}
+        answer = ProductAnswer.of(self.report.answer, elements=self.elements, wrong=self.wrong, outside=self.outside)
+        return plain(answer)
 
 
 def launch_of(

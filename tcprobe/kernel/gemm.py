@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from tcprobe.ask.descriptor import BoxAnswer
 from tcprobe.code.names import FUNCTION, require_legal
 from tcprobe.errors import UsageError, check_choice
 from tcprobe.isa import inventory
@@ -27,6 +28,7 @@ from tcprobe.kernel.mma_sync import Gemm, ways_of
 from tcprobe.kernel.staged import OUTS, SCALED, element
 from tcprobe.kernel.tcgen05 import TensorGemm
 from tcprobe.kernel.wgmma import WarpgroupGemm, check
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass import lowering
 from tcprobe.store.choose import Layers
 from tcprobe.store.choose import layers as folders
@@ -69,6 +71,47 @@ class GemmOptions(NamedTuple):
     multiply: str | None = None
     cluster: int = 1
     cta_group: int | None = None
+
+
+class TensorMapAnswer(BoxAnswer):
+    """The box and modes of a tensor map, and what of the matrix is contiguous."""
+
+    major: str
+
+
+class FragmentLoad(Answer):
+    """What loads a warp's part of the tile into registers, and its cycles of shared memory."""
+
+    instruction: str
+    wavefronts: int
+    ideal: int
+
+
+class LaunchAnswer(Answer):
+    """What a launch needs to know."""
+
+    kernel: str
+    arch: str
+    target: str
+    type: str
+    out: str
+    tile: tuple[int, int, int]
+    a: str
+    b: str
+    multiply: str
+    stages: int
+    warps: Annotated[str, Meta(description="Which warp has which part of D, as --warps of where takes it")]
+    permute: str | None
+    grid: list[int | str]
+    block: tuple[int, int, int]
+    cluster: int
+    shared_bytes: int
+    parameters: list[str]
+    tensor_maps: dict[str, TensorMapAnswer]
+    registers: dict[str, int]
+    wavefronts: dict[str, FragmentLoad]
+    warning: str | None
+    evidence: list[str]
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,34 +205,30 @@ class GemmKernel(Described):
 
     def to_json(self, mnk: tuple[int, int, int] | None) -> Json:
         """What a launch needs to know, for a product of a size or any."""
+        return plain(self.answer(mnk))
+
+    def answer(self, mnk: tuple[int, int, int] | None) -> LaunchAnswer:
+        """What `--json` prints of it."""
         gemm, (rows, cols, _) = self.gemm, self.gemm.tile
         rows *= self.cluster
         below = f"(m + {rows - 1}) / {rows}" + (f" * {self.cluster}" if self.cluster > 1 else "")
         grid: list[int | str] = [f"(n + {cols - 1}) / {cols}", below, 1]
-        return {
-            "kernel": self.name,
-            "arch": gemm.arch.name,
-            "target": gemm.compiled_for,
-            "type": gemm.type,
-            "out": gemm.out,
-            "tile": list(gemm.tile),
-            "a": gemm.a,
-            "b": gemm.b,
-            "multiply": gemm.instruction.id,
-            "stages": gemm.stages,
-            "warps": gemm.numbering[0],
-            "permute": gemm.numbering[1] or None,
-            "grid": list(self.grid(*mnk)) if mnk else grid,
-            "block": list(self.block),
-            "cluster": self.cluster,
-            "shared_bytes": self.shared_bytes,
-            "parameters": self.parameters,
-            "tensor_maps": self.maps,
-            "registers": gemm.registers,
-            "wavefronts": gemm.wavefronts,
-            "warning": self.warning,
-            "evidence": gemm.evidence,
-        }
+        return LaunchAnswer.of(
+            gemm,
+            kernel=self.name,
+            arch=gemm.arch.name,
+            target=gemm.compiled_for,
+            multiply=gemm.instruction.id,
+            warps=gemm.numbering[0],
+            permute=gemm.numbering[1] or None,
+            grid=list(self.grid(*mnk)) if mnk else grid,
+            block=self.block,
+            cluster=self.cluster,
+            shared_bytes=self.shared_bytes,
+            parameters=self.parameters,
+            tensor_maps=self.maps,
+            warning=self.warning,
+        )
 
     def launch_lines(self) -> list[str]:
         """A line each: the kernel, its grid, its registers, and every step that goes through shared memory."""

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from tcprobe.errors import DataError, EnvironmentUnfitError
 from tcprobe.kernel.compiled import compiled
 from tcprobe.kernel.gemm import GemmKernel
 from tcprobe.loops.costs import STATED, priced
 from tcprobe.loops.loop import main_loop
-from tcprobe.loops.predict import Prediction, predict
+from tcprobe.loops.predict import Prediction, PredictionAnswer, predict
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass import toolchain
 from tcprobe.sass.disassemble import programs
 from tcprobe.sass.elf import cubin
 from tcprobe.store.choose import default
 from tcprobe.values import Json
+
+
+class LoopAnswer(Answer):
+    """A round of its main loop, with --budget."""
+
+    predicted: PredictionAnswer | None
+    reason: Annotated[str | None, Meta(description="Why it is not predicted.")]
 
 
 class PredictedLoop(NamedTuple):
@@ -33,9 +41,13 @@ class PredictedLoop(NamedTuple):
             yield "a round of its main loop, predicted from machine code:"
             yield from (f"  {line}" for line in self.prediction.summary)
 
+    @property
+    def answer(self) -> LoopAnswer:
+        """What `--json` prints of it."""
+        return LoopAnswer.of(self, predicted=self.prediction and self.prediction.answer)
+
     def to_json(self) -> Json:
-        """Plain data."""
-        return {"predicted": self.prediction and self.prediction.to_json(), "reason": self.reason}
+        return plain(self.answer)
 
 
 def predicted_loop(kernel: GemmKernel) -> PredictedLoop:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost
+from tcprobe.ask.plan_cost import CyclesAnswer, MeasuredCosts, PlanCycles, accesses_cost
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa import arch as archs
 from tcprobe.isa import inventory
@@ -28,6 +28,7 @@ from tcprobe.isa.occupancy import MOST_THREADS, REGISTERS, Block, block_register
 from tcprobe.isa.operand import MULTIPLIED
 from tcprobe.kernel.mma_sync import MOST_REGISTERS, Gemm
 from tcprobe.kernel.staged import SCALED, element, shape
+from tcprobe.question.answers import Answer, plain
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.cost import Point
 from tcprobe.text import Described, quoted
@@ -53,6 +54,52 @@ class Request(NamedTuple):
     multiply: str | None = None
 
 
+class PartAnswer(Answer):
+    """What an instruction does for the tile, and its cost."""
+
+    part: str
+    instruction: str
+    issues: int
+    wavefronts: int | None
+    cycles: CyclesAnswer
+
+
+class SharedBudget(Answer):
+    """Bytes of shared memory: of the tile, of a stage, that a block has at most, that an SM has, and reserved ones."""
+
+    bytes: int
+    stage: int
+    most: int
+    of_sm: int
+    reserved: int
+
+
+class TensorBudget(Answer):
+    """Columns of tensor memory: by operand, in all, as they are allocated, and that an SM has."""
+
+    parts: dict[str, int]
+    columns: int
+    allocated: int
+    most: int
+
+
+class BudgetAnswer(Answer):
+    """What a block's tile takes of an SM; blocks_per_sm by each limit, null where it is not stated."""
+
+    arch: str
+    type: str
+    tile: tuple[int, int, int]
+    stages: int
+    multiply: str
+    threads: int
+    registers: dict[str, int]
+    shared: SharedBudget
+    tensor_memory: TensorBudget
+    blocks_per_sm: dict[str, int | None]
+    parts: list[PartAnswer]
+    limits: str
+
+
 class Part(NamedTuple):
     """A step of one tile along k: an instruction, how often all warps issue it, wavefronts, and cycles of an SM."""
 
@@ -62,9 +109,13 @@ class Part(NamedTuple):
     wavefronts: int | None
     cycles: PlanCycles
 
+    @property
+    def answer(self) -> PartAnswer:
+        """What `--json` prints of it."""
+        return PartAnswer.of(self, cycles=self.cycles.answer)
+
     def to_json(self) -> Json:
-        """Plain data."""
-        return {**self._asdict(), "cycles": self.cycles.to_json()}
+        return plain(self.answer)
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,33 +175,25 @@ class Budget(Described):
         yield f"limits: {of.source}"
 
     def to_json(self) -> Json:
-        """Plain data."""
-        of = limits(self.device.number)
-        return {
-            "arch": self.device.name,
-            "type": self.request.type,
-            "tile": list(self.request.tile),
-            "stages": self.request.stages,
-            "multiply": self.multiply,
-            "threads": self.threads,
-            "registers": {**self.registers, "together": sum(self.registers.values()), "most": MOST_REGISTERS},
-            "shared": {
-                "bytes": self.shared_bytes,
-                "stage": self.shared_bytes // self.request.stages,
-                "most": self.device.shared_kib << 10,
-                "of_sm": of.shared_kib << 10,
-                "reserved": of.reserved_kib << 10,
-            },
-            "tensor_memory": {
-                "parts": dict(self.tensor_memory),
-                "columns": self.columns,
-                "allocated": self.allocated,
-                "most": of.tmem_columns,
-            },
-            "blocks_per_sm": {**self.fits, "blocks": self.blocks},
-            "parts": [part.to_json() for part in self.parts],
-            "limits": of.source,
-        }
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> BudgetAnswer:
+        """What `--json` prints of it."""
+        of, asked = limits(self.device.number), self.request
+        shared = (self.device.shared_kib << 10, of.shared_kib << 10, of.reserved_kib << 10)
+        return BudgetAnswer.of(
+            asked,
+            arch=self.device.name,
+            multiply=self.multiply,
+            threads=self.threads,
+            registers={**self.registers, "together": sum(self.registers.values()), "most": MOST_REGISTERS},
+            shared=SharedBudget(self.shared_bytes, self.shared_bytes // asked.stages, *shared),
+            tensor_memory=TensorBudget(dict(self.tensor_memory), self.columns, self.allocated, of.tmem_columns),
+            blocks_per_sm={**self.fits, "blocks": self.blocks},
+            parts=[part.answer for part in self.parts],
+            limits=of.source,
+        )
 
 
 def budget(asked: Request, layers: Layers | None = None) -> Budget:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,6 +17,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.dtypes import dtype
 from tcprobe.kernel.staged import SCALED, Scaled
 from tcprobe.layout.arrays import Array, Bits, Bytes, Floats, Ints
+from tcprobe.question.answers import plain
 from tcprobe.references.shared_memory.tensor_map import TensorMap, packed_map
 from tcprobe.references.tensor_memory import ATOM_BYTES, BLOCKS, LINES, scale_offset
 from tcprobe.run import driver
@@ -73,7 +74,7 @@ class ProductRun:
         return not (self.wrong or self.outside or self.apart)
 
     def to_json(self) -> Json:
-        return {**asdict(self), "compared": list(self.compared), "timed": list(self.timed)}
+        return plain(self)
 
 
 class Placed(Protocol):

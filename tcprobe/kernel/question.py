@@ -10,6 +10,7 @@ import click
 from tcprobe.errors import UsageError
 from tcprobe.isa.names import likely
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import plain
 from tcprobe.question.arguments import ArchName, Sizes, TypeName, arch_name, checked, sizes
 from tcprobe.question.declare import Option, command, group, note
 from tcprobe.question.options import ElementType, NonEmptyText, Number, Output, Sides, Warps
@@ -185,7 +186,14 @@ class Explaining(click.Command):
         return super().parse_args(ctx, [arg if kept else "--budget" for arg, kept in zip(args, numbered, strict=True)])
 
 
-@command(kernel, of=GROUP, name="gemm", short="D = A B for an arch and a type.", cls=Explaining)
+@command(
+    kernel,
+    of=GROUP,
+    name="gemm",
+    short="D = A B for an arch and a type.",
+    cls=Explaining,
+    json={"": "tcprobe.kernel.launch_answer:GemmAnswer", "--emulate": "tcprobe.kernel.emulated:ProductAnswer"},
+)
 def print_kernel(
     made: "GemmKernel",
     *,
@@ -254,17 +262,16 @@ def print_kernel(
         _print_emulated(made, emulate, as_json)
         return
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    **made.to_json(mnk),
-                    "explain": ways,
-                    "budget": taken.to_json() if taken else None,
-                    "loop": loop.to_json() if loop else None,
-                    "run": outcome.to_json() if outcome else None,
-                }
-            )
+        from tcprobe.kernel.launch_answer import GemmAnswer
+
+        answer = GemmAnswer.of(
+            made.answer(mnk),
+            explain=ways,
+            budget=taken and taken.answer,
+            loop=loop and loop.answer,
+            run=outcome,
         )
+        click.echo(json.dumps(plain(answer)))
     elif ways or outcome or taken:
         _say_where(made, ways, taken)
         terminal.lines(loop.in_words if loop else ())
@@ -390,7 +397,7 @@ def plan(
     return budget(asked, layers(results, only))
 
 
-@command(plan, short="What a tile takes: registers, shared and tensor memory.")
+@command(plan, short="What a tile takes: registers, shared and tensor memory.", json="tcprobe.kernel.plan:BudgetAnswer")
 def print_plan(found: "Budget", *, as_json: JsonOption = False) -> None:
     """Words or JSON."""
     print_answer(found, as_json)

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from statistics import median
+from typing import Annotated
 
 from tcprobe.loops.loop import Loop, LoopError
 from tcprobe.loops.patch import CLASSES, Patch, patches
 from tcprobe.loops.runs import ONE_ROUND, WHOLE, Run, Taken, launched, taken
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
 
@@ -33,6 +35,43 @@ class Class:
     cycles: float | None = None
     spread: float = 0.0
     words: str = ""
+
+
+Natural = Annotated[int, Meta(ge=0)]
+
+
+class AblationAnswer(Answer):
+    """What each class of a main loop's instructions is worth: cycles of a round whole, and without each class."""
+
+    kernel: str
+    arch: str
+    device: str
+    first: Annotated[int, Meta(ge=0, description="address of the loop's first instruction")]
+    last: Annotated[int, Meta(ge=0, description="address of the branch that leads back there")]
+    threads: Annotated[int, Meta(ge=1, description="of the one block that is launched")]
+    rounds: Annotated[int, Meta(ge=1)]
+    cycles: Annotated[float, Meta(description="of a round")]
+    spread: Annotated[
+        float,
+        Meta(ge=0, description="cycles of a round by which the middle launch is longer than the shortest"),
+    ]
+    stalls: Annotated[
+        int | None,
+        Meta(
+            description="cycles for which a warp's stall counts hold it in a round, whatever is patched away; null "
+            "where the way of a round is not followed"
+        ),
+    ]
+    note: Annotated[str, Meta(description="what else the cycles hold, where the loop alone could not be timed")]
+    without: Annotated[
+        dict[str, float | None],
+        Meta(description="cycles of a round by class that is patched away; null: see `failed`"),
+    ]
+    patched: Annotated[
+        dict[str, tuple[Natural, Natural]],
+        Meta(description="by class, how many instructions are patched away, and of how many"),
+    ]
+    failed: Annotated[dict[str, str], Meta(description="by class, why there are no cycles without it")]
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,22 +129,16 @@ class Ablation(Described):
 
     def to_json(self) -> Json:
         """Plain data; a class without cycles is null, and `failed` says why."""
-        return {
-            "kernel": self.kernel,
-            "arch": self.arch,
-            "device": self.device,
-            "first": self.first,
-            "last": self.last,
-            "threads": self.threads,
-            "rounds": self.rounds,
-            "cycles": round(self.cycles, 2),
-            "spread": round(self.spread, 2),
-            "stalls": self.stalls,
-            "note": self.note,
-            "without": {each.name: None if each.cycles is None else round(each.cycles, 2) for each in self.classes},
-            "patched": {each.name: [each.off, each.all] for each in self.classes},
-            "failed": {each.name: each.words for each in self.classes if each.cycles is None},
-        }
+        classes = self.classes
+        answer = AblationAnswer.of(
+            self,
+            cycles=round(self.cycles, 2),
+            spread=round(self.spread, 2),
+            without={each.name: None if each.cycles is None else round(each.cycles, 2) for each in classes},
+            patched={each.name: (each.off, each.all) for each in classes},
+            failed={each.name: each.words for each in classes if each.cycles is None},
+        )
+        return plain(answer)
 
 
 def ablate(cubin: bytes, loop: Loop, launch: Path) -> Ablation:

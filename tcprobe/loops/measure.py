@@ -11,14 +11,44 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from tcprobe.isa.arch import WARP
 from tcprobe.loops.launch import LaunchError
 from tcprobe.loops.loop import Loop
 from tcprobe.loops.runs import WHOLE, Run, Taken, launched, taken
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.text import Described, escaped
 from tcprobe.values import Json
+
+CycleCount = Annotated[float, Meta(ge=0)]
+Counted = Annotated[int | None, Meta(ge=1)]
+
+
+class ClockAnswer(Answer):
+    """The SMs' clock meanwhile: their cycles by elapsed time."""
+
+    block: CycleCount
+    grid: Annotated[float | None, Meta(ge=0)]
+
+
+class MeasuredAnswer(Answer):
+    """The clock beside a prediction."""
+
+    device: str
+    block: Annotated[float, Meta(ge=0, description="Of one block alone.")]
+    grid: Annotated[float | None, Meta(ge=0, description="In the grid, of one wave; null where failed says why.")]
+    ratio: Annotated[float | None, Meta(ge=0, description="grid by block.")]
+    mhz: ClockAnswer
+    threads: Annotated[int, Meta(ge=1, description="Of a block.")]
+    rounds: Annotated[int, Meta(ge=1, description="Of a launch of one block.")]
+    spread: Annotated[float, Meta(ge=0, description="What the middle launch of one block takes more than the least.")]
+    blocks: Annotated[int | None, Meta(ge=1, description="Of the grid.")]
+    at_once: Annotated[int | None, Meta(ge=1, description="Blocks that an SM holds.")]
+    sms: Counted
+    waves: Annotated[int | None, Meta(ge=1, description="How often the SMs are filled.")]
+    failed: Annotated[str | None, Meta(description="Why there is no grid.")]
+    note: Annotated[str, Meta(description="What else is in the cycles.")]
 
 
 class Grid(NamedTuple):
@@ -84,25 +114,22 @@ class Measured(Described):
             f"share (the SM, L2, memory), at a clock {slower:.2f} times as slow"
         )
 
-    def to_json(self) -> Json:
-        """Plain data."""
+    @property
+    def answer(self) -> MeasuredAnswer:
+        """What `--json` prints of it."""
         grid = self.grid
-        return {
-            "device": self.device,
-            "block": round(self.block, 2),
-            "grid": grid and round(grid.cycles, 2),
-            "ratio": self.ratio and round(self.ratio, 3),
-            "mhz": {"block": round(self.mhz, 1), "grid": grid and round(grid.mhz, 1)},
-            "threads": self.threads,
-            "rounds": self.rounds,
-            "spread": round(self.spread, 2),
-            "blocks": grid and grid.blocks,
-            "at_once": grid and grid.at_once,
-            "sms": grid and grid.sms,
-            "waves": grid and grid.waves,
-            "failed": self.failed,
-            "note": self.note,
-        }
+        return MeasuredAnswer.of(
+            self,
+            block=round(self.block, 2),
+            grid=grid and round(grid.cycles, 2),
+            ratio=self.ratio and round(self.ratio, 3),
+            mhz=ClockAnswer(round(self.mhz, 1), grid and round(grid.mhz, 1)),
+            spread=round(self.spread, 2),
+            **{name: grid and getattr(grid, name) for name in ("blocks", "at_once", "sms", "waves")},
+        )
+
+    def to_json(self) -> Json:
+        return plain(self.answer)
 
 
 def measure(cubin: bytes, loop: Loop, launch: Path) -> Measured:

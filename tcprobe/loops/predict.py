@@ -12,18 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from tcprobe.errors import DataError
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices, prices
 from tcprobe.loops.loop import Loop, LoopError, is_multiply
-from tcprobe.loops.measure import Measured
+from tcprobe.loops.measure import CycleCount, Measured, MeasuredAnswer
 from tcprobe.loops.roles import LANDED, Copies, joined, meetings, partners, warps_of
 from tcprobe.loops.simulate import ORDERS, Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
 from tcprobe.mangled import labels
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.sass.addresses import walked
 from tcprobe.sass.kernel import Kernel
 from tcprobe.sass.threads import ASSUMED_WARPS
@@ -40,17 +41,42 @@ COLUMNS = 64  # of a time line in a terminal
 class Range(NamedTuple):
     """Cycles over orders of issue and initial skews."""
 
-    least: float
-    most: float
+    least: CycleCount
+    most: CycleCount
 
 
 class Part(NamedTuple):
     """An opcode of a round: how many a warp executes, and for how long they need their pipe of a scheduler."""
 
     opcode: str
-    executed: int
+    executed: Annotated[int, Meta(ge=1)]
     pipe: str
-    cycles: float
+    cycles: CycleCount
+
+
+class PredictionAnswer(Answer):
+    """What a round of a loop takes, by a model of one SM; one object a loop."""
+
+    kernel: str
+    arch: str
+    first: Annotated[
+        int, Meta(ge=0, description="The loop's first instruction: its offset in the kernel, as nvdisasm prints it.")
+    ]
+    last: Annotated[int, Meta(ge=0, description="The branch that leads back to it.")]
+    instructions: Annotated[int, Meta(ge=0, description="Of a round of one warp; 0 where its way is not followed.")]
+    warps: Annotated[int, Meta(ge=1, le=MOST_WARPS, description="Of a block.")]
+    cycles: Annotated[Range | None, Meta(description="Of a round, over orders of issue.")]
+    tensor: Annotated[float, Meta(ge=0, description="Cycles that a scheduler's tensor core works in a round.")]
+    busy: Annotated[
+        dict[str, CycleCount],
+        Meta(description="Cycles that each pipe of the busiest scheduler works; shared and l2 are those of the SM."),
+    ]
+    refused: str | None
+    assumed: Annotated[tuple[str, ...], Meta(description="What code leaves open.")]
+    opcodes: tuple[Part, ...]
+    measured: Annotated[
+        MeasuredAnswer | None, Meta(description="Cycles of a round on this machine's GPU, with --measure.")
+    ]
 
 
 class Roles(NamedTuple):
@@ -133,23 +159,13 @@ class Prediction(Described):
         works, beside, copies, _ = self.run
         return TimeLine((*works, *beside), tuple(trace(works, beside, copies)))
 
+    @property
+    def answer(self) -> PredictionAnswer:
+        """What `--json` prints of it."""
+        return PredictionAnswer.of(self, opcodes=self.parts, measured=self.measured and self.measured.answer)
+
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "kernel": self.kernel,
-            "arch": self.arch,
-            "first": self.first,
-            "last": self.last,
-            "instructions": self.instructions,
-            "warps": self.warps,
-            "cycles": self.cycles._asdict() if self.cycles else None,
-            "tensor": self.tensor,
-            "busy": self.busy,
-            "refused": self.refused,
-            "assumed": list(self.assumed),
-            "opcodes": [part._asdict() for part in self.parts],
-            "measured": self.measured and self.measured.to_json(),
-        }
+        return plain(self.answer)
 
 
 class TimeLine(NamedTuple):

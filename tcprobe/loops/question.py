@@ -113,7 +113,11 @@ def _names(names: Sequence[str]) -> list[str]:
     return [*shown[:5], *(["..."] if len(shown) > 5 else [])]
 
 
-@command(ablate, short="What each class of a main loop's instructions is worth, measured.")
+@command(
+    ablate,
+    short="What each class of a main loop's instructions is worth, measured.",
+    json="tcprobe.loops.ablate:AblationAnswer",
+)
 def print_ablation(found: "Ablation", *, as_json: JsonOption = False) -> None:
     """Words or JSON."""
     print_answer(found, as_json)
@@ -202,7 +206,12 @@ def _measured(raw: bytes, loop: "Loop", launch: Path) -> "Measured | None":
         return None
 
 
-@command(predictions, short="Cycles of a kernel's main loop, from its machine code.", name="predict")
+@command(
+    predictions,
+    short="Cycles of a kernel's main loop, from its machine code.",
+    name="predict",
+    json="tcprobe.loops.predict:PredictionAnswer",
+)
 def print_predictions(
     found: "list[Prediction]",
     *,

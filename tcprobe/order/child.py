@@ -21,8 +21,9 @@ from tcprobe.arithmetic import order_text
 from tcprobe.errors import StarvedError, class_named, debugging, understood
 from tcprobe.order.batches import batches, sizes_of
 from tcprobe.order.calls import CallError, CallOptions, call
+from tcprobe.order.printed import FoundOrder, PlacesAnswer
 from tcprobe.order.reveal import Revealed
-from tcprobe.order.terms import Terms
+from tcprobe.question.answers import plain
 from tcprobe.system import children
 from tcprobe.text import escaped
 from tcprobe.values import Json
@@ -107,26 +108,17 @@ def _last_line(errors: IO[bytes]) -> str:
 
 def revealed_json(found: Revealed) -> Json:
     """Plain data."""
-    return {
-        "order": found.order and order_text.to_json(found.order),
-        "alike": list(found.alike),
-        "elements": found.elements,
-        "different": found.different,
-        "difference": found.difference and found.difference._asdict(),
-        "compared": found.compared,
-        "places": found.places._asdict(),
-        "calls": found.calls,
-        "seconds": found.seconds,
-        "kernel": None if found.kernel is None else list(found.kernel),
-        "lost": found.lacking.lost if found.lacking else [],
-        "double": found.lacking.double if found.lacking else [],
-        "terms": [_terms_json(each) for each in found.lacking.parts] if found.lacking else [],
-        "others": found.lacking.others if found.lacking else 0,
-    }
-
-
-def _terms_json(terms: Terms) -> Json:
-    return {**terms._asdict(), "shown": terms.shown._asdict()}
+    lacking = found.lacking
+    answer = FoundOrder.of(
+        found,
+        order=found.order and order_text.to_json(found.order),
+        places=PlacesAnswer.of(found.places, alike=[list(lines) for lines in found.places.alike]),
+        lost=lacking.lost if lacking else [],
+        double=lacking.double if lacking else [],
+        terms=lacking.parts if lacking else [],
+        others=lacking.others if lacking else 0,
+    )
+    return plain(answer)
 
 
 def answer_to(request: Json, beat: Callable[[str], None]) -> Json:

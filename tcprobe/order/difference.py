@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, TypeAlias
+from typing import Annotated, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from tcprobe.arithmetic.parameters import IN_GROUP, Arithmetic
 from tcprobe.errors import UsageError
 from tcprobe.layout.arrays import Array, Floats
 from tcprobe.order.evaluate import Rule, multiply, read_as, rules_of
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.store.choose import Layers
 from tcprobe.text import Described
 from tcprobe.values import Json
@@ -47,6 +48,46 @@ class Sum(NamedTuple):
     words: str
 
 
+Products = Annotated[list[float], Meta(min_length=3, max_length=3)]
+
+
+class SumAnswer(Answer):
+    """A sum that only one of the orders has."""
+
+    sum: Annotated[int, Meta(description="How many sums of the order come before it.")]
+    products: Annotated[tuple[int, ...], Meta(description="The products that it takes in, none of an addition.")]
+    words: str
+
+
+FirstSum = Annotated[
+    SumAnswer | None,
+    Meta(description="The first sum that the other order has not; null where it has all of them."),
+]
+
+
+class OperandsAnswer(Answer):
+    """A row and a column of which D differs."""
+
+    products: list[Products]
+    d: Annotated[list[str], Meta(min_length=2, max_length=2)]
+
+
+class OrderDifferenceAnswer(Answer):
+    """Two orders: whether they sum the same, where they part, and operands for which D differs."""
+
+    same: bool
+    first: FirstSum
+    second: FirstSum
+    operands: Annotated[
+        OperandsAnswer | None,
+        Meta(
+            description="Products [k, a, b] of a row and a column, all others zero, and D of both orders as "
+            "hexadecimal floats; null where none were found."
+        ),
+    ]
+    tried: Annotated[int, Meta(description="Pairs of operands, at most, that were tried.")]
+
+
 class Operands(NamedTuple):
     """A row of A and a column of B, and what each order makes of them: they differ."""
 
@@ -54,11 +95,15 @@ class Operands(NamedTuple):
     b: Floats
     d: tuple[float, float]
 
-    def to_json(self) -> Json:
-        """Plain data; products where neither number is zero."""
+    @property
+    def answer(self) -> OperandsAnswer:
+        """What `--json` prints of it: products where neither number is zero."""
         places = np.flatnonzero((self.a != 0) & (self.b != 0))
-        rows = [[int(k), float(self.a[k]), float(self.b[k])] for k in places]
-        return {"products": rows, "d": [float(d).hex() for d in self.d]}
+        rows: list[list[float]] = [[int(k), float(self.a[k]), float(self.b[k])] for k in places]
+        return OperandsAnswer(rows, [float(d).hex() for d in self.d])
+
+    def to_json(self) -> Json:
+        return plain(self.answer)
 
 
 @dataclass(frozen=True, repr=False)
@@ -95,12 +140,11 @@ class OrderDifference(Described):
         return [*lines, f"D is {one!r} and {other!r} ({one.hex()}, {other.hex()}) for {shown}"]
 
     def to_json(self) -> Json:
-        """Plain data."""
-        sides = {
-            name: side and {"sum": side.place, "products": list(side.products), "words": side.words}
-            for name, side in (("first", self.first), ("second", self.second))
-        }
-        return {"same": self.none, **sides, "operands": self.operands and self.operands.to_json(), "tried": self.tried}
+        first, second = (
+            side and SumAnswer(side.place, side.products, side.words) for side in (self.first, self.second)
+        )
+        operands = self.operands and self.operands.answer
+        return plain(OrderDifferenceAnswer(self.none, first, second, operands, self.tried))
 
 
 def difference(first: Order, second: Order, layers: Layers | None = None) -> OrderDifference:

@@ -20,6 +20,7 @@ from tcprobe.order.bound import Bound, error_bound
 from tcprobe.order.evaluate import multiply, rules_of
 from tcprobe.order.picture import in_words, tree_lines
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import UNSET, plain
 from tcprobe.question.arguments import ArchName, Sizes, arch_name, checked, sizes
 from tcprobe.question.declare import Option, PlainArgument, command
 from tcprobe.question.options import Listed, Named, NonEmptyText, Number, Numbers, Output, Sides
@@ -27,7 +28,6 @@ from tcprobe.question.shared import JsonOption
 from tcprobe.system import files
 from tcprobe.system.npy import read_matrix, write_matrix
 from tcprobe.text import Described
-from tcprobe.values import Json
 
 Lines = Sequence[int] | None
 MATRIX = Named(dir_okay=False)
@@ -98,15 +98,18 @@ class OrderAnswer(Described):
 
     def json(self) -> str:
         """On one line."""
-        parts = [f'"order": {order_text.text(self.order).replace(chr(10), "")}']
-        more: Json = {} if self.bound is None else {"bound": self.bound.to_json()}
-        if self.d is not None:
-            more["elements"] = int(self.d.size)
-        if self.apart is not None:
-            more["different"] = len(self.apart)
-        return (
-            "{" + ", ".join([*parts, *(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in more.items())]) + "}"
+        from tcprobe.order.printed import SavedAnswer
+
+        answer = SavedAnswer.of(
+            self,
+            order=None,  # as text: json.dumps does not follow sums nested 500 deep
+            bound=UNSET if self.bound is None else self.bound.to_json(),
+            elements=UNSET if self.d is None else int(self.d.size),
+            different=UNSET if self.apart is None else len(self.apart),
         )
+        texts = {key: json.dumps(value) for key, value in plain(answer).items()}
+        texts["order"] = order_text.text(self.order).replace("\n", "")
+        return "{" + ", ".join(f"{json.dumps(key)}: {text}" for key, text in texts.items()) + "}"
 
 
 SIZES = words.Kind(words.pattern(r"[0-9]+(?:[.,0-9]*[0-9])?(?:x[0-9]+(?:[.,0-9]*[0-9])?){1,2}"))
@@ -265,7 +268,7 @@ def evaluated(
     return OrderAnswer(saved, bound, made, np.ascontiguousarray(chosen), places)
 
 
-@command(order, short="In which order a program sums.")
+@command(order, short="In which order a program sums.", json="tcprobe.order.printed:answers")
 def print_order(
     answer: Any,
     *,

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 # how a module says that it has a command, with its line in the list of commands
 _COMMAND = re.compile(
-    r'^(?:GROUP = group\(\s*|@command\((?P<function>\w+), )short="(?P<short>[^"]*)"(?:,\s*name="(?P<name>[^"]*)")?',
+    r'^(?:GROUP = group\(\s*|@command\(\s*(?P<function>\w+),\s*)short="(?P<short>[^"]*)"'
+    r'(?:,\s*name="(?P<name>[^"]*)")?',
     re.MULTILINE,
 )
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError
 from tcprobe.isa import arch, inventory, names
@@ -31,6 +31,7 @@ from tcprobe.probes import dialogues, experiments
 from tcprobe.probes.experiment import Dialogue, Experiment
 from tcprobe.probes.moves import MemoryMove, RegisterMove
 from tcprobe.probes.multiply import MultiplyExperiment
+from tcprobe.question.answers import UNSET, Answer, Meta, UnsetType, plain
 from tcprobe.run import runner
 from tcprobe.run.backend import Device, sass_worker
 from tcprobe.run.runner import Probe, kind_of, saved_tables
@@ -138,6 +139,54 @@ def _in_tensor_memory(patterns: Sequence[str]) -> list[Dialogue]:
     return [dialogue for id_, dialogue in every.items() if id_.startswith(forms)] if forms else []
 
 
+class ExperimentAnswer(Answer):
+    """What came of an experiment."""
+
+    id: str
+    status: str
+    words: str | None
+
+
+class DeviceReport(Answer):
+    """What was done on one device or arch."""
+
+    device: str
+    arch: str
+    method: str
+    compiler: str | None
+    driver: str | None
+    cuda: str | None
+    experiments: list[ExperimentAnswer]
+    kept: int
+    complaints: list[str]
+    contradictions: list[str]
+    unchecked: list[str]
+    machine: (
+        Annotated[
+            str | None,
+            Meta(
+                description="With --scheduler only: the worker that made the run, null where it was given up; "
+                "`complaints` say why."
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
+    kind: Annotated[str, Meta(description="Of a kind of finding only.")] | UnsetType = UNSET
+    findings: (
+        Annotated[
+            dict[str, dict[str, Any]],
+            Meta(description="What was measured now, by subject; the kind says its shape."),
+        ]
+        | UnsetType
+    ) = UNSET
+
+
+class RunLine(DeviceReport, kw_only=True):
+    """What was done on one device or arch, one object each."""
+
+    results: str
+
+
 @dataclass
 class Report:
     """What a run did on one device: new measurements, the number kept from before, and complaints about files.
@@ -163,23 +212,20 @@ class Report:
         return [*self.measurements, *self.findings]
 
     def to_json(self) -> Json:
-        """Plain data: the device, each experiment with its status and words, and how many were kept."""
-        plain: Json = {
-            "device": self.device.name,
-            "arch": self.device.arch,
-            "method": self.device.method,
-            "compiler": self.device.compiler,
-            "driver": self.device.driver,
-            "cuda": self.device.cuda,
-            "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.every],
-            "kept": self.kept,
-            "complaints": self.complaints,
-            "contradictions": self.contradictions,
-            "unchecked": self.unchecked,
-        }
-        if self.kind != TABLE:
-            plain |= {"kind": self.kind, "findings": {f.subject: f.plain for f in self.findings if f.body}}
-        return plain
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> DeviceReport:
+        """The device, each experiment with its status and words, and how many were kept."""
+        other = self.kind != TABLE
+        return DeviceReport.of(
+            self,
+            device=self.device.name,
+            **{name: getattr(self.device, name) for name in ("arch", "method", "compiler", "driver", "cuda")},
+            experiments=[ExperimentAnswer(f.key.subject, f.status, f.words) for f in self.every],
+            kind=self.kind if other else UNSET,
+            findings={f.subject: f.plain for f in self.findings if f.body} if other else UNSET,
+        )
 
 
 @dataclass

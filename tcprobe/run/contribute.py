@@ -24,11 +24,12 @@ from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from tcprobe.errors import EnvironmentUnfitError
 from tcprobe.isa.arch import BY_NAME, arch
 from tcprobe.probes import dialogues, experiments
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.run import backend
 from tcprobe.run.backend import Device, Relay, Worker
 from tcprobe.run.merge import (
@@ -63,6 +64,28 @@ WRITING = 10  # of so many parts of the time one is for writing and verifying
 VERIFY = (sys.executable, "-m", "tcprobe", "verify", "--json")
 
 
+Count = Annotated[int, Meta(ge=0)]
+
+
+class ContributionAnswer(Answer):
+    """A file for `tcprobe merge`: how many findings it has, beside what is published."""
+
+    file: str
+    devices: list[str]
+    measured: Count
+    agrees: Count
+    contradicts: Count
+    new: Count
+    refused: Count
+    failed: Count
+    left: Annotated[int, Meta(ge=0, description="not tried, for want of time")]
+    beyond: Annotated[int, Meta(ge=0, description="not in the file, which is to have at most 1 MiB")]
+    verified: Annotated[int, Meta(ge=0, description="multiplies that were verified with these tables")]
+    wrong: Annotated[list[str], Meta(description="those of them that did not come out right")]
+    conflicts: list[str]
+    seconds: Annotated[dict[str, float], Meta(description="how long each kind took, and writing and verifying")]
+
+
 class Contribution(NamedTuple):
     """What was written: the file, its GPUs, and how many findings it has, by what they say beside what is published.
 
@@ -89,8 +112,13 @@ class Contribution(NamedTuple):
 
     def to_json(self) -> Json:
         """The file and the counts."""
-        counted = self._asdict() | {"file": str(self.file), "devices": [device.name for device in self.devices]}
-        return counted | {"conflicts": [str(conflict) for conflict in self.conflicts]}
+        answer = ContributionAnswer.of(
+            self,
+            file=str(self.file),
+            devices=[device.name for device in self.devices],
+            conflicts=[str(conflict) for conflict in self.conflicts],
+        )
+        return plain(answer)
 
     @property
     def in_words(self) -> Iterator[str]:

@@ -19,7 +19,7 @@ LIMIT = 20.0  # seconds for one call of a tool, here only for its version
 
 @dataclass(frozen=True)
 class Part:
-    """One line: what, whether it is there, and the version, or what to do about it."""
+    """One finding, one object per line: what, whether it is there, and the version, or what to do about it."""
 
     what: str
     there: bool

@@ -28,9 +28,10 @@ from tcprobe import __version__
 from tcprobe.errors import DataError, EnvironmentUnfitError, UsageError, understood
 from tcprobe.isa import arch
 from tcprobe.probes.experiment import Dialogue
+from tcprobe.question.answers import plain
 from tcprobe.run import merge
 from tcprobe.run.backend import Device, live_worker
-from tcprobe.run.campaign import Request, select
+from tcprobe.run.campaign import DeviceReport, ExperimentAnswer, Request, select
 from tcprobe.run.merge import MOST_BYTES, Conflict, measured_findings, take
 from tcprobe.run.runner import Session
 from tcprobe.sass import toolchain
@@ -291,20 +292,24 @@ class JobOutcome:
         return self.machine is not None or self.words is not None
 
     def to_json(self) -> Json:
-        """Plain data, as of a single run (`campaign.Report`), with the machine that made it, None where it failed."""
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> DeviceReport:
+        """As of a single run (`campaign.Report`), with the machine that made it, None where it failed."""
         origin = self.findings[0].provenance if self.findings else {}
-        return {
-            "device": origin.get("device", self.key.maker),
-            "arch": self.key.arch,
-            "method": self.key.method,
+        return DeviceReport.of(
+            self,
+            device=origin.get("device", self.key.maker),
+            arch=self.key.arch,
+            method=self.key.method,
             **{name: origin.get(name) for name in ("compiler", "driver", "cuda")},
-            "experiments": [{"id": f.key.subject, "status": f.status, "words": f.words} for f in self.new],
-            "kept": self.kept,
-            "complaints": self.complaints if self.words is None else [*self.complaints, f"given up: {self.words}"],
-            "contradictions": [],
-            "unchecked": [],
-            "machine": self.machine,
-        }
+            experiments=[ExperimentAnswer(f.key.subject, f.status, f.words) for f in self.new],
+            complaints=self.complaints if self.words is None else [*self.complaints, f"given up: {self.words}"],
+            contradictions=[],
+            unchecked=[],
+            machine=self.machine,
+        )
 
 
 @dataclass

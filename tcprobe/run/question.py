@@ -64,7 +64,7 @@ def compilers(
         return survey(cuda, arch_name(arch), split_names(names), tick)
 
 
-@command(compilers, short="Where several compilers agree, and the exceptions.")
+@command(compilers, short="Where several compilers agree, and the exceptions.", json="tcprobe.run.survey:SurveyAnswer")
 def print_compilers(found: "Survey", *, as_json: JsonOption = False) -> None:
     """Words or JSON; the exit code says whether something differs."""
     if as_json:
@@ -81,7 +81,7 @@ def doctor(cuda: CudaOption = None) -> "Iterator[Part]":
     return examine(cuda)
 
 
-@command(doctor, short="What this machine can be used for.")
+@command(doctor, short="What this machine can be used for.", json="tcprobe.run.doctor:Part")
 def print_doctor(parts: "Iterator[Part]", *, as_json: JsonOption = False) -> None:
     """Each as it is found."""
     for part in parts:
@@ -140,7 +140,12 @@ def verify_tables(
     return Verification(there, verdicts, len(rows) - len(allowed), len(allowed) - len(known))
 
 
-@command(verify_tables, short="Check the tables on a live GPU against NumPy.", name="verify")
+@command(
+    verify_tables,
+    short="Check the tables on a live GPU against NumPy.",
+    name="verify",
+    json="tcprobe.run.verify:VerifiedAnswer",
+)
 def print_verification(found: Verification, *, as_json: JsonOption = False) -> None:
     """Each multiply as it is verified, then the counts; the exit code says whether something is wrong."""
     verdicts = []
@@ -234,7 +239,11 @@ def contribute(
         return measure(Request(output, results, minutes, limit, note, tick))
 
 
-@command(contribute, short="Measure your GPU for everybody: one file to send.")
+@command(
+    contribute,
+    short="Measure your GPU for everybody: one file to send.",
+    json="tcprobe.run.contribute:ContributionAnswer",
+)
 def print_contribution(made: "Contribution", *, as_json: JsonOption = False) -> None:
     """Words or JSON."""
     if as_json:

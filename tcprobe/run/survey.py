@@ -11,12 +11,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from tcprobe.ask.diff import Difference, arch_by_arch
 from tcprobe.errors import DataError, UsageError
 from tcprobe.isa import arch, inventory
 from tcprobe.isa.arch import WARP, Arch, version
+from tcprobe.question.answers import Answer, plain
 from tcprobe.run.campaign import AT_ONCE, Campaign, Report, Request
 from tcprobe.run.merge import Conflict, merge
 from tcprobe.sass import lowering, toolchain
@@ -41,6 +42,44 @@ class ComparedFact(NamedTuple):
     what: str
     id: str
     arch: str
+
+
+class FactAnswer(Answer):
+    """What is compared: a fragment's table or a form's lowering, on an arch."""
+
+    what: Literal["table", "lowering"]
+    id: str
+    arch: str
+
+
+class DifferingVersions(FactAnswer):
+    """What each version says."""
+
+    said: dict[str, str]
+
+
+class KnownException(FactAnswer):
+    """What only some versions say, and which."""
+
+    versions: list[str]
+
+
+class RefusedVersions(FactAnswer):
+    """Why each version refuses it."""
+
+    words: dict[str, str]
+
+
+class SurveyAnswer(Answer):
+    """What several versions of ptxas agree in; one object."""
+
+    versions: list[str]
+    archs: dict[str, list[str]]
+    tables: int
+    lowerings: int
+    differing: list[DifferingVersions]
+    exceptions: list[KnownException]
+    refused: list[RefusedVersions]
 
 
 @dataclass
@@ -86,15 +125,16 @@ class Survey:
             yield escaped(f"{fact.id} on {fact.arch} is refused by {by}")
 
     def to_json(self) -> Json:
-        return {
-            "versions": list(self.archs),
-            "archs": self.archs,
-            "tables": self.alike("table"),
-            "lowerings": self.alike("lowering"),
-            "differing": [{**fact._asdict(), "said": by_compiler} for fact, by_compiler in self.differing.items()],
-            "exceptions": [{**fact._asdict(), "versions": versions} for fact, versions in self.since.items()],
-            "refused": [{**fact._asdict(), "words": words} for fact, words in sorted(self.refused.items())],
-        }
+        answer = SurveyAnswer(
+            list(self.archs),
+            self.archs,
+            self.alike("table"),
+            self.alike("lowering"),
+            [DifferingVersions.of(fact, said=said) for fact, said in self.differing.items()],
+            [KnownException.of(fact, versions=versions) for fact, versions in self.since.items()],
+            [RefusedVersions.of(fact, words=words) for fact, words in sorted(self.refused.items())],
+        )
+        return plain(answer)
 
 
 def survey(

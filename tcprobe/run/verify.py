@@ -27,7 +27,7 @@ from functools import cached_property, lru_cache
 from itertools import accumulate
 from itertools import product as combinations
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ from tcprobe.isa.names import search, select_instructions
 from tcprobe.isa.operand import FACTORS, INPUTS, Role
 from tcprobe.layout.arrays import Array, Ints
 from tcprobe.layout.descriptor import PERIOD, SWIZZLES, UNIT
+from tcprobe.question.answers import Answer, plain
 from tcprobe.run.multiplicands import (
     Multiplicands,
     bits_by_model,
@@ -254,6 +255,25 @@ class FloatResults(NamedTuple):
     first: str
 
 
+class VerifiedAnswer(Answer):
+    """A multiply on a live GPU, one object per line."""
+
+    instruction: str
+    arch: str
+    good: bool
+    exact: bool
+    first_difference: str | None
+    never_read: dict[str, tuple[int, ...]]
+    expected_never_read: dict[str, tuple[int, ...]] | None
+    float_results: int | None
+    wrong_bits: int | None
+    wrong_layout_noticed: bool
+    source: str
+    selector: int | None
+    shared: dict[str, Literal["k", "mn"]]
+    swizzles: list[Literal["none", 32, 64, 128]]
+
+
 @dataclass(frozen=True)
 class Verified:
     """The outcome of verifying one case.
@@ -288,22 +308,20 @@ class Verified:
 
     def to_json(self) -> dict[str, object]:
         case, floats = self.case, self.floats
-        return {
-            "instruction": self.instruction.id,
-            "arch": self.arch,
-            "good": self.good,
-            "exact": self.exact,
-            "first_difference": self.first,
-            "never_read": self.unread,
-            "expected_never_read": self.expected,
-            "float_results": floats and floats.results,
-            "wrong_bits": floats and floats.wrong,
-            "wrong_layout_noticed": self.noticed,
-            "source": self.source,
-            "selector": case.selector,
-            "shared": {placed.operand.held.name: placed.major for placed in case.shared},
-            "swizzles": [swizzle or "none" for swizzle in case.swizzles] if case.shared else [],
-        }
+        answer = VerifiedAnswer.of(
+            self,
+            instruction=self.instruction.id,
+            first_difference=self.first,
+            never_read=self.unread,
+            expected_never_read=self.expected,
+            float_results=floats and floats.results,
+            wrong_bits=floats and floats.wrong,
+            wrong_layout_noticed=self.noticed,
+            selector=case.selector,
+            shared={placed.operand.held.name: placed.major for placed in case.shared},
+            swizzles=[swizzle or "none" for swizzle in case.swizzles] if case.shared else [],
+        )
+        return plain(answer)
 
 
 class CudaRunner(Protocol):

@@ -8,7 +8,7 @@ tiles       what the accesses of a tile cost together, and what would cost least
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, SupportsIndex
@@ -17,6 +17,7 @@ import click
 
 from tcprobe.errors import UsageError
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import declare, plain
 from tcprobe.question.arguments import Sizes, TypeName, addresses, arch_name, checked
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.options import ElementType, Named, NonEmptyText
@@ -224,7 +225,15 @@ class Accesses(click.Command):
         return super().parse_args(ctx, spread)
 
 
-@command(banks, short="Bank conflicts in shared memory, and what avoids them.", cls=Accesses)
+declare("pattern", "tcprobe.ask.banks.patterns:PatternAnswer")
+
+
+@command(
+    banks,
+    short="Bank conflicts in shared memory, and what avoids them.",
+    cls=Accesses,
+    json={"": "tcprobe.ask.banks.tiles:BanksAnswer", "--rule": "tcprobe.ask.banks.patterns:AllRules"},
+)
 def print_banks(
     found: "TileAnswer | PatternCost | list[PatternCost] | BankRules",
     *,
@@ -256,19 +265,20 @@ def print_banks(
     elif not as_json:
         terminal.lines(found.in_words if isinstance(found, TileAnswer) else found.answer_words)
     elif isinstance(found, TileAnswer):
-        click.echo(json.dumps({"fragment": found.fragment, **found.to_json(explain)}))
+        click.echo(json.dumps(found.to_json(explain)))
     else:
         click.echo(json.dumps(found.answer_json(explain)))
 
 
 def _print_rules(by: "BankRules", as_json: bool) -> None:
     """Every access that the arch has: its phases, and what is counted in them."""
+    from tcprobe.ask.banks.patterns import AllRules
     from tcprobe.isa.arch import arch
     from tcprobe.isa.shared_memory import accesses
 
     rows = {row.name: by.rule(row) for row in accesses().values() if row.target.on(arch(by.for_arch))}
     if as_json:
-        click.echo(json.dumps({"rule": by.to_json(), "accesses": {name: asdict(rule) for name, rule in rows.items()}}))
+        click.echo(json.dumps(plain(AllRules(by.answer, rows))))
         return
     for name, rule in rows.items():
         joins = f"; {rule.joined} where neighbouring phases agree" if rule.joined > rule.phase else ""

@@ -30,7 +30,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +43,7 @@ from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout.arrays import Ints, Offset
 from tcprobe.layout.banks import IDLE
 from tcprobe.layout.swizzle import SPELLINGS, Swizzle, is_swizzle, sizes_written, swizzle_named
+from tcprobe.question.answers import Meta
 from tcprobe.store.cell import Cell, require_warps
 
 UNTYPED = (8, 16, 32, 64)
@@ -103,6 +104,11 @@ class Tile:
     def line_bytes(self) -> int:
         """Bytes of a line without padding."""
         return self.length * self.bits // 8
+
+
+BlockBytes = Annotated[
+    int | None, Meta(description="bytes of the blocks that lines are cut into; null where they are whole")
+]
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,18 @@ class Shared:
         """What the tile takes: one more than the largest offset of its bytes, padding after the last line included."""
         linear = np.arange(tile.lines * (self.blocks(tile) * self.block or tile.line_bytes + self.padding))
         return 1 + int(swizzle_offset(linear, self.swizzle).max())
+
+
+def placed_tile(tile: Tile, shared: Shared) -> dict[str, Any]:
+    """How answers call a tile and its place in shared memory."""
+    return {
+        "tile": (tile.rows, tile.cols),
+        "type": tile.type,
+        "shared": str(shared),
+        "pitch": shared.pitch(tile),
+        "block": shared.block or None,
+        "bytes": shared.bytes(tile),
+    }
 
 
 def box_placement(width: int) -> Shared:

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tcprobe.ask.confidence import UNMEASURED, Confidence, in_rules
+from tcprobe.ask.confidence import UNMEASURED, Confidence, ConfidenceAnswer, in_rules
 from tcprobe.ask.figures import bank_map, bank_map_svg
 from tcprobe.errors import DataError, TcprobeError, UsageError
 from tcprobe.isa.arch import WARP, arch
@@ -37,6 +37,7 @@ from tcprobe.isa.shared_memory import MOST_SHARED, SharedAccess, access, accesse
 from tcprobe.layout.banks import LINE, WORD, BankRule, Cost, Judge, SourceTags, agree, as_array, designed_rules
 from tcprobe.layout.expression import values
 from tcprobe.layout.table import ranges
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.store.choose import Layers, layers_of
 from tcprobe.store.finding import Sourced
 from tcprobe.store.kinds.banks import words
@@ -45,6 +46,52 @@ from tcprobe.system import files
 from tcprobe.values import Json
 
 KIND, MEASURED = "banks", "sm_90"  # the arch whose rule the others borrow
+
+
+class BankRuleAnswer(Answer):
+    """The rule of an arch, and of which one it was asked."""
+
+    arch: str
+    asked: str
+    measured: bool
+    words: str
+    confidence: ConfidenceAnswer
+
+
+class CollisionAnswer(Answer):
+    """Parties of lanes that meet in banks; a party is served together."""
+
+    memory: str
+    banks: tuple[int, ...]
+    lanes: tuple[tuple[int, ...], ...]
+
+
+class PhaseAnswer(Answer):
+    """Lanes that are served together, in so many wavefronts, and those that collide."""
+
+    wavefronts: int
+    lanes: tuple[int, ...]
+    collisions: list[CollisionAnswer]
+
+
+class PatternAnswer(Answer):
+    """A line of banks --patterns, or banks --address."""
+
+    wavefronts: int
+    beats: int
+    cycles: int
+    ideal: int
+    phases: list[int | PhaseAnswer]
+    lookups: int | UnsetType = UNSET
+    timed: int | UnsetType = UNSET
+    rule: BankRuleAnswer | UnsetType = UNSET
+
+
+class AllRules(Answer):
+    """The rule of every access that an arch has."""
+
+    rule: BankRuleAnswer
+    accesses: dict[str, BankRule]
 
 
 @dataclass(frozen=True)
@@ -96,17 +143,14 @@ class BankRules:
         alike = sum(rule == designed_rules().get(name) for name, rule in self.rules.items())
         return in_rules(findings, alike, len(self.rules))
 
-    def to_json(self) -> dict[str, object]:
-        """Plain data."""
+    @property
+    def answer(self) -> BankRuleAnswer:
+        """What `--json` prints of it."""
         measured = self.measured is not None and self.for_arch == self.arch
-        sure = self.confidence.to_json()
-        return {
-            "arch": self.arch,
-            "asked": self.for_arch,
-            "measured": measured,
-            "words": self.evidence,
-            "confidence": sure,
-        }
+        return BankRuleAnswer(self.arch, self.for_arch, measured, self.evidence, self.confidence.answer)
+
+    def to_json(self) -> dict[str, object]:
+        return plain(self.answer)
 
 
 def rules_for(name: str | None, results: Results | Layers) -> BankRules:
@@ -270,11 +314,14 @@ class PatternCost(Cost):
 
     def answer_json(self, explains: bool) -> Json:
         """As JSON; the rule is named where it is not that of the arch asked for."""
-        plain = self.to_json()
-        if explains:
-            plain |= self.source_lookups
-            plain["phases"] = [phase.to_json() for phase in phases(self.pattern, self.rules.rule(self.pattern.row))]
-        return plain if self.rules.for_arch == self.rules.arch else {**plain, "rule": self.rules.to_json()}
+        found = phases(self.pattern, self.rules.rule(self.pattern.row)) if explains else ()
+        answer = PatternAnswer.of(
+            self,
+            phases=[phase.answer for phase in found] if explains else self.phases,
+            **(self.source_lookups if explains else {}),
+            rule=UNSET if self.rules.for_arch == self.rules.arch else self.rules.answer,
+        )
+        return plain(answer)
 
 
 def costs_of(warp_patterns: Sequence[Pattern], rules: Callable[[str | None], BankRules]) -> list[PatternCost]:
@@ -319,8 +366,12 @@ class Collision:
         return f"{prefix}{numbers('bank', self.banks)}: lanes {' | '.join(parties)}"
 
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
-        return {"memory": self.memory, "banks": self.banks, "lanes": self.parties}
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> CollisionAnswer:
+        """What `--json` prints of it."""
+        return CollisionAnswer.of(self, lanes=self.parties)
 
 
 @dataclass(frozen=True)
@@ -332,8 +383,12 @@ class Phase:
     collisions: tuple[Collision, ...]
 
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
-        return {"wavefronts": self.passes, "lanes": self.lanes, "collisions": [c.to_json() for c in self.collisions]}
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> PhaseAnswer:
+        """What `--json` prints of it."""
+        return PhaseAnswer(self.passes, self.lanes, [each.answer for each in self.collisions])
 
 
 def collision_lines(phases: Sequence[Phase]) -> Iterator[str]:

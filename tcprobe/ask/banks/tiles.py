@@ -44,14 +44,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.banks.accesses import BMS, NONE, TMA, Shared, Tile, Walk, addresses, name, swizzle_offset
-from tcprobe.ask.banks.patterns import BankRules, Phase, check_pattern, collision_lines, phases
+from tcprobe.ask.banks.accesses import (
+    BMS,
+    NONE,
+    TMA,
+    BlockBytes,
+    Shared,
+    Tile,
+    Walk,
+    addresses,
+    name,
+    placed_tile,
+    swizzle_offset,
+)
+from tcprobe.ask.banks.patterns import (
+    BankRuleAnswer,
+    BankRules,
+    Phase,
+    PhaseAnswer,
+    check_pattern,
+    collision_lines,
+    phases,
+)
 from tcprobe.ask.figures import bank_map_svg
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
+from tcprobe.ask.plan_cost import CyclesAnswer, MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, LINE, WORD, Judge
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.text import Described, Whole, columns
 from tcprobe.values import Json
 
@@ -98,6 +119,32 @@ BOX = 256  # the most elements of a side of a TMA box (CUDA driver API, cuTensor
 ALIGNED = 16
 
 
+class ProposalAnswer(Answer):
+    """What it costs, by access; `smaller` has the least total of each smaller size."""
+
+    wavefronts: list[int]
+    extra_bytes: int
+    alignment: int
+    smaller: Mapping[int, int]
+    tried: int
+    code: str
+
+
+class SwizzleProposal(ProposalAnswer, before=True):
+    """The smallest swizzle that costs so little; `tma` is the mode with the same offsets, `others` cost as little."""
+
+    swizzle: tuple[int, int, int]
+    names: list[str]
+    tma: str | None
+    others: list[tuple[int, int, int]]
+
+
+class PaddingProposal(ProposalAnswer, before=True):
+    """The least padding that costs so little."""
+
+    bytes: int
+
+
 @dataclass(frozen=True, repr=False)
 class Proposal(Described):
     """`best`, a "swizzle" or a "padding", costs `wavefronts`, by access.
@@ -140,23 +187,18 @@ class Proposal(Described):
         b, m, s = self.best.swizzle
         return max(ALIGNED, 1 << m + s + b) if b else ALIGNED
 
+    @property
+    def answer(self) -> SwizzleProposal | PaddingProposal:
+        """What `--json` prints of it."""
+        more = {"extra_bytes": self.extra, "code": offset_code(self)}
+        if self.kind == "padding":
+            return PaddingProposal.of(self, bytes=self.best.padding, **more)
+        names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
+        others = [other.swizzle for other in self.others]
+        return SwizzleProposal.of(self, swizzle=self.best.swizzle, names=names, others=others, **more)
+
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
-        if self.kind == "swizzle":
-            names = [name(self.best.swizzle), *([self.tma] if self.tma else [])]
-            others = [other.swizzle for other in self.others]
-            kind: Json = {"swizzle": self.best.swizzle, "names": names, "tma": self.tma, "others": others}
-        else:
-            kind = {"bytes": self.best.padding}
-        return {
-            **kind,
-            "wavefronts": self.wavefronts,
-            "extra_bytes": self.extra,
-            "alignment": self.alignment,
-            "smaller": self.smaller,
-            "tried": self.tried,
-            "code": offset_code(self),
-        }
+        return plain(self.answer)
 
 
 class Kinds(NamedTuple):
@@ -269,6 +311,35 @@ def _low(values: Ints) -> Ints:
     return low
 
 
+class WorstAnswer(Answer):
+    """The number of the first instruction that costs most, and its phases."""
+
+    instruction: int
+    phases: list[PhaseAnswer]
+
+
+class BanksAnswer(Answer):
+    """The bank conflicts of a tile's accesses."""
+
+    fragment: str | None
+    tile: tuple[int, int]
+    type: str
+    global_: str
+    shared: str
+    pitch: int
+    block: BlockBytes
+    bytes: int
+    accesses: list[str]
+    instructions: list[int]
+    wavefronts: list[int]
+    ideal: list[int]
+    cycles: list[CyclesAnswer]
+    rule: BankRuleAnswer
+    worst: list[WorstAnswer] | UnsetType = UNSET
+    swizzle: SwizzleProposal | UnsetType = UNSET
+    padding: PaddingProposal | UnsetType = UNSET
+
+
 @dataclass(frozen=True, repr=False)
 class TileAnswer(Described):
     """`costs` by access, of `tile` placed as `shared` says; `proposals`: swizzle and padding, if asked for."""
@@ -317,25 +388,23 @@ class TileAnswer(Described):
 
     def to_json(self, explains: bool = False) -> Json:
         """Plain data; one entry for each access in every list. With `explains` the phases of the worst instructions."""
-        tile, costs = self.tile, self.costs
-        plain: Json = {
-            "tile": [tile.rows, tile.cols],
-            "type": tile.type,
-            "global": tile.contiguous,
-            "shared": str(self.shared),
-            "pitch": self.shared.pitch(tile),
-            "block": self.shared.block or None,
-            "bytes": self.shared.bytes(tile),
-            "accesses": [c.access for c in costs],
-            "instructions": [c.instructions for c in costs],
-            "wavefronts": [c.wavefronts for c in costs],
-            "ideal": [c.ideal for c in costs],
-            "cycles": [c.to_json() for c in self.cycles.values()],
-            "rule": self.rules.to_json(),
-        }
-        if explains:
-            plain["worst"] = [{"instruction": c.worst, "phases": [p.to_json() for p in c.phases]} for c in costs]
-        return plain | {proposal.kind: proposal.to_json() for proposal in self.proposals}
+        costs = self.costs
+        worst = [WorstAnswer(cost.worst, [phase.answer for phase in cost.phases]) for cost in costs]
+        answer = BanksAnswer(
+            self.fragment,
+            **placed_tile(self.tile, self.shared),
+            global_=self.tile.contiguous,
+            accesses=[cost.access for cost in costs],
+            instructions=[cost.instructions for cost in costs],
+            wavefronts=[cost.wavefronts for cost in costs],
+            ideal=[cost.ideal for cost in costs],
+            cycles=[each.answer for each in self.cycles.values()],
+            rule=self.rules.answer,
+            worst=worst if explains else UNSET,
+        )
+        for proposal in self.proposals:
+            setattr(answer, proposal.kind, proposal.answer)
+        return plain(answer)
 
 
 def answer(tile: Tile, shared: Shared, walks: Sequence[Walk], rules: BankRules, proposes: bool) -> TileAnswer:

@@ -150,7 +150,12 @@ def _asks(values: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-@command(convert, short="From one fragment to another: moves, cost, code.", asks=_asks)
+@command(
+    convert,
+    short="From one fragment to another: moves, cost, code.",
+    asks=_asks,
+    json="tcprobe.ask.convert.stmatrix:PRINTED",
+)
 def print_conversions(
     found: "list[Conversion | StorePlan]",
     *,

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from tcprobe.ask.confidence import least, line
+from tcprobe.ask.confidence import ConfidenceAnswer, least, line
 from tcprobe.ask.convert.code import NAME, Cast, cast, source
 from tcprobe.ask.convert.moves import (
     Movmatrix,
@@ -36,8 +36,16 @@ from tcprobe.ask.convert.moves import (
     route,
     tiling,
 )
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, busiest, cycle_lines, instructions_cost, moves_cost
-from tcprobe.code.cuda import origin
+from tcprobe.ask.plan_cost import (
+    CyclesAnswer,
+    MeasuredCosts,
+    PlanCycles,
+    busiest,
+    cycle_lines,
+    instructions_cost,
+    moves_cost,
+)
+from tcprobe.code.cuda import origins
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.fit import fitted
 from tcprobe.isa import arch, inventory
@@ -46,6 +54,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.names import search
 from tcprobe.isa.operand import Role
 from tcprobe.layout.table import Table
+from tcprobe.question.answers import Answer, plain
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, require_warps, sources
 from tcprobe.store.cell import cell as cell_of
@@ -61,6 +70,43 @@ QUAD = "lanes exchanged within a quad"
 ACROSS = "lanes exchanged across the warp"
 MANY = 64  # from so many selects on, shared memory may be cheaper
 SHARED = "not possible by moving registers within a warp: use shared memory"
+
+
+class ConvertedFragment(Answer):
+    """A fragment, and how many of it."""
+
+    id: str
+    tiles: int
+    evidence: str
+
+
+class OtherFactor(Answer):
+    """How the other factor is loaded where k is in an order: of its slot (lane, i), row and col of the matrix."""
+
+    id: str
+    row: str
+    col: str
+
+
+class ConversionAnswer(Answer):
+    """A conversion in registers."""
+
+    from_: ConvertedFragment
+    to: ConvertedFragment
+    source: str
+    confidence: ConfidenceAnswer
+    arch: str
+    rows: int
+    cols: int
+    transpose: bool
+    summary: str
+    costs: dict[str, int]
+    cycles: CyclesAnswer
+    fewest_shuffles: bool
+    reason: str | None
+    code: str | None
+    k_order: tuple[int, ...] | None
+    load: OtherFactor | None
 
 
 @dataclass(frozen=True, repr=False)
@@ -127,7 +173,7 @@ class Conversion(Described):
     def rests_on(self) -> Iterator[str]:
         """The tables that it was made from, and how sure they are."""
         cells = self.tiling.source, self.tiling.target
-        yield from dict.fromkeys(map(origin, cells))
+        yield from origins(cells)
         yield line(least(cells))
 
     @cached_property
@@ -174,28 +220,28 @@ class Conversion(Described):
         return {"id": other[0].fragment.id, **{name: f and str(f) for name, f in formulas.items()}}
 
     def to_json(self) -> dict[str, object]:
-        """Plain data."""
+        return plain(self.answer)
+
+    @property
+    def answer(self) -> ConversionAnswer:
+        """What `--json` prints of it."""
         from tcprobe.ask.confidence import least
 
         t = self.tiling
-        return {
-            "from": {"id": t.source.fragment.id, "tiles": t.source_tiles, "evidence": t.source.evidence},
-            "to": {"id": t.target.fragment.id, "tiles": t.target_tiles, "evidence": t.target.evidence},
-            "source": sources((t.source, t.target)),
-            "confidence": least((t.source, t.target)).to_json(),
-            "arch": t.source.arch,
-            "rows": t.rows,
-            "cols": t.cols,
-            "transpose": t.transpose,
-            "summary": self.summary,
-            "costs": self.costs,
-            "cycles": self.cycles.to_json(),
-            "fewest_shuffles": self.fewest,
-            "reason": self.reason,
-            "code": self.code,
-            "k_order": list(t.order) or None,
-            "load": self.load,
-        }
+        return ConversionAnswer.of(
+            self,
+            from_=ConvertedFragment(t.source.fragment.id, t.source_tiles, t.source.evidence),
+            to=ConvertedFragment(t.target.fragment.id, t.target_tiles, t.target.evidence),
+            source=sources((t.source, t.target)),
+            confidence=least((t.source, t.target)).answer,
+            arch=t.source.arch,
+            rows=t.rows,
+            cols=t.cols,
+            transpose=t.transpose,
+            cycles=self.cycles.answer,
+            fewest_shuffles=self.fewest,
+            k_order=t.order or None,
+        )
 
 
 def plan_conversion(

@@ -18,20 +18,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 
-from tcprobe.ask.banks.accesses import Shared, Tile, bits_of, parse_shared
+from tcprobe.ask.banks.accesses import BlockBytes, Shared, Tile, bits_of, parse_shared, placed_tile
 from tcprobe.ask.banks.patterns import rules_for
 from tcprobe.ask.banks.tiles import ideal
 from tcprobe.ask.confidence import least
 from tcprobe.ask.confidence import line as confidence_line
 from tcprobe.ask.convert.code import NAME, cast, parameter
-from tcprobe.ask.convert.conversion import Conversion, convert_tiling, require_matrix
+from tcprobe.ask.convert.conversion import (
+    Conversion,
+    ConversionAnswer,
+    ConvertedFragment,
+    convert_tiling,
+    require_matrix,
+)
 from tcprobe.ask.convert.moves import band, tiling
 from tcprobe.ask.path.formula import AddressText, address
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
+from tcprobe.ask.plan_cost import CyclesAnswer, MeasuredCosts, PlanCycles, accesses_cost, cycle_lines
 from tcprobe.code.cuda import fragment_title, holder, of_holder, origin, origin_of_tables
 from tcprobe.errors import UsageError
 from tcprobe.isa import arch
@@ -42,6 +48,7 @@ from tcprobe.isa.shared_memory import MATRIX_ROW, MATRIX_ROWS, access
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.banks import IDLE, Judge
 from tcprobe.layout.table import slot_table
+from tcprobe.question.answers import Meta, plain
 from tcprobe.store.cell import Cell, sources
 from tcprobe.store.cell import cell as cell_of
 from tcprobe.text import Described, Whole, comment
@@ -86,6 +93,37 @@ class MatrixBlock:
         """(line, byte) in the block of a byte in a row that stmatrix counts, matrix after matrix."""
         across, down = divmod(row // MATRIX_ROWS, self.down)
         return down * MATRIX_ROWS + row % MATRIX_ROWS, across * MATRIX_ROW + byte
+
+
+class StoreAnswer(ConversionAnswer):
+    """A conversion into shared memory."""
+
+    access: str
+    ptx: str
+    type: str
+    tile: tuple[int, int]
+    contiguous: Literal["row", "col"]
+    shared: str
+    pitch: int
+    bytes: int
+    block: BlockBytes
+    wavefronts: int
+    ideal: int
+    store_cycles: CyclesAnswer
+    alignment: int
+    threads: int
+    formula: str | None
+    issues: list[list[int | None]]
+    evidence: list[str]
+
+
+PRINTED = Annotated[
+    ConversionAnswer | StoreAnswer,
+    Meta(
+        description="A conversion: moves, costs, code. Into shared memory: `issues` has the byte of every thread, null "
+        "where it gives no address."
+    ),
+]
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,31 +247,25 @@ class StorePlan(Described):
         return max(MATRIX_ROW, 1 << m + abs(s) + b if b else 1)
 
     def to_json(self) -> Json:
-        """Plain data."""
-        issues = [[None if address == IDLE else address for address in row] for row in self.addresses.tolist()]
-        return {
-            **self.conversion.to_json(),
-            "from": {"id": self.cell.fragment.id, "tiles": 1, "evidence": self.cell.evidence},
-            "source": sources([self.cell]),
-            "confidence": least([self.cell]).to_json(),
-            "access": self.access,
-            "ptx": self.ptx,
-            "type": self.tile.type,
-            "tile": [self.tile.rows, self.tile.cols],
-            "contiguous": self.tile.contiguous,
-            "shared": str(self.shared),
-            "pitch": self.shared.pitch(self.tile),
-            "bytes": self.shared.bytes(self.tile),
-            "block": self.shared.block or None,
-            "wavefronts": self.wavefronts,
-            "ideal": self.ideal,
-            "store_cycles": self.cycles.to_json(),
-            "alignment": self.alignment,
-            "threads": self.cell.fragment.threads,
-            "formula": str(self.formula) if self.formula else None,
-            "issues": issues,
-            "evidence": self.evidence,
-        }
+        answer = StoreAnswer.of(
+            self.conversion.answer,
+            from_=ConvertedFragment(self.cell.fragment.id, 1, self.cell.evidence),
+            source=sources([self.cell]),
+            confidence=least([self.cell]).answer,
+            access=self.access,
+            ptx=self.ptx,
+            **placed_tile(self.tile, self.shared),
+            contiguous=self.tile.contiguous,
+            wavefronts=self.wavefronts,
+            ideal=self.ideal,
+            store_cycles=self.cycles.answer,
+            alignment=self.alignment,
+            threads=self.cell.fragment.threads,
+            formula=str(self.formula) if self.formula else None,
+            issues=[[None if address == IDLE else address for address in row] for row in self.addresses.tolist()],
+            evidence=self.evidence,
+        )
+        return plain(answer)
 
 
 def is_store(name: str) -> bool:

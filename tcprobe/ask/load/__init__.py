@@ -111,7 +111,11 @@ def load(
     return weights.with_zeros(plan) if zeros else plan
 
 
-@command(load, short="A fragment straight from global memory: widest loads.")
+@command(
+    load,
+    short="A fragment straight from global memory: widest loads.",
+    json={"": "tcprobe.ask.load.straight:LoadAnswer", "--repack": "tcprobe.ask.load.repack:RepackAnswer"},
+)
 def print_load(
     plan: "StraightLoad | Repacking",
     *,

@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated, Literal
 
 import numpy as np
 
 from tcprobe.ask.banks.accesses import slots_of
 from tcprobe.ask.banks.patterns import range_text
-from tcprobe.ask.confidence import least, line
+from tcprobe.ask.confidence import ConfidenceAnswer, least, line
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.steps import NOTHING
 from tcprobe.code.cuda import holder, of_holder, register_type
@@ -34,6 +35,7 @@ from tcprobe.isa.dtypes import dtype
 from tcprobe.isa.fragment import Fragment
 from tcprobe.isa.operand import Role
 from tcprobe.layout.arrays import Ints
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.store.cell import Cell, cell
 from tcprobe.store.choose import Layers, default
 from tcprobe.text import Described, columns, escaped, quoted
@@ -178,6 +180,71 @@ def sums_code(sums: Cell, scale_row: str, axis: str, line_and_which: tuple[str, 
 LOAD = 128  # bits of the widest load
 FLOATS = ("f16", "bf16")  # what weights are scaled as; others' sums are
 SECTOR = 32  # bytes of global memory that are fetched together
+
+
+class BlockAnswer(Answer):
+    """What a warp takes at once: k and lines, steps of the multiply, and how much is loaded."""
+
+    k: int
+    lines: int
+    steps: int
+    bytes: int
+    words: int
+    loads: int
+    sectors: int
+
+
+class DecodingAnswer(Answer):
+    """What converts a word."""
+
+    instructions: int
+    codes: int
+    registers: int
+    how: str
+    lines: tuple[str, ...]
+
+
+class ScaleGroups(Answer):
+    """Scale factors: of how many k, how many groups a block has, and what they multiply."""
+
+    group: int
+    groups: int
+    of_: Literal["weights", "sums"]
+
+
+class ZeroPoints(Answer):
+    """Zero points of weights that have them: stored as bytes, `add` added, each from `least` to `most`."""
+
+    type: Literal["u8"]
+    add: int
+    least: int
+    most: int
+
+
+class RepackAnswer(Answer):
+    """`load --repack`: the order in which weights are stored, and what converts them."""
+
+    fragment: str
+    arch: str
+    type: str
+    as_: str
+    proven: Literal[True]
+    block: BlockAnswer
+    place: list[int]
+    order: list[tuple[int, int, int, int, list[int]]]
+    flip: int
+    convert: DecodingAnswer
+    scales: ScaleGroups | None
+    zeros: Annotated[
+        ZeroPoints | None,
+        Meta(
+            description="Zero points of weights that have them: stored as bytes, `add` added, each from `least` to "
+            "`most`."
+        ),
+    ]
+    ldmatrix: str | None
+    evidence: list[str]
+    confidence: ConfidenceAnswer
 
 
 @dataclass(frozen=True, repr=False)
@@ -325,46 +392,31 @@ class Repacking(Described):
         way, fragment = self.conversion, self.cell.fragment
         each = fragment.elements // fragment.registers
         order = [
-            [step, register, slot, int(bits[0]) // WORD, [int(bit) % WORD for bit in bits]]
+            (step, register, slot, int(bits[0]) // WORD, [int(bit) % WORD for bit in bits])
             for step in range(self.steps)
             for register, stored_register in enumerate(self.filled)
             for slot, bits in enumerate(self.bits[step, stored_register * each : (stored_register + 1) * each])
         ]
-        return {
-            "fragment": fragment.id,
-            "arch": self.cell.arch,
-            "type": way.source,
-            "as": way.target,
-            "proven": True,
-            "block": {
-                "k": self.k,
-                "lines": self.lines,
-                "steps": self.steps,
-                "bytes": self.block_bytes,
-                "words": self.words,
-                "loads": self.loads,
-                "sectors": self.sectors,
-            },
-            "place": self.owner.tolist(),
-            "order": order,
-            "flip": way.flip,
-            "convert": {
-                "instructions": way.instructions,
-                "codes": way.codes,
-                "registers": way.registers,
-                "how": way.words,
-                "lines": list(way.lines),
-            },
-            "scales": {"group": self.group, "groups": self.groups, "of": "sums" if self.sums else "weights"}
-            if self.group
-            else None,
-            "zeros": {"type": "u8", "add": way.flip, "least": self.zero_range[0], "most": self.zero_range[1]}
-            if self.zeros
-            else None,
-            "ldmatrix": self.ldmatrix or None,
-            "evidence": [self.cell.evidence, *([self.sums.evidence] if self.sums else [])],
-            "confidence": least([self.cell, *([self.sums] if self.sums else [])]).to_json(),
-        }
+        cells = [self.cell, *([self.sums] if self.sums else [])]
+        answer = RepackAnswer.of(
+            self,
+            fragment=fragment.id,
+            arch=self.cell.arch,
+            type=way.source,
+            as_=way.target,
+            proven=True,
+            block=BlockAnswer.of(self, bytes=self.block_bytes),
+            place=self.owner.tolist(),
+            order=order,
+            flip=way.flip,
+            convert=DecodingAnswer.of(way, how=way.words),
+            scales=ScaleGroups(self.group, self.groups, "sums" if self.sums else "weights") if self.group else None,
+            zeros=ZeroPoints("u8", way.flip, *self.zero_range) if self.zeros else None,
+            ldmatrix=self.ldmatrix or None,
+            evidence=[cell.evidence for cell in cells],
+            confidence=least(cells).answer,
+        )
+        return plain(answer)
 
 
 def repack(

@@ -20,17 +20,18 @@ import numpy as np
 
 from tcprobe import __version__
 from tcprobe.ask.banks.accesses import Slots, Tile, slots_of
-from tcprobe.ask.confidence import least, line
+from tcprobe.ask.confidence import ConfidenceAnswer, least, line
 from tcprobe.ask.path.formula import formula
 from tcprobe.ask.path.plan import MOST_LD
 from tcprobe.ask.path.steps import NOTHING, Memory, vector
-from tcprobe.ask.plan_cost import PlanCycles, cycle_lines
+from tcprobe.ask.plan_cost import CyclesAnswer, PlanCycles, cycle_lines
 from tcprobe.code.cuda import holder, of_holder, once, origin
 from tcprobe.code.names import identifier
 from tcprobe.errors import InternalError, UsageError, check_choice
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.arrays import Ints
+from tcprobe.question.answers import Answer, plain
 from tcprobe.store.cell import Cell
 from tcprobe.text import Described, Whole, columns, comment, escaped
 from tcprobe.values import Json
@@ -60,6 +61,47 @@ class Move(NamedTuple):
     def slots(self) -> tuple[int, ...]:
         """The first slot of each piece."""
         return self.order[:: self.run]
+
+
+class LoadIssue(Answer):
+    """One load: by lane its byte offset, the bytes of a lane, and the slots (row, col of the fragment, i) it fills."""
+
+    global_: list[int]
+    bytes: int
+    slots: list[tuple[int, int, int]]
+
+
+class LoadStep(Answer):
+    """All loads of one width."""
+
+    kind: str
+    instruction: str
+    sectors: int
+    least: int
+    cycles: CyclesAnswer
+    issues: list[LoadIssue]
+
+
+class LoadFormula(Answer):
+    """In lane and issue, the number of the load; null where there is no closed form."""
+
+    line: str | None
+    byte: str | None
+
+
+class LoadAnswer(Answer):
+    """The widest loads of a fragment, step by step."""
+
+    fragment: str
+    arch: str
+    type: str
+    global_: str
+    ld: int
+    proven: bool
+    steps: list[LoadStep]
+    formula: LoadFormula
+    evidence: list[str]
+    confidence: ConfidenceAnswer
 
 
 @dataclass(frozen=True, repr=False)
@@ -139,33 +181,32 @@ class StraightLoad(Described):
         steps: dict[str, list[Move]] = {}
         for move in self.moves:
             steps.setdefault(move.instruction, []).append(move)
-        line, byte = self.formulas
-        return {
-            "fragment": self.cell.fragment.id,
-            "arch": self.cell.arch,
-            "type": self.tile.type,
-            "global": self.tile.contiguous,
-            "ld": self.ld,
-            "proven": True,
-            "steps": [
-                {
-                    "kind": "global->registers",
-                    "instruction": name,
-                    "sectors": sum(map(self.sectors, moves)),
-                    "least": sum(map(self.least, moves)),
-                    "cycles": self.cycles[name].to_json(),
-                    "issues": [self._issue(move) for move in moves],
-                }
+        answer = LoadAnswer(
+            self.cell.fragment.id,
+            self.cell.arch,
+            self.tile.type,
+            self.tile.contiguous,
+            self.ld,
+            proven=True,
+            steps=[
+                LoadStep(
+                    "global->registers",
+                    name,
+                    sectors=sum(map(self.sectors, moves)),
+                    least=sum(map(self.least, moves)),
+                    cycles=self.cycles[name].answer,
+                    issues=[
+                        LoadIssue(self.addresses(move).tolist(), move.width, [(0, 0, i) for i in move.slots])
+                        for move in moves
+                    ],
+                )
                 for name, moves in steps.items()
             ],
-            "formula": {"line": line, "byte": byte},
-            "evidence": [self.cell.evidence],
-            "confidence": least([self.cell]).to_json(),
-        }
-
-    def _issue(self, fetch: Move) -> Json:
-        slots = [[0, 0, i] for i in fetch.slots]
-        return {"global": self.addresses(fetch).tolist(), "bytes": fetch.width, "slots": slots}
+            formula=LoadFormula(*self.formulas),
+            evidence=[self.cell.evidence],
+            confidence=least([self.cell]).answer,
+        )
+        return plain(answer)
 
 
 def straight_load(cell: Cell, contiguous: str, ld: int | None = None) -> StraightLoad:

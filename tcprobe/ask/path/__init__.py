@@ -137,7 +137,9 @@ def _converting(asked: "PathRequest") -> str:
     return ""
 
 
-@command(path, short="From global memory into a fragment and back: every step.")
+@command(
+    path, short="From global memory into a fragment and back: every step.", json="tcprobe.ask.path.plan:PathAnswer"
+)
 def print_path(
     plan: "PathPlan | OperandPlan",
     *,

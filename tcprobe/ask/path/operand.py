@@ -33,13 +33,14 @@ from tcprobe.ask.path.plan import (
     FILLS,
     Advance,
     OptionChange,
+    PathAnswer,
     PathOptions,
     Planned,
     TileRequest,
     counts_table,
     global_words,
     nearest,
-    step_json,
+    step_answer,
     step_words,
 )
 from tcprobe.ask.path.steps import SHARED_TO_REGISTERS, Memory, PathStep
@@ -49,6 +50,7 @@ from tcprobe.isa.arch import arch
 from tcprobe.isa.instruction import SharedOperand
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.descriptor import UNIT, Descriptor
+from tcprobe.question.answers import plain
 from tcprobe.references.shared_memory import tma
 from tcprobe.store.choose import Layers
 from tcprobe.store.kinds.tensor_maps import rests_on
@@ -224,22 +226,22 @@ class OperandPlan(Planned):
     def to_json(self) -> Json:
         """The whole answer as plain data."""
         request, smem_tile = self.request, self.request.smem_tile
-        return {
-            "fragment": request.operand.id,
-            "arch": request.rules.for_arch,
-            **request.place_json(self.alignment),
-            "fragments": len(self.reads.starts),
-            "registers": 0,
-            "major": smem_tile.major,
-            "descriptor": f"{smem_tile.descriptor.encode():#018x}",
-            "reasons": smem_tile.reasons,
-            "proven": True,
-            "steps": [step_json(request, self.transfer), step_json(request, self.reads)],
-            "k": self.advance.to_json(),
-            "evidence": self.evidence,
-            "confidence": request.rules.confidence.to_json(),
-            "rule": request.rules.to_json(),
-        }
+        answer = PathAnswer.of(
+            self,
+            fragment=request.operand.id,
+            arch=request.rules.for_arch,
+            **request.placed,
+            fragments=len(self.reads.starts),
+            registers=0,
+            major=smem_tile.major,
+            descriptor=f"{smem_tile.descriptor.encode():#018x}",
+            reasons=smem_tile.reasons,
+            proven=True,
+            steps=[step_answer(request, self.transfer), step_answer(request, self.reads)],
+            k=self.advance.answer,
+            confidence=request.rules.confidence.answer,
+        )
+        return plain(answer)
 
 
 def operand_path(operand: SharedOperand, layers: Layers, options: PathOptions, name: str | None = None) -> OperandPlan:

@@ -21,11 +21,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations, islice, product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tcprobe.ask.banks.accesses import (
+    BlockBytes,
     Shared,
     Slots,
     Tile,
@@ -35,10 +36,11 @@ from tcprobe.ask.banks.accesses import (
     parse_access,
     parse_shared,
     parse_tile,
+    placed_tile,
     slots_of,
 )
-from tcprobe.ask.banks.patterns import BankRules, rules_for
-from tcprobe.ask.confidence import least, line
+from tcprobe.ask.banks.patterns import BankRuleAnswer, BankRules, rules_for
+from tcprobe.ask.confidence import ConfidenceAnswer, least, line
 from tcprobe.ask.path.formula import AddressText, address, formula
 from tcprobe.ask.path.steps import (
     GLOBAL_TO_SHARED,
@@ -52,13 +54,14 @@ from tcprobe.ask.path.steps import (
     lane_copy,
     register_copy,
 )
-from tcprobe.ask.plan_cost import MeasuredCosts, PlanCycles, accesses_cost, copy_cost, cycle_lines
+from tcprobe.ask.plan_cost import CyclesAnswer, MeasuredCosts, PlanCycles, accesses_cost, copy_cost, cycle_lines
 from tcprobe.errors import UsageError, answer_or_none
 from tcprobe.isa.arch import WARP, arch
 from tcprobe.isa.operand import WHOLE, Role
 from tcprobe.isa.shared_memory import access, widening
 from tcprobe.isa.tensor_map import SPANS
 from tcprobe.layout.banks import IDLE
+from tcprobe.question.answers import UNSET, Answer, UnsetType, plain
 from tcprobe.references.shared_memory.tma import LEAST_ARCH
 from tcprobe.store.cell import Cell
 from tcprobe.store.kinds.tensor_maps import rests_on
@@ -69,6 +72,87 @@ MOST_LD = 1 << 32  # elements
 MOVES = ("ldmatrix", "stmatrix", "ld", "st")  # first parts of the names of what moves a fragment's registers
 FILLS = ("cp.async", "tma", "plain")
 _FILL = re.compile(r"(cp\.async|tma|plain)(?:\.(1|2|4|8|16))?")
+
+
+Lanes = list[int | None]  # byte offsets by lane, null where a lane has none
+
+
+class StepIssue(Answer):
+    """One instruction of a step: byte offsets by lane in shared and global memory, `bytes` of a lane, [row, col, i] of
+    each piece (`slots`); of a box its size and place; of what a multiply reads the descriptor, and where its start is.
+    """
+
+    warp: int | UnsetType = UNSET
+    descriptor: str | UnsetType = UNSET
+    box: tuple[int, int] | UnsetType = UNSET
+    at: tuple[int, int] | UnsetType = UNSET
+    shared: Lanes | int | UnsetType = UNSET
+    global_: Lanes | UnsetType = UNSET
+    bytes: int | UnsetType = UNSET
+    slots: list[tuple[int, int, int]] | UnsetType = UNSET
+
+
+class StepFormula(Answer):
+    """Byte offsets from the tile's start in lane and issue; null where there is no closed form."""
+
+    shared: str | UnsetType | None = UNSET
+    global_: str | UnsetType | None = UNSET
+
+
+class StepAnswer(Answer, kw_only=True):
+    """One step; `swizzle` of boxes."""
+
+    kind: str
+    instruction: str
+    ptx: tuple[str, ...]
+    wavefronts: int | None
+    ideal: int | None
+    formula: StepFormula
+    cycles: CyclesAnswer
+    swizzle: str | UnsetType = UNSET
+    issues: list[StepIssue]
+
+
+class AdvanceAnswer(Answer):
+    """How k goes on: the axis, how many steps, and by how many bytes shared and global addresses move."""
+
+    axis: str
+    steps: int
+    issues: int | None
+    op: str | None
+    shared: tuple[int, ...]
+    global_: int
+
+
+class PathAnswer(Answer, kw_only=True):
+    """The way of a tile, step by step; a step's fields depend on its kind. `block`, `major`, `descriptor`, `reasons`:
+    of operands behind descriptors.
+    """
+
+    fragment: str
+    arch: str
+    tile: tuple[int, int]
+    type: str
+    global_: str
+    ld: int
+    shared: str
+    pitch: int
+    block: BlockBytes
+    bytes: int
+    alignment: int
+    fill: str
+    fragments: int
+    registers: int
+    major: str | UnsetType = UNSET
+    descriptor: str | UnsetType = UNSET
+    reasons: dict[str, str] | UnsetType = UNSET
+    proven: bool
+    needs: str | UnsetType = UNSET
+    steps: list[StepAnswer]
+    k: AdvanceAnswer | None
+    evidence: list[str]
+    confidence: ConfidenceAnswer
+    rule: BankRuleAnswer
 
 
 @dataclass(frozen=True)
@@ -113,20 +197,11 @@ class TileRequest:
         """Bytes from line to line in global memory."""
         return self.ld * self.tile.bits // 8
 
-    def place_json(self, alignment: int) -> Json:
-        """Where the tile is, with the alignment of its start in shared memory, and how that is filled."""
-        return {
-            "tile": [self.tile.rows, self.tile.cols],
-            "type": self.tile.type,
-            "global": self.tile.contiguous,
-            "ld": self.ld,
-            "shared": str(self.shared),
-            "pitch": self.shared.pitch(self.tile),
-            "block": self.shared.block or None,
-            "bytes": self.shared.bytes(self.tile),
-            "alignment": alignment,
-            "fill": self.fill,
-        }
+    @property
+    def placed(self) -> dict[str, Any]:
+        """How answers call where the tile is, and how that is filled."""
+        more = {"global_": self.tile.contiguous, "ld": self.ld, "fill": self.fill, "rule": self.rules.answer}
+        return placed_tile(self.tile, self.shared) | more
 
     @property
     def fill_kind(self) -> str:
@@ -282,16 +357,13 @@ class Advance(NamedTuple):
     shared: tuple[int, ...]
     global_: int
 
+    @property
+    def answer(self) -> AdvanceAnswer:
+        """What `--json` prints of it."""
+        return AdvanceAnswer.of(self, issues=self.issues or None, op=self.op or None)
+
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "axis": self.axis,
-            "steps": self.steps,
-            "issues": self.issues or None,
-            "op": self.op or None,
-            "shared": list(self.shared),
-            "global": self.global_,
-        }
+        return plain(self.answer)
 
 
 def advance(plan: PathPlan) -> Advance | None:
@@ -494,20 +566,19 @@ class PathPlan(Planned):
     def to_json(self) -> Json:
         """The whole answer as plain data."""
         request, ahead = self.request, advance(self)
-        return {
-            "fragment": request.cell.fragment.id,
-            "arch": request.cell.arch,
-            **request.place_json(self.alignment),
-            "fragments": self.fragments,
-            "registers": request.cell.fragment.registers,
-            "proven": True,
-            "needs": self.needs,
-            "steps": [step_json(request, step) for step in self.steps],
-            "k": ahead.to_json() if ahead else None,
-            "evidence": self.evidence,
-            "confidence": least([request.cell]).to_json(),
-            "rule": request.rules.to_json(),
-        }
+        answer = PathAnswer.of(
+            self,
+            fragment=request.cell.fragment.id,
+            arch=request.cell.arch,
+            **request.placed,
+            registers=request.cell.fragment.registers,
+            proven=True,
+            needs=self.needs,
+            steps=[step_answer(request, step) for step in self.steps],
+            k=ahead and ahead.answer,
+            confidence=least([request.cell]).answer,
+        )
+        return plain(answer)
 
 
 class PathOptions(NamedTuple):
@@ -608,19 +679,15 @@ def prove(request: PathRequest) -> PathPlan:
     return PathPlan(request, steps)
 
 
-def step_json(request: TileRequest, step: PathStep) -> Json:
-    """A step as plain data."""
-    plain = {
-        "kind": step.kind,
-        "instruction": step.instruction,
-        "ptx": list(step.ptx),
-        "wavefronts": step.wavefronts,
-        "ideal": step.ideal,
-        "formula": formulas(request, step),
-        "cycles": step_cycles(request, step).to_json(),
-    }
-    box = {"swizzle": step.swizzle} if isinstance(step, BoxCopy) else {}
-    return {**plain, **box, "issues": step.issues()}
+def step_answer(request: TileRequest, step: PathStep) -> StepAnswer:
+    """What `--json` prints of a step."""
+    return StepAnswer.of(
+        step,
+        formula=formulas(request, step),
+        cycles=step_cycles(request, step).answer,
+        swizzle=step.swizzle if isinstance(step, BoxCopy) else UNSET,
+        issues=step.issues(),
+    )
 
 
 def global_words(request: TileRequest) -> str:

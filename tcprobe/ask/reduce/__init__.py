@@ -14,6 +14,7 @@ from tcprobe.isa.names import likely, resolve
 from tcprobe.isa.names.words import read
 from tcprobe.notation import is_written
 from tcprobe.question import terminal, words
+from tcprobe.question.answers import declare
 from tcprobe.question.arguments import Sizes, checked, given_names
 from tcprobe.question.declare import NameWords, Option, command, note
 from tcprobe.question.options import NonEmptyText, is_redirected
@@ -122,7 +123,14 @@ def reduce(
     return reduce_fragment(cell, over, op or "sum", function or default, None if size is None else tile_text(size))
 
 
-@command(reduce, short="Combine by row or column, mask, fill: exchanges and code.")
+declare("mask", "tcprobe.ask.reduce.mask:MaskedAnswer")
+
+
+@command(
+    reduce,
+    short="Combine by row or column, mask, fill: exchanges and code.",
+    json="tcprobe.ask.reduce.reduction:ReductionAnswer",
+)
 def print_reduction(
     found: "Reduction | Masked",
     *,

@@ -35,6 +35,7 @@ from tcprobe.fit import fitted
 from tcprobe.isa.dtypes import dtype
 from tcprobe.layout.arrays import Ints
 from tcprobe.layout.table import Table
+from tcprobe.question.answers import Answer, plain
 from tcprobe.store.cell import Cell
 from tcprobe.text import Described, escaped, quoted
 from tcprobe.values import Json
@@ -362,6 +363,19 @@ def _term(name: str, factor: int) -> str:
 SIGNS = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 
+class MaskedAnswer(Answer):
+    """What reduce --mask and --fill make."""
+
+    id: str
+    arch: str
+    source: str
+    evidence: str
+    mask: str | None
+    fill: str | None
+    costs: dict[str, int]
+    code: str
+
+
 @dataclass(frozen=True, repr=False)
 class Masked(Described):
     """The CUDA `code` that masks or fills, and how many comparisons and selects it has a lane."""
@@ -390,17 +404,10 @@ class Masked(Described):
             yield f"x[i] becomes {escaped(self.fill or '')}"
 
     def to_json(self) -> Json:
-        """Plain data."""
-        return {
-            "id": self.cell.fragment.id,
-            "arch": self.cell.arch,
-            "source": self.cell.source,
-            "evidence": self.cell.evidence,
-            "mask": self.mask,
-            "fill": self.fill,
-            "costs": self.costs,
-            "code": self.code,
-        }
+        answer = MaskedAnswer.of(
+            self, id=self.cell.fragment.id, arch=self.cell.arch, source=self.cell.source, evidence=self.cell.evidence
+        )
+        return plain(answer)
 
 
 def mask_fragment(cell: Cell, mask: str | None, fill: str | None, name: str = "mask") -> Masked:

@@ -25,7 +25,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from tcprobe.code.cuda import DeviceFunction, Parameter, fragment_title, holder, origin
 from tcprobe.code.names import FUNCTION, require_legal
@@ -34,6 +34,7 @@ from tcprobe.isa import inventory
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.operand import WHOLE
 from tcprobe.layout.table import Element, Table, slot_table
+from tcprobe.question.answers import Answer, Meta, plain
 from tcprobe.store.acceptance import require_fit
 from tcprobe.store.cell import Cell, require_warps
 from tcprobe.text import Described, quoted
@@ -441,6 +442,56 @@ AXES = ("row", "col")
 SOFTMAX = "softmax"
 
 
+class RoundAnswer(Answer):
+    """An exchange between lanes, and how many shuffles it takes."""
+
+    lane_xor: int
+    shuffles: int
+
+
+class ShuffleCount(Answer):
+    """Shuffles that combine, and that give results back."""
+
+    combine: int
+    back: int
+
+
+Held = tuple[tuple[int, ...], ...]
+
+
+class ReductionAnswer(Answer):
+    """A reduction over rows or columns."""
+
+    id: str
+    arch: str
+    source: str
+    evidence: str
+    over: str
+    op: str
+    fragments: Annotated[
+        tuple[int, int],
+        Meta(
+            description="How many fragments of the tile stand below and beside each other; elements are counted "
+            "through, row by row of fragments."
+        ),
+    ]
+    groups: Held
+    rounds: list[RoundAnswer]
+    shuffles: ShuffleCount
+    fewest: bool
+    held: Annotated[
+        Held, Meta(description="By lane what it holds before results are handed back, counted like results.")
+    ]
+    results: Annotated[
+        Held,
+        Meta(
+            description="By lane the row or column that out[k] belongs to; those of a warp's product p are counted on, "
+            "by p times the rows or columns."
+        ),
+    ]
+    code: str
+
+
 @dataclass(frozen=True, repr=False)
 class Reduction(Described):
     """The plan of combining a fragment `over` rows or columns with `op`, and its CUDA `code`."""
@@ -486,22 +537,21 @@ class Reduction(Described):
         before results are given back.
         """
         scheme = self.plan
-        return {
-            "id": self.cell.fragment.id,
-            "arch": self.cell.arch,
-            "source": self.cell.source,
-            "evidence": self.cell.evidence,
-            "over": self.over,
-            "op": self.op,
-            "fragments": [self.tile.down, self.tile.across],
-            "groups": [list(group) for group in scheme.groups],
-            "rounds": [{"lane_xor": round_.lane, "shuffles": round_.words} for round_ in scheme.rounds],
-            "shuffles": {"combine": scheme.shuffles, "back": scheme.back},
-            "fewest": scheme.fewest,
-            "held": [list(rows) for rows in scheme.final_rows],
-            "results": [list(rows) for rows in scheme.rows],
-            "code": self.code,
-        }
+        answer = ReductionAnswer.of(
+            self.cell,
+            id=self.cell.fragment.id,
+            over=self.over,
+            op=self.op,
+            fragments=(self.tile.down, self.tile.across),
+            groups=scheme.groups,
+            rounds=[RoundAnswer(round_.lane, round_.words) for round_ in scheme.rounds],
+            shuffles=ShuffleCount(scheme.shuffles, scheme.back),
+            fewest=scheme.fewest,
+            held=scheme.final_rows,
+            results=scheme.rows,
+            code=self.code,
+        )
+        return plain(answer)
 
 
 def reduce_fragment(cell: Cell, over: str, op: str = "sum", name: str = "reduce", size: str | None = None) -> Reduction:

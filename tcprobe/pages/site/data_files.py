@@ -17,7 +17,8 @@ from typing import Any
 
 from tcprobe import __version__
 from tcprobe.ask import matrix_picture, shared_operand
-from tcprobe.ask.describe import cell_entry, form_entry, fragment_entry
+from tcprobe.ask.describe import cell_entry
+from tcprobe.ask.entry import form_entry, fragment_entry, shared_entry
 from tcprobe.ask.matrix_picture import DARK, LIGHT, colour
 from tcprobe.ask.tensor_memory import OperandVariant, operands, placement
 from tcprobe.errors import answer_or_none
@@ -33,6 +34,7 @@ from tcprobe.layout.grid import WIDE
 from tcprobe.layout.table import Table, ranges
 from tcprobe.pages.site import addresses, markup, words
 from tcprobe.pages.site.facts import Fact, Facts, is_allowed
+from tcprobe.question import answers
 from tcprobe.sass.lowering import Lowering
 from tcprobe.store.cell import Cell
 from tcprobe.values import Json
@@ -54,10 +56,12 @@ def everything(facts: Facts) -> str:
     """Every id that `list` has, in its order, with its archs; each layout once, as bases."""
     fragments = [_in_registers(facts, fragment) for fragment in inventory.fragments().values()]
     rows, cases = inventory.instructions().values(), dict[tuple[str, str, int], Json | None]()
-    shared = [{**shared_operand.entry(each), **_behind(facts, each, cases)} for row in rows for each in row.described]
+    shared = [
+        {**answers.plain(shared_entry(each)), **_behind(facts, each, cases)} for row in rows for each in row.described
+    ]
     forms = [
         {
-            **form_entry(row),
+            **answers.plain(form_entry(row)),
             **_elsewhere(facts, row, {name: _in_tensor_memory(facts, row, name) for name in facts.archs}),
         }
         for row in rows
@@ -82,12 +86,12 @@ def _in_registers(facts: Facts, fragment: Fragment) -> Json:
         on = [name for name in facts.archs if is_allowed(fragment.target, name)]
         archs = {name: {"layout": None, "evidence": "unknown"} for name in on}
         there = addresses.fact(fragment.id) if fragment in facts.without_source else None
-        return {**fragment_entry(fragment), "page": there, "json": None, "archs": archs}
+        return {**answers.plain(fragment_entry(fragment)), "page": there, "json": None, "archs": archs}
     largest = fragment.id == fact.fragment.id
     # those that have the fragment, with the layout of its own N
     own = {cell.fragment.id: cell.table.id for cell in fact.sizes}.get(fragment.id)
     entry = {
-        **fragment_entry(fragment),
+        **answers.plain(fragment_entry(fragment)),
         "page": fact_address(fact, fragment),
         "json": None if fact.sizes else addresses.data(fact.id),
         "archs": {

@@ -1,6 +1,12 @@
-"""tcprobe with a family, a kind of finding and a question more: python run.py measure RESULTS | worker | COMMAND..."""
+"""tcprobe with a family, a kind of finding and a question more.
+
+    python run.py measure RESULTS | worker | schema | COMMAND...
+
+`schema` prints what tools/reference.py writes as docs/schema.json.
+"""
 
 import random
+import runpy
 import sys
 from pathlib import Path
 
@@ -59,6 +65,8 @@ if __name__ == "__main__":
         from tcprobe.run import worker
 
         worker.main(TensorCore)
+    elif sys.argv[1] == "schema":
+        print(runpy.run_path(str(HERE.parents[2] / "tools" / "reference.py"))["answers"](), end="")
     else:
         from tcprobe.cli import main
         from tcprobe.run import backend

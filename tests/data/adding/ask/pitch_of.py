@@ -3,6 +3,7 @@
 from typing import Annotated, Literal, NamedTuple
 
 from tcprobe.errors import UsageError
+from tcprobe.question.answers import Meta
 from tcprobe.question.declare import NameWords, Option, command
 from tcprobe.question.shared import ArchOption, JsonOption, OnlyOption, ResultsOption, find_cell, print_answer
 from tcprobe.store.cell import Cell
@@ -13,7 +14,7 @@ class Pitch(NamedTuple):
     """Of a lane, how many elements it holds of a line."""
 
     id: str
-    elements: int
+    elements: Annotated[int, Meta(ge=1)]
 
     @property
     def in_words(self):
@@ -43,7 +44,7 @@ def pitch_of(
     return Pitch(cell.fragment.id, count)
 
 
-@command(pitch_of, short="Elements of a line per lane.")
+@command(pitch_of, short="Elements of a line per lane.", json=Pitch)
 def print_pitch(pitch: Pitch, *, as_json: JsonOption = False) -> None:
     """NameWords or JSON."""
     print_answer(pitch, as_json)
