@@ -26,7 +26,7 @@ from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
-from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, guard_mask
+from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, bit_set, guard_mask
 from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Register, Registers, State, alike, same, same_state, unset
 
 SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
@@ -312,9 +312,9 @@ class Walk:
             # BRA.DIV is taken where a warp has not converged, to do the same lane by lane
             diverged = instruction.opcode.startswith("BRA.DIV")
             ways = ways[:1] if diverged else self._ways(number, instruction, state)
-        live = self.live.get(number, 0)
+        registers = state.only(bit_set(self.live.get(number, 0))).registers
         for after, leaving in ways:
-            yield after, self._left(number, after, leaving.only(live))
+            yield after, self._left(number, after, leaving._replace(registers=registers))
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""

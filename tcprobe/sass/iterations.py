@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -26,7 +27,7 @@ from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Block, Instruction, Kernel
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.registers import PREDICATE, run
+from tcprobe.sass.registers import PREDICATE, bit_set, run
 from tcprobe.sass.state import NEVER, NEVER_BIT, Register, Registers, State, same, same_state, unset
 
 ITERATIONS, ITERATIONS_OUTSIDE = 4, 2
@@ -56,7 +57,8 @@ class Loop(NamedTuple):
 class Iterations:
     """Copies of a kernel's blocks, a graph as `flow` takes it; what holds before the instructions that were asked for.
 
-    `first[n]`: the number of instruction n in the kernel itself. `states`: by number here.
+    `first[n]`: the number of instruction n in the kernel itself. `states`: by number here, of the registers that the
+    instruction reads.
     """
 
     name: str
@@ -103,6 +105,7 @@ class _Walk:
         self.steps = {number: list(self._steps(number)) for number in self.kept}
         self.entries: dict[Place, dict[Place, State]] = {(0, self._entered(0, ())): {}}
         self.after: dict[Place, list[Place]] = {}
+        self.noted: dict[Place, list[tuple[int, State]]] = {}  # what holds before the instructions that are asked for
         self.left: set[tuple[int, Path]] = set()  # (loop, path around it) of loops that are left
         self.ended: dict[tuple[int, Path], tuple[Place, State]] = {}  # of loops whose last round is followed
 
@@ -170,19 +173,20 @@ class _Walk:
 
     def settle(self) -> None:
         """Run copies until nothing changes."""
-        pending = set(self.entries)
-        while pending or (pending := self._left_at_last()):
-            place = min(pending, key=lambda each: (each[1], each[0]))
-            pending.discard(place)
+        pending = [(path, number) for number, path in self.entries]  # a heap: in order of rounds, then of addresses
+        while pending or (pending := sorted((path, number) for number, path in self._left_at_last())):
+            path, number = heappop(pending)
+            place = number, path
             if len(self.entries) > MOST_BLOCKS:
                 raise TooManyError
             followed = self.after[place] = []
-            for to, state in self._leave(place, self._run(place[0], self.entry(place))):
+            for to, state in self._leave(place, self._run(place, self.entry(place))):
                 followed.append(to)
                 known = self.entries.setdefault(to, {})
                 if place not in known or not same_state(known[place], state):
                     known[place] = state
-                    pending.add(to)
+                    if (to[1], to[0]) not in pending:
+                        heappush(pending, (to[1], to[0]))
 
     def _left_at_last(self) -> set[Place]:
         """Leave the loops that are known to go round more often than is followed, and have not been left."""
@@ -211,13 +215,16 @@ class _Walk:
             joined = _met(joined, state)
         return joined
 
-    def _run(self, number: int, entry: State, note: Callable[[Instruction, State], None] | None = None) -> State:
+    def _run(self, place: Place, entry: State) -> State:
+        """What holds at the end of a copy of a block; what is asked for on the way is noted, the last time counts."""
         state = entry._replace(registers=dict(entry.registers))
+        noted = self.noted[place] = []
         self.interpreter.begin()
-        for instruction in self.steps[number]:
+        for instruction in self.steps[place[0]]:
             form = instruction.form
-            if note is not None and instruction.number in self.wanted:
-                note(instruction, state._replace(registers={**self.interpreter.seen(form, state.registers)}))
+            if instruction.number in self.wanted:
+                seen = self.interpreter.seen(form, state.registers)
+                noted.append((instruction.number, state._replace(registers=seen).only(bit_set(form.reads))))
             if form.mnemonic == "EXIT":
                 state = self.interpreter.behind_exit(instruction, state)
             elif form.writes or form.mnemonic == "STL":
@@ -231,12 +238,12 @@ class _Walk:
         ways = [(after, state, False) for after in self.kernel.blocks[number].after]
         if len(ways) == 2 and branch.mnemonic == "BRA":
             ways = ways[:1] if branch.opcode.startswith("BRA.DIV") else list(self._ways(number, branch, state))
-        live = self.live.get(number, 0)
+        registers = state.only(bit_set(self.live.get(number, 0))).registers
         for after, leaving, certain in ways:
             if after in self.kept:
                 to = self._moved(place, after, leaving, certain)
                 if to is not None:
-                    yield (after, to), self._without(number, after, leaving.only(live))
+                    yield (after, to), self._without(number, after, leaving._replace(registers=registers))
 
     def _ways(self, number: int, branch: Instruction, state: State) -> Iterator[tuple[int, State, bool]]:
         """(block, what holds there, whether it is certain) of a conditional branch."""
@@ -295,11 +302,7 @@ class _Walk:
                 first.append(index)
             after = tuple(dict.fromkeys(number_of[to] for to in self.after.get(place, ())))
             blocks.append(Block(begin, len(first), after))
-
-            def note(instruction: Instruction, state: State, begin: int = begin, at: int = block.first) -> None:
-                states[begin + instruction.number - at] = state
-
-            self._run(place[0], self.entry(place), note)
+            states |= {begin + number - block.first: state for number, state in self.noted[place]}
         return Iterations(self.kernel.name, instructions, tuple(blocks), first, states)
 
 

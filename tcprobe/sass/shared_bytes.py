@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from tcprobe.layout.descriptor import Descriptor
-from tcprobe.sass.decode import Operand
+from tcprobe.sass.decode import Form, Operand
 from tcprobe.sass.kernel import Instruction
 from tcprobe.sass.lanes import ALL, Lanes
 from tcprobe.sass.reader import Reader
@@ -31,12 +31,22 @@ Units = frozenset[int]
 
 def reads_tiles(instruction: Instruction) -> bool:
     """Whether it is a warpgroup's multiply with a factor in shared memory."""
-    return instruction.mnemonic.endswith("GMMA") and any(o.prefix == "gdesc" for o in instruction.operands)
+    return _reads_tiles(instruction.form)
+
+
+@lru_cache(maxsize=1 << 14)
+def _reads_tiles(form: Form) -> bool:
+    return form.mnemonic.endswith("GMMA") and any(operand.prefix == "gdesc" for operand in form.operands)
 
 
 def writes_tiles(instruction: Instruction) -> bool:
     """Whether it fills shared memory."""
-    return instruction.guard != "never" and (instruction.mnemonic in STORES or instruction.opcode.startswith(FILLS))
+    return _writes_tiles(instruction.form)
+
+
+@lru_cache(maxsize=1 << 14)
+def _writes_tiles(form: Form) -> bool:
+    return form.guard != "never" and (form.mnemonic in STORES or form.opcode.startswith(FILLS))
 
 
 def exact(value: Lanes) -> bool:
@@ -107,18 +117,24 @@ def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
 def _multiplied(instruction: Instruction, reader: Reader, state: State) -> Units | None:
     """What a multiply reads of shared memory."""
     operand = next(o for o in instruction.operands if o.prefix == "gdesc")
-    registers = list(reader.inputs(operand.mask, state.registers))
-    sizes, size = group_sizes(instruction.opcode), 2 if instruction.mnemonic == "HGMMA" else 1
+    words = tuple(reader.inputs(operand.mask, state.registers))
+    return _tiles(instruction.form, words, state.active.any(axis=1).tobytes())
+
+
+@lru_cache(maxsize=1 << 12)
+def _tiles(form: Form, registers: tuple[Lanes, ...], active: bytes) -> Units | None:
+    """As `_multiplied`, by what the descriptors hold, and the warps that are there."""
+    sizes, size = group_sizes(form.opcode), 2 if form.mnemonic == "HGMMA" else 1
     found = frozenset[int]()
     for name, (low, high), lines in (("A", registers[:2], LINES_A), ("B", registers[2:4], sizes[1])):
-        if name == "A" and instruction.operands[1].kind == "R":
+        if name == "A" and form.operands[1].kind == "R":
             continue
-        transposed = any(f"tnsp{name}" in each.part for each in instruction.operands)
+        transposed = any(f"tnsp{name}" in each.part for each in form.operands)
         # the system's bits of an address may reach up to LBO, which swizzled tiles with k contiguous don't have
         used = 0x3FFF if high.exact and not transposed and (high.known >> np.uint32(30)).all() else ALL
         if not high.exact or (low.xor_unknown | low.unknown | low.add_unknown) & used:
             return None
-        warps = np.asarray(state.active.any(axis=1))
+        warps = np.frombuffer(active, np.bool_)
         *rows, there = np.broadcast_arrays(low.known[:, 0] & np.uint32(used), high.known[:, 0], warps)
         for words in set(zip(*(row[there].tolist() for row in rows), strict=True)):
             found |= tile(*words, lines * size if transposed else lines, transposed, size)

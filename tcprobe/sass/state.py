@@ -38,9 +38,9 @@ class State(NamedTuple):
     active: Bools
     sure: bool = True
 
-    def only(self, mask: int) -> State:
+    def only(self, bits: frozenset[int]) -> State:
         """With what these registers hold alone."""
-        return self._replace(registers={bit: register for bit, register in self.registers.items() if mask >> bit & 1})
+        return State({bit: each for bit, each in self.registers.items() if bit in bits}, self.active, self.sure)
 
     def changed(self, mask: int, how: Callable[[int, Register], Register]) -> State:
         """With these registers changed, each by a function of its bit and of what it holds."""
