@@ -9,8 +9,9 @@ Of addresses of 64 bits the low half is followed: lanes whose addresses are 4 GB
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Collection, Iterator
+from functools import cached_property, lru_cache, reduce
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
@@ -22,12 +23,13 @@ from tcprobe.sass import lanes
 from tcprobe.sass.decode import Form, Operand, union
 from tcprobe.sass.dependence import Dependence, dependence
 from tcprobe.sass.flow import backward
-from tcprobe.sass.frame import reads, writes, written_in
+from tcprobe.sass.frame import reads, slots, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.join import UNIFORM_REGISTERS, Join, uneven, widened
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
-from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, bit_set, guard_mask
-from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Register, Registers, State, alike, same, same_state, unset
+from tcprobe.sass.registers import bit_set, guard_mask
+from tcprobe.sass.state import State, same, unset
 
 SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
 GLOBAL = mnemonics(
@@ -37,9 +39,7 @@ ACCESSES = SHARED | GLOBAL
 WHOLE_WARP = mnemonics(lambda row: row.lanes == "warp")
 DESCRIBED = ("gdesc", "idesc")
 EVERY: Bools = np.ones((1, 1), np.bool_)
-UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp
-SETTLED = 3  # visits of a block after which what still changes is taken for all that it may become
-MOST_VISITS = 40
+NONE = frozenset[int]()
 
 
 class Reach(NamedTuple):
@@ -154,10 +154,16 @@ class Walk:
         self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
         self.entries: dict[int, State] = {}
         self.edges: dict[tuple[int, int], State] = {}
+        self._visits: dict[int, int] = {}
+        self._joins: dict[int, Join] = {}
+        self._stale: set[int] = set()  # blocks of which the join has to be made anew
+        self._changed: dict[int, set[int]] = {}  # by block, registers that changed on ways to it, or at its last visit
+        self._left: dict[tuple[int, int], frozenset[int]] = {}  # by way, what lanes took out of a loop one by one
+        self._exited: dict[tuple[int, int], list[frozenset[int]]] = {}  # by way, the loops that it leaves
         # by block that ends with a branch on which lanes differ, the blocks up to the one where they meet again
         self.divergent: dict[int, frozenset[int]] = {}
         self._behind: dict[int, list[tuple[int, frozenset[int]]]] = {}
-        self._writes: dict[frozenset[int], int] = {}  # by loop
+        self._writes: dict[frozenset[int], frozenset[int]] = {}  # by loop
 
     def _steps(self, number: int) -> list[Step]:
         """The instructions of a block on which an address, a guard or a branch depends, and the accesses."""
@@ -173,24 +179,79 @@ class Walk:
 
     def settle(self) -> None:
         """Visit blocks until nothing changes."""
-        pending, visits = {0}, dict[int, int]()
+        pending = {0}
         while pending:
             number = min(pending)
             pending.discard(number)
-            visits[number] = visits.get(number, 0) + 1
-            entry, old = self._entry(number), self.entries.get(number)
-            if old is not None:
-                entry = _widened(number, old, entry, visits[number])
-            self.entries[number] = entry
-            divergent = len(self.divergent)
-            for after, leaving in self._leave(number, self.run(number, entry)):
-                known = self.edges.get((number, after))
-                if known is None or not same_state(known, leaving):
-                    self.edges[number, after] = leaving
-                    pending.add(after)
+            divergent, changed = len(self.divergent), self._enter(number)
+            if changed is not None:
+                pending.update(self._pass(number, changed))
             if len(self.divergent) > divergent:
+                self._stale.update(self._joins)
                 region = self.divergent[number] | {number}
                 pending |= {after for place, after in self.edges if place in region}
+
+    def _enter(self, number: int) -> Collection[int] | None:
+        """Join what comes to a block: the registers that changed, None where all is as it was when it was run last.
+
+        Only those are joined that changed on a way to it, or at its last visit: what a join left as it was, it would
+        leave so again.
+        """
+        visits = self._visits[number] = self._visits.get(number, 0) + 1
+        looked, join = self._changed.pop(number, set()), self._joins.get(number)
+        anew = join is None or number in self._stale
+        if join is None or anew:
+            plan = join and join.plan
+            join = self._joins[number] = Join(number, self._coming(number))
+            looked = looked if join.plan == plan else join.bits()
+            self._stale.discard(number)
+        old = self.entries.get(number)
+        if old is None:
+            self.entries[number] = State({bit: join.register(bit) for bit in looked}, join.active, join.sure)
+            return looked
+        changed = set[int]()
+        for bit in looked:
+            before = old.registers.get(bit)
+            register = widened(number, bit, before or unset(bit), join.register(bit), visits)
+            if register is not before:
+                old.registers[bit] = register
+                changed.add(bit)
+        self._changed[number] = changed
+        entry = self.entries[number] = State(old.registers, old.active | join.active, old.sure and join.sure)
+        grown = entry.sure != old.sure or bool((entry.active != old.active).any())
+        return changed if changed or grown or anew else None
+
+    def _pass(self, number: int, changed: Collection[int]) -> Iterator[int]:
+        """Run a block, and note what holds on the ways behind it: the blocks to which it is other than before.
+
+        Looked at are the registers that changed before it, and those that it writes.
+        """
+        state = self.run(number, self.entries[number])
+        living, written = bit_set(self.live.get(number, 0)), self._written_by[number]
+        looked = living if written is None else living.intersection((*changed, *written))
+        for after, leaving in self._leave(number, state):
+            way = number, after
+            known, apart, one_by_one = self.edges.get(way), self._left.get(way), self._one_by_one(way)
+            self._left[way] = one_by_one
+            brought = {
+                bit: uneven(register) if bit in one_by_one else register
+                for bit in (looked if apart == one_by_one else living)
+                if (register := leaving.registers.get(bit)) is not None
+            }
+            if known is None:
+                self.edges[way] = leaving._replace(registers=brought)
+                self._joins.pop(after, None)
+                yield after
+                continue
+            there, moved = known.registers, known.sure != leaving.sure or bool((known.active != leaving.active).any())
+            if moved or any(bit not in there or not same(there[bit], each) for bit, each in brought.items()):
+                other = {bit for bit, register in brought.items() if there.get(bit) is not register}
+                self._changed.setdefault(after, set()).update(other)
+                there.update(brought)
+                if moved:
+                    self.edges[way] = leaving._replace(registers=there)
+                    self._stale.add(after)
+                yield after
 
     @cached_property
     def seen(self) -> Seen:
@@ -267,25 +328,19 @@ class Walk:
         source = addresses[1] if instruction.mnemonic == "LDGSTS" and len(addresses) > 1 else None
         return Reach(instruction, first, active, self.interpreter.threads.shapes, source, sure)
 
-    def _entry(self, number: int) -> State:
-        """What holds where a block begins: lanes that parted bring each their own, others agree on a way."""
-        coming = [(b, self.edges[b, number]) for b in self.kernel.before[number] if (b, number) in self.edges]
-        groups: list[tuple[set[int], State]] = []
-        for block, state in coming:
-            for group, (members, others) in enumerate(groups):
-                if self._apart(number, block, members):
-                    groups[group] = members | {block}, _met(number, others, state)
-                    break
-            else:
-                groups.append(({block}, state))
-        states = [state for _, state in groups]
-        if number == 0:
-            states.insert(0, State({}, self.interpreter.threads.there))
-        joined = states[0]
-        for state in states[1:]:
-            registers = _merged(number, joined.registers, state.registers, lanes.join)
-            joined = State(registers, joined.active | state.active, joined.sure and state.sure)
-        return joined
+    def _coming(self, number: int) -> list[list[tuple[int, State]]]:
+        """What comes to a block, by the block that it is from: in groups of ways that lanes may take at once."""
+        groups: list[list[tuple[int, State]]] = [] if number else [[(-1, State({}, self.interpreter.threads.there))]]
+        for block in self.kernel.before[number]:
+            if (block, number) in self.edges:
+                coming = block, self.edges[block, number]
+                for group in groups:
+                    if self._apart(number, block, {other for other, _ in group}):
+                        group.append(coming)
+                        break
+                else:
+                    groups.append([coming])
+        return groups
 
     def _apart(self, number: int, block: int, members: set[int]) -> bool:
         """Whether lanes of one warp may come by a block and by one of others at the same time."""
@@ -303,7 +358,7 @@ class Walk:
             self._behind[branch] = [(first, self._until_reconverged(branch, first)) for first in after]
         return self._behind[branch]
 
-    def _leave(self, number: int, state: State) -> Iterator[tuple[int, State]]:
+    def _leave(self, number: int, state: State) -> list[tuple[int, State]]:
         """The blocks that follow, and what holds on the way there."""
         block = self.kernel.blocks[number]
         instruction = self.kernel.instructions[block.end - 1]
@@ -311,10 +366,8 @@ class Walk:
         if len(ways) == 2 and instruction.mnemonic == "BRA":
             # BRA.DIV is taken where a warp has not converged, to do the same lane by lane
             diverged = instruction.opcode.startswith("BRA.DIV")
-            ways = ways[:1] if diverged else self._ways(number, instruction, state)
-        registers = state.only(bit_set(self.live.get(number, 0))).registers
-        for after, leaving in ways:
-            yield after, self._left(number, after, leaving._replace(registers=registers))
+            return ways[:1] if diverged else self._ways(number, instruction, state)
+        return ways
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
@@ -341,22 +394,34 @@ class Walk:
         """By block, the first one that every way from it to the kernel's end comes through; -1 where there is none."""
         return immediate_post_dominators(self.successors)
 
-    def _left(self, number: int, after: int, state: State) -> State:
-        """On a way out of a loop that lanes leave one by one, what the loop writes differs by lane."""
-        for loop in self.kernel.loops:
-            if number in loop and after not in loop and self._uneven(number, loop):
-                state = state.changed(self._written(loop) & ~UNIFORM_REGISTERS, _uneven)
-        return state
+    def _one_by_one(self, way: tuple[int, int]) -> frozenset[int]:
+        """On a way out of a loop that lanes leave one by one, what the loop writes: it differs by lane."""
+        number, after = way
+        if way not in self._exited:
+            self._exited[way] = [loop for loop in self.kernel.loops if number in loop and after not in loop]
+        left = [self._written(loop) for loop in self._exited[way] if self._uneven(number, loop)]
+        return NONE.union(*left) if left else NONE
 
     def _uneven(self, number: int, loop: frozenset[int]) -> bool:
         return any(
             branch in loop and (number == branch or number in region) for branch, region in self.divergent.items()
         )
 
-    def _written(self, loop: frozenset[int]) -> int:
+    def _written(self, loop: frozenset[int]) -> frozenset[int]:
         if loop not in self._writes:
-            self._writes[loop] = written_in(self.kernel, loop)
+            self._writes[loop] = bit_set(written_in(self.kernel, loop) & ~UNIFORM_REGISTERS)
         return self._writes[loop]
+
+    @cached_property
+    def _written_by(self) -> dict[int, frozenset[int] | None]:
+        """By block, the registers and words of the frame that it writes; None where it may be any word."""
+        return {number: self._writes_of(number) for number in self.steps}
+
+    def _writes_of(self, number: int) -> frozenset[int] | None:
+        forms = [step.instruction.form for step in self.steps[number] if step.depends is not None]
+        if any(form.mnemonic == "STL" and slots(form) is None for form in forms):
+            return None
+        return bit_set(reduce(or_, map(writes, forms), 0))
 
 
 def _needed_before(live: int, instruction: Instruction) -> int:
@@ -394,67 +459,3 @@ def _is_root(form: Form) -> bool:
 def _described(form: Form) -> int:
     """The registers of a multiply's descriptors of shared memory, and of its instruction descriptor."""
     return union(o for o in form.operands if form.mnemonic.endswith("MMA") and o.prefix in DESCRIBED)
-
-
-def _met(number: int, one: State, other: State) -> State:
-    """What lanes hold that come by two ways at once: chosen by lane where it is known which lanes come by which."""
-    where = one.active
-    if one.sure and other.sure and not (where & other.active).any():
-        registers = _merged(number, one.registers, other.registers, lambda a, b: lanes.select(where, a, b))
-    else:
-        registers = _merged(number, one.registers, other.registers, lanes.mixed)
-    return State(registers, np.asarray(where | other.active), one.sure and other.sure)
-
-
-def _merged(number: int, one: Registers, other: Registers, how: Callable[[Lanes, Lanes], Lanes]) -> Registers:
-    """What registers hold where two ways meet in a block; what comes unchanged by both is what it was."""
-    if one is other:
-        return one
-    registers = {}
-    for bit in one.keys() | other.keys():
-        a, b = one.get(bit) or unset(bit), other.get(bit) or unset(bit)
-        own = _own(number, bit)
-        if a is b or b.definition == own:
-            registers[bit] = a
-        elif a.definition == own or a.value is NEVER or a.value is NEVER_BIT:
-            registers[bit] = b
-        elif b.value is NEVER or b.value is NEVER_BIT:
-            registers[bit] = a
-        elif a.definition == b.definition != -1:
-            registers[bit] = Register(lanes.shared(lanes.join(a.value, b.value)), a.definition)
-        else:
-            alone = UNIFORM_REGISTERS >> bit & 1
-            met = alike(bit, lanes.join(a.value, b.value)) if alone else how(a.value, b.value)
-            registers[bit] = Register(lanes.shared(met), own)
-    return registers
-
-
-def _own(number: int, bit: int) -> int:
-    """The definition of what a block itself brings together."""
-    return -2 - (number << PLACES | bit)
-
-
-def _widened(number: int, old: State, new: State, visits: int) -> State:
-    """A block's entry on another visit: it only grows, and from some visit on at once as far as it may."""
-    registers = {}
-    for bit in old.registers.keys() | new.registers.keys():
-        before, coming = old.registers.get(bit) or unset(bit), new.registers.get(bit) or unset(bit)
-        registers[bit] = before
-        if not same(before, coming):
-            definition = coming.definition
-            if visits > SETTLED and definition != before.definition:
-                definition = _own(number, bit)
-            value = lanes.join(before.value, coming.value)
-            if visits > SETTLED and not lanes.same(before.value, value):
-                value = (
-                    lanes.widened(value) if visits < MOST_VISITS else lanes.unknown(value.why or "it does not settle")
-                )
-            if definition != before.definition or not lanes.same(before.value, value):
-                registers[bit] = Register(lanes.shared(value), definition)
-    return State(registers, old.active | new.active, old.sure and new.sure)
-
-
-def _uneven(_: int, register: Register) -> Register:
-    """A register of which lanes left a loop one by one."""
-    value = register.value
-    return register if value.exact else Register(lanes.shared(lanes.uneven(value)))

@@ -48,6 +48,10 @@ class State(NamedTuple):
             registers={bit: how(bit, each) if mask >> bit & 1 else each for bit, each in self.registers.items()}
         )
 
+    def beside(self, other: State) -> State:
+        """With the lanes of another one, too; what registers hold is not joined."""
+        return self._replace(active=np.asarray(self.active | other.active), sure=self.sure and other.sure)
+
     def sides(self, taken: Lanes, ways: Sequence[int]) -> list[tuple[int, State]]:
         """Where lanes come that do not take a branch, and where those that do, if it is known of each."""
         where = np.broadcast_to(taken.known != 0, self.active.shape)

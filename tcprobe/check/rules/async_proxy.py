@@ -236,9 +236,7 @@ class _Bytes:
         self._alike: dict[Known, list[int]] = {}  # stores by what they write
         for store in self.stores:
             self._alike.setdefault(self.written.get(store, UNKNOWN), []).append(store)
-        self.come: dict[
-            tuple[int, frozenset[int]], dict[int, bool]
-        ] = {}  # by block of a reader, and its waits
+        self.come: dict[tuple[int, frozenset[int]], dict[int, bool]] = {}  # by block of a reader, and its waits
         self._meet: dict[tuple[Known, bool], dict[int, bool | None]] = {}
         self._same: dict[tuple[tuple[int, ...], tuple[int, ...]], bool | None] = {}
 
