@@ -10,8 +10,7 @@ Of addresses of 64 bits the low half is followed: lanes whose addresses are 4 GB
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from functools import cached_property, lru_cache, reduce
-from operator import or_
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,15 +20,16 @@ from tcprobe.isa.opcodes import mnemonics
 from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
 from tcprobe.sass.decode import Form, Operand, union
-from tcprobe.sass.dependence import Dependence, dependence
+from tcprobe.sass.dependence import dependence
 from tcprobe.sass.flow import backward
-from tcprobe.sass.frame import reads, slots, writes, written_in
+from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.join import UNIFORM_REGISTERS, Join, uneven, widened
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
 from tcprobe.sass.registers import bit_set, guard_mask
 from tcprobe.sass.state import State, same, unset
+from tcprobe.sass.transfer import Effect, Step, Transfer
 
 SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
 GLOBAL = mnemonics(
@@ -133,16 +133,6 @@ class Seen(NamedTuple):
 Visit = Callable[[Instruction, State], None]
 
 
-class Step(NamedTuple):
-    """An instruction that counts: what its results depend on, None where nothing depends on them; and whether it is
-    one that is asked about.
-    """
-
-    instruction: Instruction
-    depends: Dependence | None
-    root: bool
-
-
 class Walk:
     """One kernel, followed to a fixed point."""
 
@@ -152,13 +142,16 @@ class Walk:
         self.successors = [block.after for block in kernel.blocks]
         self.live = backward(kernel, 0, _needed_before, int.__or__)
         self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
+        self.transfers = {number: Transfer(self.interpreter, steps) for number, steps in self.steps.items()}
+        self._effects: dict[int, Effect] = {}  # by block the last one
         self.entries: dict[int, State] = {}
         self.edges: dict[tuple[int, int], State] = {}
         self._visits: dict[int, int] = {}
         self._joins: dict[int, Join] = {}
         self._stale: set[int] = set()  # blocks of which the join has to be made anew
         self._changed: dict[int, set[int]] = {}  # by block, registers that changed on ways to it, or at its last visit
-        self._left: dict[tuple[int, int], frozenset[int]] = {}  # by way, what lanes took out of a loop one by one
+        # by way that has all that holds behind its block, the registers that lanes took out of a loop one by one
+        self._left: dict[tuple[int, int], frozenset[int]] = {}
         self._exited: dict[tuple[int, int], list[frozenset[int]]] = {}  # by way, the loops that it leaves
         # by block that ends with a branch on which lanes differ, the blocks up to the one where they meet again
         self.divergent: dict[int, frozenset[int]] = {}
@@ -224,34 +217,40 @@ class Walk:
     def _pass(self, number: int, changed: Collection[int]) -> Iterator[int]:
         """Run a block, and note what holds on the ways behind it: the blocks to which it is other than before.
 
-        Looked at are the registers that changed before it, and those that it writes.
+        Looked at are the registers that changed before it, and those that it writes, if it leaves others in them.
         """
-        state = self.run(number, self.entries[number])
-        living, written = bit_set(self.live.get(number, 0)), self._written_by[number]
-        looked = living if written is None else living.intersection((*changed, *written))
-        for after, leaving in self._leave(number, state):
+        entry, transfer, living = self.entries[number], self.transfers[number], bit_set(self.live.get(number, 0))
+        effect = transfer.effect(entry.registers)
+        written = () if self._effects.get(number) is effect else transfer.writes
+        looked = living if transfer.any else living.intersection((*changed, *written))
+        self._effects[number] = effect
+        before = {after: self._left.pop((number, after), None) for after in self.kernel.blocks[number].after}
+        for after, leaving in self._leave(number, effect.behind(entry)):
             way = number, after
-            known, apart, one_by_one = self.edges.get(way), self._left.get(way), self._one_by_one(way)
-            self._left[way] = one_by_one
+            known, one_by_one = self.edges.get(way), self._one_by_one(way)
             brought = {
                 bit: uneven(register) if bit in one_by_one else register
-                for bit in (looked if apart == one_by_one else living)
+                for bit in (looked if before[after] == one_by_one else living)
                 if (register := leaving.registers.get(bit)) is not None
             }
             if known is None:
-                self.edges[way] = leaving._replace(registers=brought)
+                self.edges[way], self._left[way] = leaving._replace(registers=brought), one_by_one
                 self._joins.pop(after, None)
                 yield after
                 continue
-            there, moved = known.registers, known.sure != leaving.sure or bool((known.active != leaving.active).any())
-            if moved or any(bit not in there or not same(there[bit], each) for bit, each in brought.items()):
-                other = {bit for bit, register in brought.items() if there.get(bit) is not register}
+            there = known.registers
+            other = {bit for bit, register in brought.items() if there.get(bit) is not register}
+            moved = known.sure != leaving.sure or bool((known.active != leaving.active).any())
+            if moved or any(bit not in there or not same(there[bit], brought[bit]) for bit in other):
                 self._changed.setdefault(after, set()).update(other)
                 there.update(brought)
+                other = set()
                 if moved:
                     self.edges[way] = leaving._replace(registers=there)
                     self._stale.add(after)
                 yield after
+            if not other:
+                self._left[way] = one_by_one
 
     @cached_property
     def seen(self) -> Seen:
@@ -278,8 +277,8 @@ class Walk:
                         operand: tuple(self.interpreter.inputs(operand.mask, state.registers)) for operand in operands
                     }
 
-        for number, entry in self.entries.items():
-            state = self.run(number, entry, note)
+        for number in self.entries:
+            state = self._through(number, note)
             if number in self.divergent:
                 branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
                 taken = self.interpreter.taken(branch, state.registers)
@@ -304,18 +303,22 @@ class Walk:
             guarded = np.broadcast_to(condition.known != 0 if condition.exact else True, active.shape)
         return Present(active, threads.there, sure, guarded, threads.shapes)
 
-    def run(self, number: int, entry: State, note: Visit | None = None) -> State:
+    def run(self, number: int, entry: State) -> State:
         """What holds at the end of a block."""
+        return self.transfers[number].effect(entry.registers).behind(entry)
+
+    def _through(self, number: int, note: Visit) -> State:
+        """As `run` from what holds at last where the block begins; what is asked about is noted on the way."""
+        entry = self.entries[number]
         state = entry._replace(registers=dict(entry.registers))
         self.interpreter.begin()
-        write = self.interpreter.write
         for instruction, depends, root in self.steps[number]:
-            if root and note is not None:
+            if root:
                 note(instruction, state)
             if depends is not None:
-                write(instruction, depends, state.registers)
+                self.interpreter.write(instruction, depends, state.registers)
             elif root and instruction.mnemonic == "EXIT":
-                state = self.interpreter.behind_exit(instruction, state)
+                state = state.behind_exit(self.interpreter.condition(instruction.guard, state.registers))
         return state
 
     def _reach(self, instruction: Instruction, state: State) -> Reach:
@@ -411,17 +414,6 @@ class Walk:
         if loop not in self._writes:
             self._writes[loop] = bit_set(written_in(self.kernel, loop) & ~UNIFORM_REGISTERS)
         return self._writes[loop]
-
-    @cached_property
-    def _written_by(self) -> dict[int, frozenset[int] | None]:
-        """By block, the registers and words of the frame that it writes; None where it may be any word."""
-        return {number: self._writes_of(number) for number in self.steps}
-
-    def _writes_of(self, number: int) -> frozenset[int] | None:
-        forms = [step.instruction.form for step in self.steps[number] if step.depends is not None]
-        if any(form.mnemonic == "STL" and slots(form) is None for form in forms):
-            return None
-        return bit_set(reduce(or_, map(writes, forms), 0))
 
 
 def _needed_before(live: int, instruction: Instruction) -> int:

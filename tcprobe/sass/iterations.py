@@ -29,6 +29,7 @@ from tcprobe.sass.kernel import Block, Instruction, Kernel
 from tcprobe.sass.reader import Reader
 from tcprobe.sass.registers import PREDICATE, bit_set, run
 from tcprobe.sass.state import NEVER, NEVER_BIT, Register, Registers, State, same, same_state, unset
+from tcprobe.sass.transfer import Step, Transfer
 
 ITERATIONS, ITERATIONS_OUTSIDE = 4, 2
 LEFT_AFTER = 2  # rounds behind which a loop is left whose end is not known
@@ -102,7 +103,7 @@ class _Walk:
         self.interpreter = Interpreter(kernel)
         self.kept = reached(kernel.before, {kernel.block_of[number] for number in wanted})
         self.live = backward(kernel, 0, self._needed_before, int.__or__)
-        self.steps = {number: list(self._steps(number)) for number in self.kept}
+        self.transfers = {number: Transfer(self.interpreter, list(self._steps(number)), wanted) for number in self.kept}
         self.entries: dict[Place, dict[Place, State]] = {(0, self._entered(0, ())): {}}
         self.after: dict[Place, list[Place]] = {}
         self.noted: dict[Place, list[tuple[int, State]]] = {}  # what holds before the instructions that are asked for
@@ -129,13 +130,15 @@ class _Walk:
             live = (live if form.guard else live & ~written) | reads(form)
         return live | self._roots(instruction)
 
-    def _steps(self, number: int) -> Iterator[Instruction]:
+    def _steps(self, number: int) -> Iterator[Step]:
         """The instructions of a block on which something depends that is asked for."""
-        live, block, found = self.live.get(number, 0), self.kernel.blocks[number], list[Instruction]()
+        live, block, found = self.live.get(number, 0), self.kernel.blocks[number], list[Step]()
         for index in reversed(range(block.first, block.end)):
             instruction = self.kernel.instructions[index]
             if writes(instruction.form) & live or index in self.wanted or instruction.mnemonic == "EXIT":
-                found.append(instruction)
+                form = instruction.form
+                depends = dependence(form) if form.writes or form.mnemonic == "STL" else None
+                found.append(Step(instruction, depends, depends is None))
             live = self._needed_before(live, instruction)
         yield from reversed(found)
 
@@ -217,19 +220,8 @@ class _Walk:
 
     def _run(self, place: Place, entry: State) -> State:
         """What holds at the end of a copy of a block; what is asked for on the way is noted, the last time counts."""
-        state = entry._replace(registers=dict(entry.registers))
         noted = self.noted[place] = []
-        self.interpreter.begin()
-        for instruction in self.steps[place[0]]:
-            form = instruction.form
-            if instruction.number in self.wanted:
-                seen = self.interpreter.seen(form, state.registers)
-                noted.append((instruction.number, state._replace(registers=seen).only(bit_set(form.reads))))
-            if form.mnemonic == "EXIT":
-                state = self.interpreter.behind_exit(instruction, state)
-            elif form.writes or form.mnemonic == "STL":
-                self.interpreter.write(instruction, dependence(form), state.registers)
-        return state
+        return self.transfers[place[0]].effect(entry.registers).behind(entry, noted)
 
     def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
         """The copies that follow, and what holds on the way there."""

@@ -52,6 +52,11 @@ class State(NamedTuple):
         """With the lanes of another one, too; what registers hold is not joined."""
         return self._replace(active=np.asarray(self.active | other.active), sure=self.sure and other.sure)
 
+    def behind_exit(self, condition: Lanes) -> State:
+        """Behind an exit its lanes are gone, where it is known which they are."""
+        active = np.asarray(self.active & (condition.known == 0)) if condition.exact else self.active
+        return self._replace(active=active, sure=self.sure and (condition.exact or condition.uniform))
+
     def sides(self, taken: Lanes, ways: Sequence[int]) -> list[tuple[int, State]]:
         """Where lanes come that do not take a branch, and where those that do, if it is known of each."""
         where = np.broadcast_to(taken.known != 0, self.active.shape)
