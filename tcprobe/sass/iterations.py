@@ -204,7 +204,7 @@ class _Walk:
                     if after not in loop.blocks and after in self.kept:
                         to = after, self._entered(after, (*around, (head, loop.followed)))
                         self.after[place].append(to)
-                        self.entries.setdefault(to, {})[place] = state.changed(loop.written, _gone)
+                        self.entries.setdefault(to, {})[place] = state.changed(bit_set(loop.written), _gone)
                         found.add(to)
         return found
 
@@ -277,7 +277,7 @@ class _Walk:
         """On a way out of a loop that is gone through once, what it writes is lost."""
         for loop in self.loops.values():
             if loop.followed == 1 and number in loop.blocks and after not in loop.blocks:
-                state = state.changed(loop.written, _gone)
+                state = state.changed(bit_set(loop.written), _gone)
         return state
 
     def taken_apart(self) -> Iterations:
@@ -290,7 +290,8 @@ class _Walk:
         for place in order:
             block, begin = self.kernel.blocks[place[0]], len(first)
             for index in range(block.first, block.end):
-                instructions.append(self.kernel.instructions[index]._replace(number=len(first)))
+                _, form, mnemonic = self.kernel.instructions[index]
+                instructions.append(Instruction(len(first), form, mnemonic))
                 first.append(index)
             after = tuple(dict.fromkeys(number_of[to] for to in self.after.get(place, ())))
             blocks.append(Block(begin, len(first), after))

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from tcprobe.isa.arch import WARP
 from tcprobe.layout.descriptor import Descriptor
 from tcprobe.sass.decode import Form, Operand
 from tcprobe.sass.kernel import Instruction
@@ -26,6 +27,7 @@ UNIT = 16  # bytes
 WINDOW = 0xFFFFFF  # bits of an address inside a block's shared memory
 LINES_A, K_BYTES = 64, 32  # of a warpgroup's multiply
 SWIZZLE = {0: 0, 1: 128, 2: 64, 3: 32}  # bytes, by the code of a descriptor of wgmma
+EVERY_LANE = bytes([True] * WARP)
 Units = frozenset[int]
 
 
@@ -69,14 +71,28 @@ def writes(instruction: Instruction, reader: Reader, state: State) -> Units | No
     address = reader.address(operand, state.registers)
     if not exact(address):
         return None
-    active = takes_part(instruction, reader, state)
+    return _stored(instruction.form, address, takes_part(instruction, reader, state).tobytes())
+
+
+@lru_cache(maxsize=1 << 12)
+def _stored(form: Form, address: Lanes, taking_part: bytes) -> Units:
+    """What a store or cp.async writes at places that are known, by the lanes that take part."""
+    active = np.frombuffer(taking_part, np.bool_).reshape(-1, WARP)
     known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), active)
-    if instruction.mnemonic == "STSM":
-        count = {"4": 32, "2": 16}.get(instruction.opcode.rpartition(".")[2], 8)
+    if form.mnemonic == "STSM":
+        count = {"4": 32, "2": 16}.get(form.opcode.rpartition(".")[2], 8)
         known, active = known[:, :count], active[:, :count]
-    size = UNIT if instruction.mnemonic == "STSM" else width(instruction.form)
-    places = known[active].astype(np.int64)
-    return frozenset(np.unique((places[:, None] + np.arange(0, size, 4)) // UNIT).tolist())
+    size = UNIT if form.mnemonic == "STSM" else width(form)
+    begins = known[active].astype(np.int64)
+    return frozenset(np.unique((begins[:, None] + np.arange(0, size, 4)) // UNIT).tolist())
+
+
+@lru_cache(maxsize=1 << 12)
+def places(value: Lanes, taking_part: bytes) -> frozenset[int]:
+    """The places that are known, in the block's shared memory, of the lanes that take part."""
+    active = np.frombuffer(taking_part, np.bool_).reshape(-1, WARP)
+    known, active = np.broadcast_arrays(value.known & np.uint32(WINDOW), active)
+    return frozenset(np.unique(known[active]).tolist())
 
 
 def reads(instruction: Instruction, reader: Reader, state: State) -> Units | None:
@@ -101,8 +117,8 @@ def _bulk(operand: Operand, instruction: Instruction, reader: Reader, state: Sta
     (address, *_) = reader.inputs(operand.mask & -operand.mask, state.registers)
     if not exact(address):
         return None
-    begins = np.unique(address.known & np.uint32(WINDOW)) // UNIT
-    return frozenset(int(begin) + j for begin in begins for j in range(_bulk_units(instruction, reader, state)))
+    begins, count = places(address, EVERY_LANE), _bulk_units(instruction, reader, state)
+    return frozenset(begin // UNIT + j for begin in begins for j in range(count))
 
 
 def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:

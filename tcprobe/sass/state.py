@@ -42,10 +42,10 @@ class State(NamedTuple):
         """With what these registers hold alone."""
         return State({bit: each for bit, each in self.registers.items() if bit in bits}, self.active, self.sure)
 
-    def changed(self, mask: int, how: Callable[[int, Register], Register]) -> State:
+    def changed(self, bits: frozenset[int], how: Callable[[int, Register], Register]) -> State:
         """With these registers changed, each by a function of its bit and of what it holds."""
         return self._replace(
-            registers={bit: how(bit, each) if mask >> bit & 1 else each for bit, each in self.registers.items()}
+            registers={bit: how(bit, each) if bit in bits else each for bit, each in self.registers.items()}
         )
 
     def beside(self, other: State) -> State:
@@ -93,7 +93,10 @@ def same_state(one: State, other: State) -> bool:
         one.sure == other.sure
         and one.registers.keys() == other.registers.keys()
         and bool((one.active == other.active).all())
-        and all(same(register, other.registers[bit]) for bit, register in one.registers.items())
+        and (
+            one.registers == other.registers  # the very same objects, which is seen at once
+            or all(same(register, other.registers[bit]) for bit, register in one.registers.items())
+        )
     )
 
 

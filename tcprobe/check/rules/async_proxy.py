@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.graph import reached
-from tcprobe.sass.barriers import arrives, barriers, waits
+from tcprobe.sass.barriers import WAITS, arrives, barriers, waits
+from tcprobe.sass.decode import Form
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.iterations import Known, TooManyError, over_rounds, rounds
 from tcprobe.sass.kernel import Instruction, Kernel
@@ -49,6 +50,7 @@ EVIDENCE = (
 FILLS = ("UTMALDG", "UBLKCP.S")
 COPIES_IN = ("UBLKCP.S.G",)
 COPIED = "LDGSTS"  # by cp.async
+FENCE = "FENCE.VIEW.ASYNC"
 LEAST_COPY = 16  # bytes
 UNKNOWN = Known(frozenset(), False)
 
@@ -87,7 +89,7 @@ class Found(NamedTuple):
 
 def fences(instruction: Instruction) -> bool:
     """Whether it is a proxy fence for shared memory."""
-    return instruction.opcode.startswith("FENCE.VIEW.ASYNC") and not instruction.form.has("G")
+    return instruction.opcode.startswith(FENCE) and not instruction.form.has("G")
 
 
 def reads_shared(instruction: Instruction) -> bool:
@@ -99,10 +101,15 @@ def reads_shared(instruction: Instruction) -> bool:
     return instruction.opcode.startswith(COPIES_OUT)
 
 
+@lru_cache(maxsize=1 << 14)
+def _counts(form: Form) -> bool:
+    """Whether `step` looks at an instruction."""
+    looked_at = form.mnemonic in STORES or form.opcode.startswith((FENCE, *WAITS))
+    return form.guard != "never" and looked_at
+
+
 def step(unfenced: Unfenced, instruction: Instruction) -> Unfenced:
     """The stores and waits without a fence since, after an instruction."""
-    if instruction.guard == "never":
-        return unfenced
     if fences(instruction):
         return unfenced if instruction.guard else Unfenced()
     if instruction.mnemonic in STORES:
@@ -171,7 +178,8 @@ def _readings(kernel: Kernel) -> Iterator[Reading]:
     readers = [i for i in kernel.instructions if reads_shared(i) and i.number in kernel.block_of]
     if not readers or kernel.mnemonics.isdisjoint(STORES):
         return
-    facts = {i.number: fact for i, fact in at_each(kernel, forward(kernel, Unfenced(), step, joined), step)}
+    every = at_each(kernel, forward(kernel, Unfenced(), step, joined, _counts), step, _counts)
+    facts = {i.number: fact for i, fact in every if reads_shared(i) or arrives(i)}
     arrivals: dict[int, tuple[int, ...]] = {}
     for i in kernel.instructions:
         if arrives(i) and i.number in facts:
@@ -378,9 +386,12 @@ def _of_global(kernel: Kernel) -> Iterator[Finding]:
             return frozenset()
         return unfenced | {instruction.number} if instruction.mnemonic == "STG" else unfenced
 
+    def counts(form: Form) -> bool:
+        return form.mnemonic == "STG" or form.opcode.startswith(FENCE)
+
     before = {
         i.number: unfenced
-        for i, unfenced in at_each(kernel, forward(kernel, start, after, frozenset.union), after)
+        for i, unfenced in at_each(kernel, forward(kernel, start, after, frozenset.union, counts), after, counts)
         if i.opcode.startswith(COPIES_IN) and i.guard != "never" and unfenced
     }
     places = sums(kernel, [*before, *frozenset[int]().union(*before.values())]) if before else {}
@@ -398,7 +409,7 @@ def _of_global(kernel: Kernel) -> Iterator[Finding]:
 
 def _fences_global(kernel: Kernel, instruction: Instruction) -> bool:
     """Whether it is a proxy fence for global memory: its own, or that of all, with a membar of the GPU before."""
-    if not instruction.opcode.startswith("FENCE.VIEW.ASYNC"):
+    if not instruction.opcode.startswith(FENCE):
         return False
     before = kernel.instructions[max(0, instruction.number - 4) : instruction.number]
     return instruction.form.has("G") or any(i.opcode == "MEMBAR.ALL.GPU" for i in before)

@@ -17,6 +17,7 @@ from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.sass.barriers import Barriers, barriers, completes_at
+from tcprobe.sass.decode import Form
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.iterations import ITERATIONS, Iterations, TooManyError, rounds
 from tcprobe.sass.kernel import Instruction, Kernel
@@ -80,10 +81,9 @@ def _early(kernel: Kernel) -> list[Instruction]:
     """What fills shared memory, or arrives at a barrier, on a way where a multiply may run."""
     if not any(writes_tiles(i) for i in kernel.instructions):
         return []
-    start: groups.Running = {}
     return [
         i
-        for i, running in at_each(kernel, forward(kernel, start, groups.step, groups.joined), groups.step)
+        for i, running in groups.running_at(kernel)
         if any(reads_tiles(kernel.instructions[number]) for number in running) and i.guard != "never"
         if writes_tiles(i) or i.opcode.startswith(ARRIVES)
     ]
@@ -109,10 +109,11 @@ class _Compared:
             self.doubt = "it needs more shared memory than an SM has, and descriptors name none there"
             return
         freed = _freed(found, places)
-        start: groups.Running = {}
-        for i, running in at_each(found, forward(found, start, groups.step, groups.joined), groups.step):
+        for i, running in groups.running_at(found):
+            if i.number not in found.states or found.first[i.number] in self.findings:
+                continue
             readers = [reader for reader in running if reads_tiles(found.instructions[reader])]
-            if readers and i.number in found.states and found.first[i.number] not in self.findings:
+            if readers:
                 self._compare(kernel, found, places, freed, i, readers)
 
     def _compare(  # noqa: PLR0913, PLR0917
@@ -156,9 +157,12 @@ def _freed(found: Iterations, places: Places) -> Freed:
             return frozenset({_only(places.barriers.get(i.number))})
         return frozenset() if i.opcode.startswith(MEETS) else waited
 
+    def counts(form: Form) -> bool:
+        return form.opcode.startswith((CHECKS, *MEETS))
+
     freed: Freed = {}
     start: Waited = frozenset()
-    for i, waited in at_each(found, forward(found, start, step, frozenset.union), step):
+    for i, waited in at_each(found, forward(found, start, step, frozenset.union, counts), step, counts):
         if writes_tiles(i) and len(waited) == 1:
             for barrier in waited - {None}:
                 units, by = freed.get(barrier, (frozenset(), i))
