@@ -200,7 +200,7 @@ class Walk:
             self._stale.discard(number)
         old = self.entries.get(number)
         if old is None:
-            self.entries[number] = State({bit: join.register(bit) for bit in looked}, join.active, join.sure)
+            self.entries[number] = State(join.registers(), join.active, join.sure)
             return looked
         changed = set[int]()
         for bit in looked:

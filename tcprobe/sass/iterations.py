@@ -135,10 +135,9 @@ class _Walk:
         live, block, found = self.live.get(number, 0), self.kernel.blocks[number], list[Step]()
         for index in reversed(range(block.first, block.end)):
             instruction = self.kernel.instructions[index]
-            if writes(instruction.form) & live or index in self.wanted or instruction.mnemonic == "EXIT":
-                form = instruction.form
-                depends = dependence(form) if form.writes or form.mnemonic == "STL" else None
-                found.append(Step(instruction, depends, depends is None))
+            needed = writes(instruction.form) & live
+            if needed or index in self.wanted or instruction.mnemonic == "EXIT":
+                found.append(Step(instruction, dependence(instruction.form) if needed else None, not needed))
             live = self._needed_before(live, instruction)
         yield from reversed(found)
 
@@ -162,6 +161,12 @@ class _Walk:
             )
         return made
 
+    @cached_property
+    def around(self) -> list[dict[int, Loop]]:
+        """By block, the loops around it by first block, from the outermost on."""
+        blocks = range(len(self.kernel.blocks))
+        return [{head: loop for head, loop in self.loops.items() if number in loop.blocks} for number in blocks]
+
     def _converges(self, loop: frozenset[int]) -> bool:
         """Whether a loop goes round for lanes of a warp that differ: BRA.U.ANY to its own block."""
         (number, *others) = loop
@@ -171,8 +176,7 @@ class _Walk:
     def _entered(self, number: int, path: Path) -> Path:
         """The path of a block, with the loops that begin there."""
         there = {head for head, _ in path}
-        new = tuple((head, 0) for head, loop in self.loops.items() if number in loop.blocks and head not in there)
-        return path + new
+        return path + tuple([(head, 0) for head in self.around[number] if head not in there])
 
     def settle(self) -> None:
         """Run copies until nothing changes."""
@@ -250,33 +254,34 @@ class _Walk:
     def _moved(self, place: Place, after: int, state: State, certain: bool) -> Path | None:
         """The path of a block that follows, None where it is not followed."""
         number, path = place
+        ours, theirs = self.around[number], self.around[after]
         found: list[tuple[int, int]] = []
         for depth, (head, count) in enumerate(path):
-            loop = self.loops[head]
-            inside = number in loop.blocks
-            if inside and after == head:
-                if count + 1 >= loop.followed:
-                    self.ended[head, path[:depth]] = place, state
-                    return None
-                return self._entered(after, (*found, (head, count + 1)))
-            if inside and after not in loop.blocks:
-                if count >= LEFT_AFTER and not certain:
-                    return None
-                self.left.add((head, path[:depth]))
-                if loop.followed == 1:
-                    continue
+            if head in ours:
+                followed = ours[head].followed
+                if after == head:
+                    if count + 1 >= followed:
+                        self.ended[head, path[:depth]] = place, state
+                        return None
+                    return self._entered(after, (*found, (head, count + 1)))
+                if head not in theirs:
+                    if count >= LEFT_AFTER and not certain:
+                        return None
+                    self.left.add((head, path[:depth]))
+                    if followed == 1:
+                        continue
             found.append((head, count))
-        around = [(head, count) for head, count in found if after in self.loops[head].blocks]
-        marks = [each for each in found if each not in around]
-        found = [each for each in found if each in around or each in marks[-MARKS:]]
-        if any(number not in loop.blocks and after == head for head, loop in self.loops.items()):
+        marks = [each for each in found if each[0] not in theirs]
+        if len(marks) > MARKS:
+            found = [each for each in found if each[0] in theirs or each in marks[-MARKS:]]
+        if after in theirs and after not in ours:
             found = [each for each in found if each[0] != after]
         return self._entered(after, tuple(found))
 
     def _without(self, number: int, after: int, state: State) -> State:
         """On a way out of a loop that is gone through once, what it writes is lost."""
-        for loop in self.loops.values():
-            if loop.followed == 1 and number in loop.blocks and after not in loop.blocks:
+        for head, loop in self.around[number].items():
+            if loop.followed == 1 and head not in self.around[after]:
                 state = state.changed(bit_set(loop.written), _gone)
         return state
 

@@ -42,6 +42,7 @@ class Join:
                 joined = joined.beside(state)
             self._groups.append(parts)
             at_all.append(joined)
+        self._alone = self._groups[0][0][0] if len(self.plan) == 1 else None  # of the only way
         total, *rest = at_all
         for state in rest:
             total = total.beside(state)
@@ -51,8 +52,14 @@ class Join:
         """The registers that come by any way."""
         return {bit for parts in self._groups for registers, _ in parts for bit in registers}
 
+    def registers(self) -> Registers:
+        """What all of them hold."""
+        return dict(self._alone) if self._alone is not None else {bit: self.register(bit) for bit in self.bits()}
+
     def register(self, bit: int) -> Register:
         """What one of them holds."""
+        if self._alone is not None:
+            return self._alone.get(bit) or unset(bit)
         found = [self._of_group(bit, parts) for parts in self._groups]
         joined = found[0]
         for other in found[1:]:
