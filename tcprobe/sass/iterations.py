@@ -10,7 +10,7 @@ around them. So what is found happens on some way, but not every way is looked a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -19,16 +19,17 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tcprobe.graph import reached
+from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
 from tcprobe.sass.decode import union
 from tcprobe.sass.dependence import dependence
-from tcprobe.sass.flow import backward
+from tcprobe.sass.flow import Counts, backward
 from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Block, Instruction, Kernel
 from tcprobe.sass.reader import Reader
 from tcprobe.sass.registers import PREDICATE, bit_set, run
-from tcprobe.sass.state import NEVER, NEVER_BIT, Register, Registers, State, same, same_state, unset
+from tcprobe.sass.state import NEVER, NEVER_BIT, Register, State, same, same_state, unset
 from tcprobe.sass.transfer import Step, Transfer
 
 ITERATIONS, ITERATIONS_OUTSIDE = 4, 2
@@ -56,7 +57,8 @@ class Loop(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Iterations:
-    """Copies of a kernel's blocks, a graph as `flow` takes it; what holds before the instructions that were asked for.
+    """Copies of a kernel's blocks, a graph as `flow` takes it, of the instructions that were asked for and of those that
+    count beside them; what holds before those that were asked for.
 
     `first[n]`: the number of instruction n in the kernel itself. `states`: by number here, of the registers that the
     instruction reads.
@@ -90,11 +92,16 @@ def over_rounds(
     return known
 
 
-def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ITERATIONS) -> tuple[Iterations, Reader]:
-    """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError."""
+def rounds(
+    kernel: Kernel, wanted: frozenset[int], count: int = ITERATIONS, counts: Counts = lambda _: False
+) -> tuple[Iterations, Reader]:
+    """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError.
+
+    `counts`: which others are in the graph.
+    """
     walk = _Walk(kernel, wanted, count)
     walk.settle()
-    return walk.taken_apart(), walk.interpreter
+    return walk.taken_apart(counts), walk.interpreter
 
 
 class _Walk:
@@ -285,23 +292,31 @@ class _Walk:
                 state = state.changed(bit_set(loop.written), _gone)
         return state
 
-    def taken_apart(self) -> Iterations:
+    def taken_apart(self, counts: Counts) -> Iterations:
         """The graph of all copies."""
+        kept = {
+            number: [i for i in self._block(number) if i.number in self.wanted or counts(i.form)]
+            for number in self.kept
+        }
         order = sorted(self.entries, key=lambda each: (each[0] != 0, each[1], each[0]))
         number_of = {place: n for n, place in enumerate(order)}
         instructions: list[Instruction] = []
         first: list[int] = []
         blocks, states = [], dict[int, State]()
         for place in order:
-            block, begin = self.kernel.blocks[place[0]], len(first)
-            for index in range(block.first, block.end):
-                _, form, mnemonic = self.kernel.instructions[index]
+            begin, noted = len(first), dict(self.noted[place])
+            for number, form, mnemonic in kept[place[0]]:
+                if number in noted:
+                    states[len(first)] = noted[number]
                 instructions.append(Instruction(len(first), form, mnemonic))
-                first.append(index)
+                first.append(number)
             after = tuple(dict.fromkeys(number_of[to] for to in self.after.get(place, ())))
             blocks.append(Block(begin, len(first), after))
-            states |= {begin + number - block.first: state for number, state in self.noted[place]}
         return Iterations(self.kernel.name, instructions, tuple(blocks), first, states)
+
+    def _block(self, number: int) -> Sequence[Instruction]:
+        block = self.kernel.blocks[number]
+        return self.kernel.instructions[block.first : block.end]
 
 
 def _gone(bit: int, _: Register) -> Register:
@@ -315,16 +330,21 @@ def _met(one: State, other: State) -> State:
     if one.registers is other.registers:
         return State(one.registers, np.asarray(one.active | other.active), one.sure and other.sure)
     apart = one.sure and other.sure and not (one.active & other.active).any()
-    registers: Registers = {}
-    for bit in one.registers.keys() | other.registers.keys():
-        a, b = one.registers.get(bit) or unset(bit), other.registers.get(bit) or unset(bit)
-        if a is b or b.value is NEVER or b.value is NEVER_BIT:
-            registers[bit] = a
-        elif a.value is NEVER or a.value is NEVER_BIT:
-            registers[bit] = b
-        elif same(a, b):
-            registers[bit] = a
-        else:
-            met = lanes.select(one.active, a.value, b.value) if apart else lanes.mixed(a.value, b.value)
-            registers[bit] = Register(lanes.shared(met))
+    registers = dict(one.registers)
+    for bit in registers.keys() | other.registers.keys():
+        a, b = one.registers.get(bit), other.registers.get(bit)
+        if a is not b:
+            registers[bit] = _of_both(a or unset(bit), b or unset(bit), one.active if apart else None)
     return State(registers, np.asarray(one.active | other.active), one.sure and other.sure)
+
+
+def _of_both(a: Register, b: Register, where: Bools | None) -> Register:
+    """What one register holds: chosen by lane where it is known which lanes come by which way."""
+    if b.value is NEVER or b.value is NEVER_BIT:
+        return a
+    if a.value is NEVER or a.value is NEVER_BIT:
+        return b
+    if same(a, b):
+        return a
+    met = lanes.mixed(a.value, b.value) if where is None else lanes.select(where, a.value, b.value)
+    return Register(lanes.shared(met))

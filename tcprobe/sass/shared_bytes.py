@@ -43,11 +43,12 @@ def _reads_tiles(form: Form) -> bool:
 
 def writes_tiles(instruction: Instruction) -> bool:
     """Whether it fills shared memory."""
-    return _writes_tiles(instruction.form)
+    return fills(instruction.form)
 
 
 @lru_cache(maxsize=1 << 14)
-def _writes_tiles(form: Form) -> bool:
+def fills(form: Form) -> bool:
+    """As `writes_tiles`, by its text."""
     return form.guard != "never" and (form.mnemonic in STORES or form.opcode.startswith(FILLS))
 
 

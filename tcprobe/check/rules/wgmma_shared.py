@@ -11,6 +11,7 @@ which bulk copies complete says what these will bring, and frees nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tcprobe.check.rule import Finding, Severity, undecided
@@ -22,7 +23,7 @@ from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.iterations import ITERATIONS, Iterations, TooManyError, rounds
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.shared_bytes import FILLS, UNIT, Units, reads, reads_tiles, writes, writes_tiles
+from tcprobe.sass.shared_bytes import FILLS, UNIT, Units, fills, reads, reads_tiles, writes, writes_tiles
 
 NAME = "wgmma-shared"
 SEVERITY: Severity = "error"
@@ -103,7 +104,7 @@ class _Compared:
         if any(i.opcode.startswith(ARRIVES) for i in early):
             wanted |= {number for number, i in every.items() if i.opcode.startswith((*ROLE_FILLS, CHECKS))}
         left = max((groups.groups_left(i) or 0 for i in kernel.instructions), default=0)
-        found, reader = rounds(kernel, frozenset(wanted), max(ITERATIONS, left + 2))
+        found, reader = rounds(kernel, frozenset(wanted), max(ITERATIONS, left + 2), _counts)
         places = _places(found, reader)
         if any(units and max(units) >= MOST_SHARED // UNIT for units in places.units.values()):
             self.doubt = "it needs more shared memory than an SM has, and descriptors name none there"
@@ -149,6 +150,18 @@ def _finding(at: Instruction, by: Instruction, reader: Instruction, of: int) -> 
     return Finding(NAME, SEVERITY, at.address, text, {"reader": 16 * of})
 
 
+@lru_cache(maxsize=1 << 14)
+def _meets(form: Form) -> bool:
+    """Whether it waits for other roles."""
+    return form.opcode.startswith((CHECKS, *MEETS))
+
+
+@lru_cache(maxsize=1 << 14)
+def _counts(form: Form) -> bool:
+    """Whether it is looked at in rounds, if it is asked for or not."""
+    return groups.counts(form) or _meets(form) or fills(form)
+
+
 def _freed(found: Iterations, places: Places) -> Freed:
     """By barrier, what is filled behind a wait for it, and by what."""
 
@@ -157,12 +170,9 @@ def _freed(found: Iterations, places: Places) -> Freed:
             return frozenset({_only(places.barriers.get(i.number))})
         return frozenset() if i.opcode.startswith(MEETS) else waited
 
-    def counts(form: Form) -> bool:
-        return form.opcode.startswith((CHECKS, *MEETS))
-
     freed: Freed = {}
     start: Waited = frozenset()
-    for i, waited in at_each(found, forward(found, start, step, frozenset.union, counts), step, counts):
+    for i, waited in at_each(found, forward(found, start, step, frozenset.union, _meets), step, _meets):
         if writes_tiles(i) and len(waited) == 1:
             for barrier in waited - {None}:
                 units, by = freed.get(barrier, (frozenset(), i))
