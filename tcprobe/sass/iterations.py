@@ -57,8 +57,8 @@ class Loop(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Iterations:
-    """Copies of a kernel's blocks, a graph as `flow` takes it, of the instructions that were asked for and of those that
-    count beside them; what holds before those that were asked for.
+    """Copies of a kernel's blocks, a graph as `flow` takes it: the instructions that were asked for, with what holds
+    before them, and those that count beside them.
 
     `first[n]`: the number of instruction n in the kernel itself. `states`: by number here, of the registers that the
     instruction reads.
