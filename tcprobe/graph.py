@@ -10,6 +10,7 @@ A graph is given by what follows each node, a mapping or a sequence; `predecesso
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from heapq import heappop, heappush
 from typing import TypeVar
 
 Follows = Mapping[int, Iterable[int]] | Sequence[Iterable[int]]
@@ -124,19 +125,26 @@ def fixpoint(
     """By node that is reached, the fact that holds where it begins, from what holds at `starts`.
 
     A fact is any value that can be compared. `transfer` says what a node makes of it, `join` what remains of two where
-    ways meet: one that only loses or only gains, in a set that is finite, ends. Nodes are visited in order of their
-    numbers, or with `last_first` against it.
+    ways meet, of two equal ones the same: one that only loses or only gains, in a set that is finite, ends. Nodes are
+    visited in order of their numbers, or with `last_first` against it.
     """
     facts, pending, visits = dict(starts), set(starts), dict[int, int]()
-    while pending:
-        number = max(pending) if last_first else min(pending)
+    sign = -1 if last_first else 1
+    order = sorted(sign * number for number in starts)  # a heap of those that are pending
+    while order:
+        number = sign * heappop(order)
         pending.discard(number)
         visits[number] = visits.get(number, 0) + 1
         assert visits[number] <= MOST_VISITS, f"facts at node {number} do not settle"
         fact = transfer(number, facts[number])
         for after in follows[number]:
-            joined = join(facts[after], fact) if after in facts else fact
-            if after not in facts or joined != facts[after]:
-                facts[after] = joined
+            joined = fact
+            if after in facts:
+                known = facts[after]
+                if known == fact or (joined := join(known, fact)) == known:
+                    continue
+            facts[after] = joined
+            if after not in pending:
                 pending.add(after)
+                heappush(order, sign * after)
     return facts

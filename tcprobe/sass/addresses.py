@@ -9,7 +9,7 @@ Of addresses of 64 bits the low half is followed: lanes whose addresses are 4 GB
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -20,14 +20,16 @@ from tcprobe.isa.opcodes import mnemonics
 from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
 from tcprobe.sass.decode import Form, Operand, union
-from tcprobe.sass.dependence import Dependence, dependence
+from tcprobe.sass.dependence import dependence
 from tcprobe.sass.flow import backward
 from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
+from tcprobe.sass.join import UNIFORM_REGISTERS, Join, uneven, widened
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import Lanes
-from tcprobe.sass.registers import ALL_UNIFORM_PREDICATES, PREDICATE, UNIFORM, guard_mask
-from tcprobe.sass.state import NEVER, NEVER_BIT, PLACES, Register, Registers, State, alike, same, same_state, unset
+from tcprobe.sass.registers import bit_set, guard_mask
+from tcprobe.sass.state import State, same, unset
+from tcprobe.sass.transfer import Effect, Step, Transfer
 
 SHARED = mnemonics(lambda row: row.accesses and "shared" in (*row.reads, *row.writes))
 GLOBAL = mnemonics(
@@ -37,9 +39,7 @@ ACCESSES = SHARED | GLOBAL
 WHOLE_WARP = mnemonics(lambda row: row.lanes == "warp")
 DESCRIBED = ("gdesc", "idesc")
 EVERY: Bools = np.ones((1, 1), np.bool_)
-UNIFORM_REGISTERS = (1 << PREDICATE) - (1 << UNIFORM) | ALL_UNIFORM_PREDICATES  # one for a warp
-SETTLED = 3  # visits of a block after which what still changes is taken for all that it may become
-MOST_VISITS = 40
+NONE = frozenset[int]()
 
 
 class Reach(NamedTuple):
@@ -133,16 +133,6 @@ class Seen(NamedTuple):
 Visit = Callable[[Instruction, State], None]
 
 
-class Step(NamedTuple):
-    """An instruction that counts: what its results depend on, None where nothing depends on them; and whether it is
-    one that is asked about.
-    """
-
-    instruction: Instruction
-    depends: Dependence | None
-    root: bool
-
-
 class Walk:
     """One kernel, followed to a fixed point."""
 
@@ -152,12 +142,21 @@ class Walk:
         self.successors = [block.after for block in kernel.blocks]
         self.live = backward(kernel, 0, _needed_before, int.__or__)
         self.steps = {number: self._steps(number) for number in range(len(kernel.blocks))}
+        self.transfers = {number: Transfer(self.interpreter, steps) for number, steps in self.steps.items()}
+        self._effects: dict[int, Effect] = {}  # by block the last one
         self.entries: dict[int, State] = {}
         self.edges: dict[tuple[int, int], State] = {}
+        self._visits: dict[int, int] = {}
+        self._joins: dict[int, Join] = {}
+        self._stale: set[int] = set()  # blocks of which the join has to be made anew
+        self._changed: dict[int, set[int]] = {}  # by block, registers that changed on ways to it, or at its last visit
+        # by way that has all that holds behind its block, the registers that lanes took out of a loop one by one
+        self._left: dict[tuple[int, int], frozenset[int]] = {}
+        self._exited: dict[tuple[int, int], list[frozenset[int]]] = {}  # by way, the loops that it leaves
         # by block that ends with a branch on which lanes differ, the blocks up to the one where they meet again
         self.divergent: dict[int, frozenset[int]] = {}
         self._behind: dict[int, list[tuple[int, frozenset[int]]]] = {}
-        self._writes: dict[frozenset[int], int] = {}  # by loop
+        self._writes: dict[frozenset[int], frozenset[int]] = {}  # by loop
 
     def _steps(self, number: int) -> list[Step]:
         """The instructions of a block on which an address, a guard or a branch depends, and the accesses."""
@@ -173,24 +172,85 @@ class Walk:
 
     def settle(self) -> None:
         """Visit blocks until nothing changes."""
-        pending, visits = {0}, dict[int, int]()
+        pending = {0}
         while pending:
             number = min(pending)
             pending.discard(number)
-            visits[number] = visits.get(number, 0) + 1
-            entry, old = self._entry(number), self.entries.get(number)
-            if old is not None:
-                entry = _widened(number, old, entry, visits[number])
-            self.entries[number] = entry
-            divergent = len(self.divergent)
-            for after, leaving in self._leave(number, self.run(number, entry)):
-                known = self.edges.get((number, after))
-                if known is None or not same_state(known, leaving):
-                    self.edges[number, after] = leaving
-                    pending.add(after)
+            divergent, changed = len(self.divergent), self._enter(number)
+            if changed is not None:
+                pending.update(self._pass(number, changed))
             if len(self.divergent) > divergent:
+                self._stale.update(self._joins)
                 region = self.divergent[number] | {number}
                 pending |= {after for place, after in self.edges if place in region}
+
+    def _enter(self, number: int) -> Collection[int] | None:
+        """Join what comes to a block: the registers that changed, None where all is as it was when it was run last.
+
+        Only those are joined that changed on a way to it, or at its last visit: what a join left as it was, it would
+        leave so again.
+        """
+        visits = self._visits[number] = self._visits.get(number, 0) + 1
+        looked, join = self._changed.pop(number, set()), self._joins.get(number)
+        anew = join is None or number in self._stale
+        if join is None or anew:
+            plan = join and join.plan
+            join = self._joins[number] = Join(number, self._coming(number))
+            looked = looked if join.plan == plan else join.bits()
+            self._stale.discard(number)
+        old = self.entries.get(number)
+        if old is None:
+            self.entries[number] = State(join.registers(), join.active, join.sure)
+            return looked
+        changed = set[int]()
+        for bit in looked:
+            before = old.registers.get(bit)
+            register = widened(number, bit, before or unset(bit), join.register(bit), visits)
+            if register is not before:
+                old.registers[bit] = register
+                changed.add(bit)
+        self._changed[number] = changed
+        entry = self.entries[number] = State(old.registers, old.active | join.active, old.sure and join.sure)
+        grown = entry.sure != old.sure or bool((entry.active != old.active).any())
+        return changed if changed or grown or anew else None
+
+    def _pass(self, number: int, changed: Collection[int]) -> Iterator[int]:
+        """Run a block, and note what holds on the ways behind it: the blocks to which it is other than before.
+
+        Looked at are the registers that changed before it, and those that it writes, if it leaves others in them.
+        """
+        entry, transfer, living = self.entries[number], self.transfers[number], bit_set(self.live.get(number, 0))
+        effect = transfer.effect(entry.registers)
+        written = () if self._effects.get(number) is effect else transfer.writes
+        looked = living if transfer.any else living.intersection((*changed, *written))
+        self._effects[number] = effect
+        before = {after: self._left.pop((number, after), None) for after in self.kernel.blocks[number].after}
+        for after, leaving in self._leave(number, effect.behind(entry)):
+            way = number, after
+            known, one_by_one = self.edges.get(way), self._one_by_one(way)
+            brought = {
+                bit: uneven(register) if bit in one_by_one else register
+                for bit in (looked if before[after] == one_by_one else living)
+                if (register := leaving.registers.get(bit)) is not None
+            }
+            if known is None:
+                self.edges[way], self._left[way] = leaving._replace(registers=brought), one_by_one
+                self._joins.pop(after, None)
+                yield after
+                continue
+            there = known.registers
+            other = {bit for bit, register in brought.items() if there.get(bit) is not register}
+            moved = known.sure != leaving.sure or bool((known.active != leaving.active).any())
+            if moved or any(bit not in there or not same(there[bit], brought[bit]) for bit in other):
+                self._changed.setdefault(after, set()).update(other)
+                there.update(brought)
+                other = set()
+                if moved:
+                    self.edges[way] = leaving._replace(registers=there)
+                    self._stale.add(after)
+                yield after
+            if not other:
+                self._left[way] = one_by_one
 
     @cached_property
     def seen(self) -> Seen:
@@ -217,8 +277,8 @@ class Walk:
                         operand: tuple(self.interpreter.inputs(operand.mask, state.registers)) for operand in operands
                     }
 
-        for number, entry in self.entries.items():
-            state = self.run(number, entry, note)
+        for number in self.entries:
+            state = self._through(number, note)
             if number in self.divergent:
                 branch = self.kernel.instructions[self.kernel.blocks[number].end - 1]
                 taken = self.interpreter.taken(branch, state.registers)
@@ -243,18 +303,22 @@ class Walk:
             guarded = np.broadcast_to(condition.known != 0 if condition.exact else True, active.shape)
         return Present(active, threads.there, sure, guarded, threads.shapes)
 
-    def run(self, number: int, entry: State, note: Visit | None = None) -> State:
+    def run(self, number: int, entry: State) -> State:
         """What holds at the end of a block."""
+        return self.transfers[number].effect(entry.registers).behind(entry)
+
+    def _through(self, number: int, note: Visit) -> State:
+        """As `run` from what holds at last where the block begins; what is asked about is noted on the way."""
+        entry = self.entries[number]
         state = entry._replace(registers=dict(entry.registers))
         self.interpreter.begin()
-        write = self.interpreter.write
         for instruction, depends, root in self.steps[number]:
-            if root and note is not None:
+            if root:
                 note(instruction, state)
             if depends is not None:
-                write(instruction, depends, state.registers)
+                self.interpreter.write(instruction, depends, state.registers)
             elif root and instruction.mnemonic == "EXIT":
-                state = self.interpreter.behind_exit(instruction, state)
+                state = state.behind_exit(self.interpreter.condition(instruction.guard, state.registers))
         return state
 
     def _reach(self, instruction: Instruction, state: State) -> Reach:
@@ -267,25 +331,19 @@ class Walk:
         source = addresses[1] if instruction.mnemonic == "LDGSTS" and len(addresses) > 1 else None
         return Reach(instruction, first, active, self.interpreter.threads.shapes, source, sure)
 
-    def _entry(self, number: int) -> State:
-        """What holds where a block begins: lanes that parted bring each their own, others agree on a way."""
-        coming = [(b, self.edges[b, number]) for b in self.kernel.before[number] if (b, number) in self.edges]
-        groups: list[tuple[set[int], State]] = []
-        for block, state in coming:
-            for group, (members, others) in enumerate(groups):
-                if self._apart(number, block, members):
-                    groups[group] = members | {block}, _met(number, others, state)
-                    break
-            else:
-                groups.append(({block}, state))
-        states = [state for _, state in groups]
-        if number == 0:
-            states.insert(0, State({}, self.interpreter.threads.there))
-        joined = states[0]
-        for state in states[1:]:
-            registers = _merged(number, joined.registers, state.registers, lanes.join)
-            joined = State(registers, joined.active | state.active, joined.sure and state.sure)
-        return joined
+    def _coming(self, number: int) -> list[list[tuple[int, State]]]:
+        """What comes to a block, by the block that it is from: in groups of ways that lanes may take at once."""
+        groups: list[list[tuple[int, State]]] = [] if number else [[(-1, State({}, self.interpreter.threads.there))]]
+        for block in self.kernel.before[number]:
+            if (block, number) in self.edges:
+                coming = block, self.edges[block, number]
+                for group in groups:
+                    if self._apart(number, block, {other for other, _ in group}):
+                        group.append(coming)
+                        break
+                else:
+                    groups.append([coming])
+        return groups
 
     def _apart(self, number: int, block: int, members: set[int]) -> bool:
         """Whether lanes of one warp may come by a block and by one of others at the same time."""
@@ -303,7 +361,7 @@ class Walk:
             self._behind[branch] = [(first, self._until_reconverged(branch, first)) for first in after]
         return self._behind[branch]
 
-    def _leave(self, number: int, state: State) -> Iterator[tuple[int, State]]:
+    def _leave(self, number: int, state: State) -> list[tuple[int, State]]:
         """The blocks that follow, and what holds on the way there."""
         block = self.kernel.blocks[number]
         instruction = self.kernel.instructions[block.end - 1]
@@ -311,10 +369,8 @@ class Walk:
         if len(ways) == 2 and instruction.mnemonic == "BRA":
             # BRA.DIV is taken where a warp has not converged, to do the same lane by lane
             diverged = instruction.opcode.startswith("BRA.DIV")
-            ways = ways[:1] if diverged else self._ways(number, instruction, state)
-        live = self.live.get(number, 0)
-        for after, leaving in ways:
-            yield after, self._left(number, after, leaving.only(live))
+            return ways[:1] if diverged else self._ways(number, instruction, state)
+        return ways
 
     def _ways(self, number: int, branch: Instruction, state: State) -> list[tuple[int, State]]:
         """A conditional branch: through, and to its target; noted where lanes differ on it."""
@@ -341,21 +397,22 @@ class Walk:
         """By block, the first one that every way from it to the kernel's end comes through; -1 where there is none."""
         return immediate_post_dominators(self.successors)
 
-    def _left(self, number: int, after: int, state: State) -> State:
-        """On a way out of a loop that lanes leave one by one, what the loop writes differs by lane."""
-        for loop in self.kernel.loops:
-            if number in loop and after not in loop and self._uneven(number, loop):
-                state = state.changed(self._written(loop) & ~UNIFORM_REGISTERS, _uneven)
-        return state
+    def _one_by_one(self, way: tuple[int, int]) -> frozenset[int]:
+        """On a way out of a loop that lanes leave one by one, what the loop writes: it differs by lane."""
+        number, after = way
+        if way not in self._exited:
+            self._exited[way] = [loop for loop in self.kernel.loops if number in loop and after not in loop]
+        left = [self._written(loop) for loop in self._exited[way] if self._uneven(number, loop)]
+        return NONE.union(*left) if left else NONE
 
     def _uneven(self, number: int, loop: frozenset[int]) -> bool:
         return any(
             branch in loop and (number == branch or number in region) for branch, region in self.divergent.items()
         )
 
-    def _written(self, loop: frozenset[int]) -> int:
+    def _written(self, loop: frozenset[int]) -> frozenset[int]:
         if loop not in self._writes:
-            self._writes[loop] = written_in(self.kernel, loop)
+            self._writes[loop] = bit_set(written_in(self.kernel, loop) & ~UNIFORM_REGISTERS)
         return self._writes[loop]
 
 
@@ -394,67 +451,3 @@ def _is_root(form: Form) -> bool:
 def _described(form: Form) -> int:
     """The registers of a multiply's descriptors of shared memory, and of its instruction descriptor."""
     return union(o for o in form.operands if form.mnemonic.endswith("MMA") and o.prefix in DESCRIBED)
-
-
-def _met(number: int, one: State, other: State) -> State:
-    """What lanes hold that come by two ways at once: chosen by lane where it is known which lanes come by which."""
-    where = one.active
-    if one.sure and other.sure and not (where & other.active).any():
-        registers = _merged(number, one.registers, other.registers, lambda a, b: lanes.select(where, a, b))
-    else:
-        registers = _merged(number, one.registers, other.registers, lanes.mixed)
-    return State(registers, np.asarray(where | other.active), one.sure and other.sure)
-
-
-def _merged(number: int, one: Registers, other: Registers, how: Callable[[Lanes, Lanes], Lanes]) -> Registers:
-    """What registers hold where two ways meet in a block; what comes unchanged by both is what it was."""
-    if one is other:
-        return one
-    registers = {}
-    for bit in one.keys() | other.keys():
-        a, b = one.get(bit) or unset(bit), other.get(bit) or unset(bit)
-        own = _own(number, bit)
-        if a is b or b.definition == own:
-            registers[bit] = a
-        elif a.definition == own or a.value is NEVER or a.value is NEVER_BIT:
-            registers[bit] = b
-        elif b.value is NEVER or b.value is NEVER_BIT:
-            registers[bit] = a
-        elif a.definition == b.definition != -1:
-            registers[bit] = Register(lanes.shared(lanes.join(a.value, b.value)), a.definition)
-        else:
-            alone = UNIFORM_REGISTERS >> bit & 1
-            met = alike(bit, lanes.join(a.value, b.value)) if alone else how(a.value, b.value)
-            registers[bit] = Register(lanes.shared(met), own)
-    return registers
-
-
-def _own(number: int, bit: int) -> int:
-    """The definition of what a block itself brings together."""
-    return -2 - (number << PLACES | bit)
-
-
-def _widened(number: int, old: State, new: State, visits: int) -> State:
-    """A block's entry on another visit: it only grows, and from some visit on at once as far as it may."""
-    registers = {}
-    for bit in old.registers.keys() | new.registers.keys():
-        before, coming = old.registers.get(bit) or unset(bit), new.registers.get(bit) or unset(bit)
-        registers[bit] = before
-        if not same(before, coming):
-            definition = coming.definition
-            if visits > SETTLED and definition != before.definition:
-                definition = _own(number, bit)
-            value = lanes.join(before.value, coming.value)
-            if visits > SETTLED and not lanes.same(before.value, value):
-                value = (
-                    lanes.widened(value) if visits < MOST_VISITS else lanes.unknown(value.why or "it does not settle")
-                )
-            if definition != before.definition or not lanes.same(before.value, value):
-                registers[bit] = Register(lanes.shared(value), definition)
-    return State(registers, old.active | new.active, old.sure and new.sure)
-
-
-def _uneven(_: int, register: Register) -> Register:
-    """A register of which lanes left a loop one by one."""
-    value = register.value
-    return register if value.exact else Register(lanes.shared(lanes.uneven(value)))

@@ -5,12 +5,10 @@ What a thread does before it arrives is seen by those who wait there, and by nob
 
 from __future__ import annotations
 
-import numpy as np
-
 from tcprobe.sass.kernel import Instruction
 from tcprobe.sass.lanes import Lanes
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.shared_bytes import WINDOW, exact, takes_part
+from tcprobe.sass.shared_bytes import exact, places, takes_part
 from tcprobe.sass.state import State, read_register
 
 ARRIVALS = ("BAR.", "SYNCS.ARRIVE", "UCGABAR_ARV", "ARRIVES")
@@ -61,7 +59,4 @@ def completes_at(instruction: Instruction, reader: Reader, state: State) -> Barr
 
 def _values(value: Lanes, instruction: Instruction, reader: Reader, state: State) -> Barriers | None:
     """What the lanes hold that take part, inside the block's shared memory."""
-    if not exact(value):
-        return None
-    known, active = np.broadcast_arrays(value.known & np.uint32(WINDOW), takes_part(instruction, reader, state))
-    return frozenset(np.unique(known[active]).tolist())
+    return places(value, takes_part(instruction, reader, state).tobytes()) if exact(value) else None

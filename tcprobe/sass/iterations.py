@@ -10,24 +10,27 @@ around them. So what is found happens on some way, but not every way is looked a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from heapq import heappop, heappush
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from tcprobe.graph import reached
+from tcprobe.layout.arrays import Bools
 from tcprobe.sass import lanes
 from tcprobe.sass.decode import union
 from tcprobe.sass.dependence import dependence
-from tcprobe.sass.flow import backward
+from tcprobe.sass.flow import Counts, backward
 from tcprobe.sass.frame import reads, writes, written_in
 from tcprobe.sass.interpreter import Interpreter
 from tcprobe.sass.kernel import Block, Instruction, Kernel
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.registers import PREDICATE, run
-from tcprobe.sass.state import NEVER, NEVER_BIT, Register, Registers, State, same, same_state, unset
+from tcprobe.sass.registers import PREDICATE, bit_set, run
+from tcprobe.sass.state import NEVER, NEVER_BIT, Register, State, same, same_state, unset
+from tcprobe.sass.transfer import Step, Transfer
 
 ITERATIONS, ITERATIONS_OUTSIDE = 4, 2
 LEFT_AFTER = 2  # rounds behind which a loop is left whose end is not known
@@ -54,9 +57,11 @@ class Loop(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Iterations:
-    """Copies of a kernel's blocks, a graph as `flow` takes it; what holds before the instructions that were asked for.
+    """Copies of a kernel's blocks, a graph as `flow` takes it: the instructions that were asked for, with what holds
+    before them, and those that count beside them.
 
-    `first[n]`: the number of instruction n in the kernel itself. `states`: by number here.
+    `first[n]`: the number of instruction n in the kernel itself. `states`: by number here, of the registers that the
+    instruction reads.
     """
 
     name: str
@@ -87,11 +92,16 @@ def over_rounds(
     return known
 
 
-def rounds(kernel: Kernel, wanted: frozenset[int], count: int = ITERATIONS) -> tuple[Iterations, Reader]:
-    """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError."""
+def rounds(
+    kernel: Kernel, wanted: frozenset[int], count: int = ITERATIONS, counts: Counts = lambda _: False
+) -> tuple[Iterations, Reader]:
+    """`count` rounds of a kernel's loops up to the last of the instructions `wanted`, by number; TooManyError.
+
+    `counts`: which others are in the graph.
+    """
     walk = _Walk(kernel, wanted, count)
     walk.settle()
-    return walk.taken_apart(), walk.interpreter
+    return walk.taken_apart(counts), walk.interpreter
 
 
 class _Walk:
@@ -100,9 +110,10 @@ class _Walk:
         self.interpreter = Interpreter(kernel)
         self.kept = reached(kernel.before, {kernel.block_of[number] for number in wanted})
         self.live = backward(kernel, 0, self._needed_before, int.__or__)
-        self.steps = {number: list(self._steps(number)) for number in self.kept}
+        self.transfers = {number: Transfer(self.interpreter, list(self._steps(number)), wanted) for number in self.kept}
         self.entries: dict[Place, dict[Place, State]] = {(0, self._entered(0, ())): {}}
         self.after: dict[Place, list[Place]] = {}
+        self.noted: dict[Place, list[tuple[int, State]]] = {}  # what holds before the instructions that are asked for
         self.left: set[tuple[int, Path]] = set()  # (loop, path around it) of loops that are left
         self.ended: dict[tuple[int, Path], tuple[Place, State]] = {}  # of loops whose last round is followed
 
@@ -126,13 +137,14 @@ class _Walk:
             live = (live if form.guard else live & ~written) | reads(form)
         return live | self._roots(instruction)
 
-    def _steps(self, number: int) -> Iterator[Instruction]:
+    def _steps(self, number: int) -> Iterator[Step]:
         """The instructions of a block on which something depends that is asked for."""
-        live, block, found = self.live.get(number, 0), self.kernel.blocks[number], list[Instruction]()
+        live, block, found = self.live.get(number, 0), self.kernel.blocks[number], list[Step]()
         for index in reversed(range(block.first, block.end)):
             instruction = self.kernel.instructions[index]
-            if writes(instruction.form) & live or index in self.wanted or instruction.mnemonic == "EXIT":
-                found.append(instruction)
+            needed = writes(instruction.form) & live
+            if needed or index in self.wanted or instruction.mnemonic == "EXIT":
+                found.append(Step(instruction, dependence(instruction.form) if needed else None, not needed))
             live = self._needed_before(live, instruction)
         yield from reversed(found)
 
@@ -156,6 +168,12 @@ class _Walk:
             )
         return made
 
+    @cached_property
+    def around(self) -> list[dict[int, Loop]]:
+        """By block, the loops around it by first block, from the outermost on."""
+        blocks = range(len(self.kernel.blocks))
+        return [{head: loop for head, loop in self.loops.items() if number in loop.blocks} for number in blocks]
+
     def _converges(self, loop: frozenset[int]) -> bool:
         """Whether a loop goes round for lanes of a warp that differ: BRA.U.ANY to its own block."""
         (number, *others) = loop
@@ -165,24 +183,24 @@ class _Walk:
     def _entered(self, number: int, path: Path) -> Path:
         """The path of a block, with the loops that begin there."""
         there = {head for head, _ in path}
-        new = tuple((head, 0) for head, loop in self.loops.items() if number in loop.blocks and head not in there)
-        return path + new
+        return path + tuple([(head, 0) for head in self.around[number] if head not in there])
 
     def settle(self) -> None:
         """Run copies until nothing changes."""
-        pending = set(self.entries)
-        while pending or (pending := self._left_at_last()):
-            place = min(pending, key=lambda each: (each[1], each[0]))
-            pending.discard(place)
+        pending = [(path, number) for number, path in self.entries]  # a heap: in order of rounds, then of addresses
+        while pending or (pending := sorted((path, number) for number, path in self._left_at_last())):
+            path, number = heappop(pending)
+            place = number, path
             if len(self.entries) > MOST_BLOCKS:
                 raise TooManyError
             followed = self.after[place] = []
-            for to, state in self._leave(place, self._run(place[0], self.entry(place))):
+            for to, state in self._leave(place, self._run(place, self.entry(place))):
                 followed.append(to)
                 known = self.entries.setdefault(to, {})
                 if place not in known or not same_state(known[place], state):
                     known[place] = state
-                    pending.add(to)
+                    if (to[1], to[0]) not in pending:
+                        heappush(pending, (to[1], to[0]))
 
     def _left_at_last(self) -> set[Place]:
         """Leave the loops that are known to go round more often than is followed, and have not been left."""
@@ -197,7 +215,7 @@ class _Walk:
                     if after not in loop.blocks and after in self.kept:
                         to = after, self._entered(after, (*around, (head, loop.followed)))
                         self.after[place].append(to)
-                        self.entries.setdefault(to, {})[place] = state.changed(loop.written, _gone)
+                        self.entries.setdefault(to, {})[place] = state.changed(bit_set(loop.written), _gone)
                         found.add(to)
         return found
 
@@ -211,18 +229,10 @@ class _Walk:
             joined = _met(joined, state)
         return joined
 
-    def _run(self, number: int, entry: State, note: Callable[[Instruction, State], None] | None = None) -> State:
-        state = entry._replace(registers=dict(entry.registers))
-        self.interpreter.begin()
-        for instruction in self.steps[number]:
-            form = instruction.form
-            if note is not None and instruction.number in self.wanted:
-                note(instruction, state._replace(registers={**self.interpreter.seen(form, state.registers)}))
-            if form.mnemonic == "EXIT":
-                state = self.interpreter.behind_exit(instruction, state)
-            elif form.writes or form.mnemonic == "STL":
-                self.interpreter.write(instruction, dependence(form), state.registers)
-        return state
+    def _run(self, place: Place, entry: State) -> State:
+        """What holds at the end of a copy of a block; what is asked for on the way is noted, the last time counts."""
+        noted = self.noted[place] = []
+        return self.transfers[place[0]].effect(entry.registers).behind(entry, noted)
 
     def _leave(self, place: Place, state: State) -> Iterator[tuple[Place, State]]:
         """The copies that follow, and what holds on the way there."""
@@ -231,12 +241,12 @@ class _Walk:
         ways = [(after, state, False) for after in self.kernel.blocks[number].after]
         if len(ways) == 2 and branch.mnemonic == "BRA":
             ways = ways[:1] if branch.opcode.startswith("BRA.DIV") else list(self._ways(number, branch, state))
-        live = self.live.get(number, 0)
+        registers = state.only(bit_set(self.live.get(number, 0))).registers
         for after, leaving, certain in ways:
             if after in self.kept:
                 to = self._moved(place, after, leaving, certain)
                 if to is not None:
-                    yield (after, to), self._without(number, after, leaving.only(live))
+                    yield (after, to), self._without(number, after, leaving._replace(registers=registers))
 
     def _ways(self, number: int, branch: Instruction, state: State) -> Iterator[tuple[int, State, bool]]:
         """(block, what holds there, whether it is certain) of a conditional branch."""
@@ -251,56 +261,62 @@ class _Walk:
     def _moved(self, place: Place, after: int, state: State, certain: bool) -> Path | None:
         """The path of a block that follows, None where it is not followed."""
         number, path = place
+        ours, theirs = self.around[number], self.around[after]
         found: list[tuple[int, int]] = []
         for depth, (head, count) in enumerate(path):
-            loop = self.loops[head]
-            inside = number in loop.blocks
-            if inside and after == head:
-                if count + 1 >= loop.followed:
-                    self.ended[head, path[:depth]] = place, state
-                    return None
-                return self._entered(after, (*found, (head, count + 1)))
-            if inside and after not in loop.blocks:
-                if count >= LEFT_AFTER and not certain:
-                    return None
-                self.left.add((head, path[:depth]))
-                if loop.followed == 1:
-                    continue
+            if head in ours:
+                followed = ours[head].followed
+                if after == head:
+                    if count + 1 >= followed:
+                        self.ended[head, path[:depth]] = place, state
+                        return None
+                    return self._entered(after, (*found, (head, count + 1)))
+                if head not in theirs:
+                    if count >= LEFT_AFTER and not certain:
+                        return None
+                    self.left.add((head, path[:depth]))
+                    if followed == 1:
+                        continue
             found.append((head, count))
-        around = [(head, count) for head, count in found if after in self.loops[head].blocks]
-        marks = [each for each in found if each not in around]
-        found = [each for each in found if each in around or each in marks[-MARKS:]]
-        if any(number not in loop.blocks and after == head for head, loop in self.loops.items()):
+        marks = [each for each in found if each[0] not in theirs]
+        if len(marks) > MARKS:
+            found = [each for each in found if each[0] in theirs or each in marks[-MARKS:]]
+        if after in theirs and after not in ours:
             found = [each for each in found if each[0] != after]
         return self._entered(after, tuple(found))
 
     def _without(self, number: int, after: int, state: State) -> State:
         """On a way out of a loop that is gone through once, what it writes is lost."""
-        for loop in self.loops.values():
-            if loop.followed == 1 and number in loop.blocks and after not in loop.blocks:
-                state = state.changed(loop.written, _gone)
+        for head, loop in self.around[number].items():
+            if loop.followed == 1 and head not in self.around[after]:
+                state = state.changed(bit_set(loop.written), _gone)
         return state
 
-    def taken_apart(self) -> Iterations:
+    def taken_apart(self, counts: Counts) -> Iterations:
         """The graph of all copies."""
+        kept = {
+            number: [i for i in self._block(number) if i.number in self.wanted or counts(i.form)]
+            for number in self.kept
+        }
         order = sorted(self.entries, key=lambda each: (each[0] != 0, each[1], each[0]))
         number_of = {place: n for n, place in enumerate(order)}
         instructions: list[Instruction] = []
         first: list[int] = []
         blocks, states = [], dict[int, State]()
         for place in order:
-            block, begin = self.kernel.blocks[place[0]], len(first)
-            for index in range(block.first, block.end):
-                instructions.append(self.kernel.instructions[index]._replace(number=len(first)))
-                first.append(index)
+            begin, noted = len(first), dict(self.noted[place])
+            for number, form, mnemonic in kept[place[0]]:
+                if number in noted:
+                    states[len(first)] = noted[number]
+                instructions.append(Instruction(len(first), form, mnemonic))
+                first.append(number)
             after = tuple(dict.fromkeys(number_of[to] for to in self.after.get(place, ())))
             blocks.append(Block(begin, len(first), after))
-
-            def note(instruction: Instruction, state: State, begin: int = begin, at: int = block.first) -> None:
-                states[begin + instruction.number - at] = state
-
-            self._run(place[0], self.entry(place), note)
         return Iterations(self.kernel.name, instructions, tuple(blocks), first, states)
+
+    def _block(self, number: int) -> Sequence[Instruction]:
+        block = self.kernel.blocks[number]
+        return self.kernel.instructions[block.first : block.end]
 
 
 def _gone(bit: int, _: Register) -> Register:
@@ -314,16 +330,21 @@ def _met(one: State, other: State) -> State:
     if one.registers is other.registers:
         return State(one.registers, np.asarray(one.active | other.active), one.sure and other.sure)
     apart = one.sure and other.sure and not (one.active & other.active).any()
-    registers: Registers = {}
-    for bit in one.registers.keys() | other.registers.keys():
-        a, b = one.registers.get(bit) or unset(bit), other.registers.get(bit) or unset(bit)
-        if a is b or b.value is NEVER or b.value is NEVER_BIT:
-            registers[bit] = a
-        elif a.value is NEVER or a.value is NEVER_BIT:
-            registers[bit] = b
-        elif same(a, b):
-            registers[bit] = a
-        else:
-            met = lanes.select(one.active, a.value, b.value) if apart else lanes.mixed(a.value, b.value)
-            registers[bit] = Register(lanes.shared(met))
+    registers = dict(one.registers)
+    for bit in registers.keys() | other.registers.keys():
+        a, b = one.registers.get(bit), other.registers.get(bit)
+        if a is not b:
+            registers[bit] = _of_both(a or unset(bit), b or unset(bit), one.active if apart else None)
     return State(registers, np.asarray(one.active | other.active), one.sure and other.sure)
+
+
+def _of_both(a: Register, b: Register, where: Bools | None) -> Register:
+    """What one register holds: chosen by lane where it is known which lanes come by which way."""
+    if b.value is NEVER or b.value is NEVER_BIT:
+        return a
+    if a.value is NEVER or a.value is NEVER_BIT:
+        return b
+    if same(a, b):
+        return a
+    met = lanes.mixed(a.value, b.value) if where is None else lanes.select(where, a.value, b.value)
+    return Register(lanes.shared(met))

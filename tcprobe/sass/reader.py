@@ -18,7 +18,7 @@ from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.lanes import CHOICE, UNKNOWN, Lanes, constant
 from tcprobe.sass.meaning import Domain
 from tcprobe.sass.registers import BASE, bits_of, guard_bit
-from tcprobe.sass.state import Registers, State, read_register, unset
+from tcprobe.sass.state import Registers, read_register, unset
 from tcprobe.sass.threads import threads
 
 SIZES = ((100, 0x360), (70, 0x0))  # where constant bank 0 has the size of a block, from which arch on
@@ -152,12 +152,6 @@ class Reader(Domain[Lanes]):
         bit = guard_bit(guard)
         value = (registers.get(bit) or unset(bit)).value
         return lanes.inverse(value) if guard[0] == "!" else value
-
-    def behind_exit(self, instruction: Instruction, state: State) -> State:
-        """What holds behind an exit: its lanes are gone where it is known which they are."""
-        condition = self.condition(instruction.guard, state.registers)
-        active = np.asarray(state.active & (condition.known == 0)) if condition.exact else state.active
-        return state._replace(active=active, sure=state.sure and (condition.exact or condition.uniform))
 
     def taken(self, branch: Instruction, registers: Registers) -> Lanes:
         """The condition of a branch."""

@@ -11,7 +11,7 @@ and their like are in none.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 
 UNIFORM, PREDICATE, UNIFORM_PREDICATE = 256, 512, 520
 ALL_PREDICATES = 0x7F << PREDICATE
@@ -33,6 +33,12 @@ def bits_of(mask: int) -> Iterator[int]:
         low = mask & -mask
         yield low.bit_length() - 1
         mask ^= low
+
+
+@lru_cache(maxsize=1 << 12)
+def bit_set(mask: int) -> frozenset[int]:
+    """A set of registers as the numbers of its bits, which are looked up faster."""
+    return frozenset(bits_of(mask))
 
 
 def guard_mask(guard: str) -> int:

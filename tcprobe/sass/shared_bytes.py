@@ -10,8 +10,9 @@ from functools import lru_cache
 
 import numpy as np
 
+from tcprobe.isa.arch import WARP
 from tcprobe.layout.descriptor import Descriptor
-from tcprobe.sass.decode import Operand
+from tcprobe.sass.decode import Form, Operand
 from tcprobe.sass.kernel import Instruction
 from tcprobe.sass.lanes import ALL, Lanes
 from tcprobe.sass.reader import Reader
@@ -26,17 +27,29 @@ UNIT = 16  # bytes
 WINDOW = 0xFFFFFF  # bits of an address inside a block's shared memory
 LINES_A, K_BYTES = 64, 32  # of a warpgroup's multiply
 SWIZZLE = {0: 0, 1: 128, 2: 64, 3: 32}  # bytes, by the code of a descriptor of wgmma
+EVERY_LANE = bytes([True] * WARP)
 Units = frozenset[int]
 
 
 def reads_tiles(instruction: Instruction) -> bool:
     """Whether it is a warpgroup's multiply with a factor in shared memory."""
-    return instruction.mnemonic.endswith("GMMA") and any(o.prefix == "gdesc" for o in instruction.operands)
+    return _reads_tiles(instruction.form)
+
+
+@lru_cache(maxsize=1 << 14)
+def _reads_tiles(form: Form) -> bool:
+    return form.mnemonic.endswith("GMMA") and any(operand.prefix == "gdesc" for operand in form.operands)
 
 
 def writes_tiles(instruction: Instruction) -> bool:
     """Whether it fills shared memory."""
-    return instruction.guard != "never" and (instruction.mnemonic in STORES or instruction.opcode.startswith(FILLS))
+    return fills(instruction.form)
+
+
+@lru_cache(maxsize=1 << 14)
+def fills(form: Form) -> bool:
+    """As `writes_tiles`, by its text."""
+    return form.guard != "never" and (form.mnemonic in STORES or form.opcode.startswith(FILLS))
 
 
 def exact(value: Lanes) -> bool:
@@ -59,14 +72,28 @@ def writes(instruction: Instruction, reader: Reader, state: State) -> Units | No
     address = reader.address(operand, state.registers)
     if not exact(address):
         return None
-    active = takes_part(instruction, reader, state)
+    return _stored(instruction.form, address, takes_part(instruction, reader, state).tobytes())
+
+
+@lru_cache(maxsize=1 << 12)
+def _stored(form: Form, address: Lanes, taking_part: bytes) -> Units:
+    """What a store or cp.async writes at places that are known, by the lanes that take part."""
+    active = np.frombuffer(taking_part, np.bool_).reshape(-1, WARP)
     known, active = np.broadcast_arrays(address.known & np.uint32(WINDOW), active)
-    if instruction.mnemonic == "STSM":
-        count = {"4": 32, "2": 16}.get(instruction.opcode.rpartition(".")[2], 8)
+    if form.mnemonic == "STSM":
+        count = {"4": 32, "2": 16}.get(form.opcode.rpartition(".")[2], 8)
         known, active = known[:, :count], active[:, :count]
-    size = UNIT if instruction.mnemonic == "STSM" else width(instruction.form)
-    places = known[active].astype(np.int64)
-    return frozenset(np.unique((places[:, None] + np.arange(0, size, 4)) // UNIT).tolist())
+    size = UNIT if form.mnemonic == "STSM" else width(form)
+    begins = known[active].astype(np.int64)
+    return frozenset(np.unique((begins[:, None] + np.arange(0, size, 4)) // UNIT).tolist())
+
+
+@lru_cache(maxsize=1 << 12)
+def places(value: Lanes, taking_part: bytes) -> frozenset[int]:
+    """The places that are known, in the block's shared memory, of the lanes that take part."""
+    active = np.frombuffer(taking_part, np.bool_).reshape(-1, WARP)
+    known, active = np.broadcast_arrays(value.known & np.uint32(WINDOW), active)
+    return frozenset(np.unique(known[active]).tolist())
 
 
 def reads(instruction: Instruction, reader: Reader, state: State) -> Units | None:
@@ -91,8 +118,8 @@ def _bulk(operand: Operand, instruction: Instruction, reader: Reader, state: Sta
     (address, *_) = reader.inputs(operand.mask & -operand.mask, state.registers)
     if not exact(address):
         return None
-    begins = np.unique(address.known & np.uint32(WINDOW)) // UNIT
-    return frozenset(int(begin) + j for begin in begins for j in range(_bulk_units(instruction, reader, state)))
+    begins, count = places(address, EVERY_LANE), _bulk_units(instruction, reader, state)
+    return frozenset(begin // UNIT + j for begin in begins for j in range(count))
 
 
 def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
@@ -107,18 +134,24 @@ def _bulk_units(instruction: Instruction, reader: Reader, state: State) -> int:
 def _multiplied(instruction: Instruction, reader: Reader, state: State) -> Units | None:
     """What a multiply reads of shared memory."""
     operand = next(o for o in instruction.operands if o.prefix == "gdesc")
-    registers = list(reader.inputs(operand.mask, state.registers))
-    sizes, size = group_sizes(instruction.opcode), 2 if instruction.mnemonic == "HGMMA" else 1
+    words = tuple(reader.inputs(operand.mask, state.registers))
+    return _tiles(instruction.form, words, state.active.any(axis=1).tobytes())
+
+
+@lru_cache(maxsize=1 << 12)
+def _tiles(form: Form, registers: tuple[Lanes, ...], active: bytes) -> Units | None:
+    """As `_multiplied`, by what the descriptors hold, and the warps that are there."""
+    sizes, size = group_sizes(form.opcode), 2 if form.mnemonic == "HGMMA" else 1
     found = frozenset[int]()
     for name, (low, high), lines in (("A", registers[:2], LINES_A), ("B", registers[2:4], sizes[1])):
-        if name == "A" and instruction.operands[1].kind == "R":
+        if name == "A" and form.operands[1].kind == "R":
             continue
-        transposed = any(f"tnsp{name}" in each.part for each in instruction.operands)
+        transposed = any(f"tnsp{name}" in each.part for each in form.operands)
         # the system's bits of an address may reach up to LBO, which swizzled tiles with k contiguous don't have
         used = 0x3FFF if high.exact and not transposed and (high.known >> np.uint32(30)).all() else ALL
         if not high.exact or (low.xor_unknown | low.unknown | low.add_unknown) & used:
             return None
-        warps = np.asarray(state.active.any(axis=1))
+        warps = np.frombuffer(active, np.bool_)
         *rows, there = np.broadcast_arrays(low.known[:, 0] & np.uint32(used), high.known[:, 0], warps)
         for words in set(zip(*(row[there].tolist() for row in rows), strict=True)):
             found |= tile(*words, lines * size if transposed else lines, transposed, size)

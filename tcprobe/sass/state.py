@@ -38,15 +38,24 @@ class State(NamedTuple):
     active: Bools
     sure: bool = True
 
-    def only(self, mask: int) -> State:
+    def only(self, bits: frozenset[int]) -> State:
         """With what these registers hold alone."""
-        return self._replace(registers={bit: register for bit, register in self.registers.items() if mask >> bit & 1})
+        return State({bit: each for bit, each in self.registers.items() if bit in bits}, self.active, self.sure)
 
-    def changed(self, mask: int, how: Callable[[int, Register], Register]) -> State:
+    def changed(self, bits: frozenset[int], how: Callable[[int, Register], Register]) -> State:
         """With these registers changed, each by a function of its bit and of what it holds."""
         return self._replace(
-            registers={bit: how(bit, each) if mask >> bit & 1 else each for bit, each in self.registers.items()}
+            registers={bit: how(bit, each) if bit in bits else each for bit, each in self.registers.items()}
         )
+
+    def beside(self, other: State) -> State:
+        """With the lanes of another one, too; what registers hold is not joined."""
+        return self._replace(active=np.asarray(self.active | other.active), sure=self.sure and other.sure)
+
+    def behind_exit(self, condition: Lanes) -> State:
+        """Behind an exit its lanes are gone, where it is known which they are."""
+        active = np.asarray(self.active & (condition.known == 0)) if condition.exact else self.active
+        return self._replace(active=active, sure=self.sure and (condition.exact or condition.uniform))
 
     def sides(self, taken: Lanes, ways: Sequence[int]) -> list[tuple[int, State]]:
         """Where lanes come that do not take a branch, and where those that do, if it is known of each."""
@@ -84,7 +93,10 @@ def same_state(one: State, other: State) -> bool:
         one.sure == other.sure
         and one.registers.keys() == other.registers.keys()
         and bool((one.active == other.active).all())
-        and all(same(register, other.registers[bit]) for bit, register in one.registers.items())
+        and (
+            one.registers == other.registers  # the very same objects, which is seen at once
+            or all(same(register, other.registers[bit]) for bit, register in one.registers.items())
+        )
     )
 
 

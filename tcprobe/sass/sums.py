@@ -51,7 +51,7 @@ Registers = Mapping[int, Sum]  # by their bit in `sass.registers`
 def sums(kernel: Kernel, wanted: Sequence[int]) -> dict[int, Sum | None]:
     """By number of an instruction, the sum that its address of global memory is; None where it is none."""
     start: Registers = {}
-    every = at_each(kernel, forward(kernel, start, _step, _joined), _step)
+    every = at_each(kernel, forward(kernel, start, _step, _joined, _counts), _step, _counts)
     return {i.number: _address(i, registers) for i, registers in every if i.number in wanted}
 
 
@@ -59,10 +59,12 @@ def _joined(one: Registers, other: Registers) -> Registers:
     return {bit: value for bit, value in one.items() if other.get(bit) == value}
 
 
+def _counts(form: Form) -> bool:
+    return form.writes != 0
+
+
 def _step(registers: Registers, instruction: Instruction) -> Registers:
     form = instruction.form
-    if not form.writes:
-        return registers
     to = form.operands[0]
     meaning = MEANINGS.get(form.mnemonic) if to.kind in ("R", "UR") and to.first >= 0 else None
     made = meaning(SUMS, form, registers).get(0) if meaning else None

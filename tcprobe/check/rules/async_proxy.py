@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.graph import reached
-from tcprobe.sass.barriers import arrives, barriers, waits
+from tcprobe.sass.barriers import WAITS, arrives, barriers, waits
+from tcprobe.sass.decode import Form
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.iterations import Known, TooManyError, over_rounds, rounds
 from tcprobe.sass.kernel import Instruction, Kernel
@@ -49,6 +50,7 @@ EVIDENCE = (
 FILLS = ("UTMALDG", "UBLKCP.S")
 COPIES_IN = ("UBLKCP.S.G",)
 COPIED = "LDGSTS"  # by cp.async
+FENCE = "FENCE.VIEW.ASYNC"
 LEAST_COPY = 16  # bytes
 UNKNOWN = Known(frozenset(), False)
 
@@ -67,7 +69,7 @@ class Reading(NamedTuple):
 
     reader: Instruction
     before: frozenset[int]
-    others: Mapping[int, Sequence[int]]
+    others: Mapping[int, tuple[int, ...]]
     waits: frozenset[int]
 
 
@@ -87,7 +89,7 @@ class Found(NamedTuple):
 
 def fences(instruction: Instruction) -> bool:
     """Whether it is a proxy fence for shared memory."""
-    return instruction.opcode.startswith("FENCE.VIEW.ASYNC") and not instruction.form.has("G")
+    return instruction.opcode.startswith(FENCE) and not instruction.form.has("G")
 
 
 def reads_shared(instruction: Instruction) -> bool:
@@ -99,10 +101,15 @@ def reads_shared(instruction: Instruction) -> bool:
     return instruction.opcode.startswith(COPIES_OUT)
 
 
+@lru_cache(maxsize=1 << 14)
+def _counts(form: Form) -> bool:
+    """Whether `step` looks at an instruction."""
+    looked_at = form.mnemonic in STORES or form.opcode.startswith((FENCE, *WAITS))
+    return form.guard != "never" and looked_at
+
+
 def step(unfenced: Unfenced, instruction: Instruction) -> Unfenced:
     """The stores and waits without a fence since, after an instruction."""
-    if instruction.guard == "never":
-        return unfenced
     if fences(instruction):
         return unfenced if instruction.guard else Unfenced()
     if instruction.mnemonic in STORES:
@@ -143,6 +150,8 @@ def missing_fences(kernel: Kernel) -> Found:
     """The fences for shared memory that a kernel lacks."""
     _reached.cache_clear()  # of the kernel before
     _stores.cache_clear()
+    _unfilled.cache_clear()
+    _meeting.cache_clear()
     readings = list(_readings(kernel))
     if not readings:
         return Found()
@@ -169,16 +178,21 @@ def _readings(kernel: Kernel) -> Iterator[Reading]:
     readers = [i for i in kernel.instructions if reads_shared(i) and i.number in kernel.block_of]
     if not readers or kernel.mnemonics.isdisjoint(STORES):
         return
-    facts = {i.number: fact for i, fact in at_each(kernel, forward(kernel, Unfenced(), step, joined), step)}
-    published: dict[int, list[int]] = {}
+    every = at_each(kernel, forward(kernel, Unfenced(), step, joined, _counts), step, _counts)
+    facts = {i.number: fact for i, fact in every if reads_shared(i) or arrives(i)}
+    arrivals: dict[int, tuple[int, ...]] = {}
     for i in kernel.instructions:
         if arrives(i) and i.number in facts:
             for store in facts[i.number].stores:
-                published.setdefault(store, []).append(i.number)
+                arrivals[store] = *arrivals.get(store, ()), i.number
+    published: dict[int, dict[int, tuple[int, ...]]] = {}  # by block, of stores from and to which no way leads
     for reader in readers:
+        block = kernel.block_of[reader.number]
+        if block not in published:
+            related = _stores(kernel, _ahead(kernel, reader.number)) | _stores(kernel, _behind(kernel, reader.number))
+            published[block] = {n: behind for n, behind in arrivals.items() if n not in related}
         before, waited = facts[reader.number]
-        related = _stores(kernel, _ahead(kernel, reader.number)) | _stores(kernel, _behind(kernel, reader.number))
-        others = {n: arrivals for n, arrivals in published.items() if waited and n not in related}
+        others = published[block] if waited else {}
         if before or others:
             yield Reading(reader, before, others, waited)
 
@@ -221,20 +235,25 @@ class _Bytes:
         self.bare = not any(fences(i) for i in every)
         readers = {reading.reader.number for reading in readings}
         meeting = {n for reading in readings if reading.others for n in reading.waits}
-        meeting |= {n for reading in readings for arrivals in reading.others.values() for n in arrivals}
+        roles = {kernel.block_of[reading.reader.number]: reading.others for reading in readings if reading.others}
+        meeting |= {n for others in roles.values() for arrivals in set(others.values()) for n in arrivals}
         found, reader = rounds(kernel, self.stores | self.fills | readers | meeting)
         self.written = over_rounds(found, self.stores | self.fills, lambda i, state: written(i, reader, state))
         self.read = over_rounds(found, readers, lambda i, state: read(i, reader, state))
         self.barriers = over_rounds(found, meeting, lambda i, state: barriers(i, reader, state))
+        self._alike: dict[Known, list[int]] = {}  # stores by what they write
+        for store in self.stores:
+            self._alike.setdefault(self.written.get(store, UNKNOWN), []).append(store)
+        self.come: dict[tuple[int, frozenset[int]], dict[int, bool]] = {}  # by block of a reader, and its waits
+        self._meet: dict[tuple[Known, bool], dict[int, bool | None]] = {}
+        self._same: dict[tuple[tuple[int, ...], tuple[int, ...]], bool | None] = {}
 
-    def meet(self, store: int, reader: Instruction) -> bool | None:
-        """Whether a store writes what is read; None where that is not known."""
-        units, whole = self.written.get(store, UNKNOWN)
-        of_reader, of_reader_whole = self.read.get(reader.number, UNKNOWN)
-        if not units.isdisjoint(of_reader):
-            return True
-        goes_on = open_ended(reader) and units and of_reader and max(units) > min(of_reader)
-        return False if whole and of_reader_whole and not goes_on else None
+    def meet(self, reader: Instruction) -> Mapping[int, bool | None]:
+        """By store, whether it writes what is read; None where that is not known."""
+        key = self.read.get(reader.number, UNKNOWN), open_ended(reader)
+        if key not in self._meet:
+            self._meet[key] = {n: met for to, alike in self._alike.items() for met in [_met(to, *key)] for n in alike}
+        return self._meet[key]
 
     def filling(self, reader: Instruction) -> frozenset[int]:
         """The bulk copies that may bring what is read: those that begin at or before the last of it."""
@@ -244,12 +263,23 @@ class _Bytes:
             copy for copy, to in copies.items() if not (whole and to.whole) or min(to.units, default=0) <= last
         )
 
-    def same_barrier(self, arrival: int, wait: int) -> bool | None:
-        """Whether an arrival is at a barrier that is waited for."""
-        arrived, waited = self.barriers.get(arrival, UNKNOWN), self.barriers.get(wait, UNKNOWN)
-        if not arrived.units.isdisjoint(waited.units):
-            return True
-        return False if arrived.whole and waited.whole else None
+    def same_barrier(self, arrivals: tuple[int, ...], meeting: tuple[int, ...]) -> bool | None:
+        """Whether one of some arrivals is at a barrier that one of some waits is for; None where that is not known."""
+        if (arrivals, meeting) not in self._same:
+            arrived, waited = ([self.barriers.get(n, UNKNOWN) for n in each] for each in (arrivals, meeting))
+            units = frozenset[int]().union(*(each.units for each in arrived))
+            whole = not (arrived and waited) or all(each.whole for each in (*arrived, *waited))
+            met = any(not units.isdisjoint(each.units) for each in waited)
+            self._same[arrivals, meeting] = met or (False if whole else None)
+        return self._same[arrivals, meeting]
+
+
+def _met(written: Known, read: Known, goes_on: bool) -> bool | None:
+    """Whether units of both are the same, or behind the first one that is read where it is not known how many are."""
+    if not written.units.isdisjoint(read.units):
+        return True
+    behind = goes_on and written.units and read.units and max(written.units) > min(read.units)
+    return False if written.whole and read.whole and not behind else None
 
 
 def _judged(
@@ -259,7 +289,7 @@ def _judged(
     reader = reading.reader
     fills = bytes_of.filling(reader)
     comes = dict.fromkeys(_last(kernel, reading, fills), True) | _come(kernel, bytes_of, reading)
-    meets = {store: bytes_of.meet(store, reader) for store in bytes_of.stores}
+    meets = bytes_of.meet(reader)
     earlier = bytes_of.stores - (
         _stores(kernel, _behind(kernel, reader.number)) - _stores(kernel, _ahead(kernel, reader.number))
     )
@@ -285,26 +315,48 @@ def _judged(
 
 def _last(kernel: Kernel, reading: Reading, fills: frozenset[int]) -> frozenset[int]:
     """The stores before a reader from which a way leads to it with no bulk copy into shared memory on it."""
-    if not fills or not reading.before:
-        return reading.before
-    before: dict[int, list[int]] = {}
-    for number, after in kernel.successors.items():
-        for other in after:
-            before.setdefault(other, []).append(number)
-    return reading.before & reached({n: before.get(n, ()) for n in kernel.successors}, [reading.reader.number], fills)
+    number = reading.reader.number
+    if not fills or not reading.before or number in fills:
+        return reading.before if number not in fills else frozenset()
+    block = kernel.blocks[kernel.block_of[number]]
+    first = max((n + 1 for n in fills if block.first <= n < number), default=block.first)
+    own = frozenset(n for n in reading.before if first <= n < number)
+    if first > block.first:
+        return own
+    return own | reading.before & _unfilled(kernel, kernel.block_of[number], fills)
+
+
+@lru_cache(maxsize=1 << 12)
+def _unfilled(kernel: Kernel, block: int, fills: frozenset[int]) -> frozenset[int]:
+    """The stores from which a way leads to a block with none of `fills` on it."""
+    last = {}
+    for n in sorted(fills):
+        last[kernel.block_of[n]] = n
+    seen = reached({n: () if n in last else before for n, before in kernel.before.items()}, kernel.before[block])
+    places = ((last.get(n, kernel.blocks[n].first - 1) + 1, kernel.blocks[n].end) for n in seen)
+    return frozenset(n for start, end in places for n in range(start, end) if kernel.instructions[n].mnemonic in STORES)
 
 
 def _come(kernel: Kernel, bytes_of: _Bytes, reading: Reading) -> dict[int, bool]:
     """The stores of other roles that the reader has waited for; False where it is not known at which barrier."""
-    found = {}
-    for store, arrivals in reading.others.items():
-        ahead, behind = _ahead(kernel, store), _behind(kernel, store)
-        # a wait that comes before the store and not behind it, as that for the kernel's begin, is for none of its
-        meeting = [n for n in reading.waits if kernel.block_of[n] in behind or kernel.block_of[n] not in ahead]
-        same = {bytes_of.same_barrier(arrival, wait) for arrival in arrivals for wait in meeting}
-        if same - {False}:
-            found[store] = True in same
-    return found
+    key = kernel.block_of[reading.reader.number], reading.waits
+    if key not in bytes_of.come:
+        found = bytes_of.come[key] = {}
+        for store, arrivals in reading.others.items():
+            same = bytes_of.same_barrier(arrivals, _meeting(kernel, kernel.block_of[store], reading.waits))
+            if same is not False:
+                found[store] = same is True
+    return bytes_of.come[key]
+
+
+@lru_cache(maxsize=1 << 12)
+def _meeting(kernel: Kernel, block: int, waits: frozenset[int]) -> tuple[int, ...]:
+    """The waits that may be for a store in a block.
+
+    One that comes before the store and not behind it, as that for the kernel's begin, is for none of its.
+    """
+    ahead, behind = _reached(kernel, block, True), _reached(kernel, block, False)
+    return tuple(n for n in waits if kernel.block_of[n] in behind or kernel.block_of[n] not in ahead)
 
 
 def _common(bytes_of: _Bytes, store: int, reader: Instruction) -> Units:
@@ -334,9 +386,12 @@ def _of_global(kernel: Kernel) -> Iterator[Finding]:
             return frozenset()
         return unfenced | {instruction.number} if instruction.mnemonic == "STG" else unfenced
 
+    def counts(form: Form) -> bool:
+        return form.mnemonic == "STG" or form.opcode.startswith(FENCE)
+
     before = {
         i.number: unfenced
-        for i, unfenced in at_each(kernel, forward(kernel, start, after, frozenset.union), after)
+        for i, unfenced in at_each(kernel, forward(kernel, start, after, frozenset.union, counts), after, counts)
         if i.opcode.startswith(COPIES_IN) and i.guard != "never" and unfenced
     }
     places = sums(kernel, [*before, *frozenset[int]().union(*before.values())]) if before else {}
@@ -354,7 +409,7 @@ def _of_global(kernel: Kernel) -> Iterator[Finding]:
 
 def _fences_global(kernel: Kernel, instruction: Instruction) -> bool:
     """Whether it is a proxy fence for global memory: its own, or that of all, with a membar of the GPU before."""
-    if not instruction.opcode.startswith("FENCE.VIEW.ASYNC"):
+    if not instruction.opcode.startswith(FENCE):
         return False
     before = kernel.instructions[max(0, instruction.number - 4) : instruction.number]
     return instruction.form.has("G") or any(i.opcode == "MEMBAR.ALL.GPU" for i in before)

@@ -12,7 +12,6 @@ from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.check.rules import wgmma_shared
 from tcprobe.graph import reached
 from tcprobe.sass.decode import decode
-from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
 
 NAME = "serialised"
@@ -72,8 +71,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
 
 def waits(kernel: Kernel) -> Iterator[Wait]:
     """The waits that end a multiply."""
-    start: groups.Running = {}
-    for instruction, running in at_each(kernel, forward(kernel, start, groups.step, groups.joined), groups.step):
+    for instruction, running in groups.running_at(kernel):
         left = groups.groups_left(instruction)
         if left is not None:
             ended = tuple(sorted(number for number, since in running.items() if since > left))
@@ -87,14 +85,13 @@ def _asked(kernel: Kernel, wait: Wait, multiplies: Mapping[int, groups.Multiply]
     for number in wait.ended:
         a, d = a | multiplies[number].a, d | multiplies[number].d
     found: set[str] = set()
-    waits = {i.number for i in kernel.instructions if groups.groups_left(i) is not None}
+    waits = {i.number for i in kernel.instructions if i.form.opcode == groups.WAIT}
     later = reached(kernel.successors, kernel.successors.get(wait.instruction.number, ()), waits)
-    for instruction in (kernel.instructions[number] for number in later - multiplies.keys()):
-        touched = instruction.writes & (a | d) | instruction.reads & groups.REGISTERS & d
-        if touched and instruction.mnemonic not in MOVES:
-            found.add("result")
-        if instruction.mnemonic in RELEASES:
+    for _, form, mnemonic in (kernel.instructions[number] for number in later - multiplies.keys()):
+        if mnemonic in RELEASES:
             found.add("release")
+        if (form.writes & (a | d) or form.reads & groups.REGISTERS & d) and mnemonic not in MOVES:
+            found.add("result")
     return found
 
 

@@ -112,8 +112,6 @@ def _counts(form: Form) -> bool:
 
 def step(filling: frozenset[int], copies: Copies, instruction: Instruction) -> Copies:
     """What may be the case after an instruction; `filling` has the commits of loops that do not wait."""
-    if not _counts(instruction.form):
-        return copies
     mnemonic = instruction.mnemonic
     if mnemonic == "LDGSTS" and instruction.guard != "never":
         return copies._replace(
@@ -205,7 +203,7 @@ def check(kernel: Kernel) -> Iterator[Finding]:
     unwaited = reads_of_loops(kernel, places)
     counted = "UTMACMDFLUSH" not in kernel.mnemonics  # groups of bulk copies are waited for alike
     doubted = False
-    for instruction, copies in at_each(kernel, forward(kernel, Copies(), follow, joined), follow):
+    for instruction, copies in at_each(kernel, forward(kernel, Copies(), follow, joined, _counts), follow, _counts):
         left = left_by(instruction)
         if reads_shared(instruction):
             words = too_early(kernel, places, instruction, copies) or unwaited.get(instruction.number)

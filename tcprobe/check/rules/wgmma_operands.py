@@ -8,10 +8,12 @@ does on one of them, and the fewest commits count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 from tcprobe.check.rule import Finding, Severity
-from tcprobe.sass.flow import at_each, forward
+from tcprobe.sass.decode import Form
+from tcprobe.sass.flow import Graph, at_each, forward
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.registers import UNIFORM
 from tcprobe.sass.widths import group_shape
@@ -30,6 +32,7 @@ EVIDENCE = (
 )
 REGISTERS = (1 << UNIFORM) - 1
 GROUP_END = "gsb0"
+WAIT = "WARPGROUP.DEPBAR.LE"
 MOST_GROUPS = 8  # pending that are told apart; PTX's wait_group names at most 7
 
 
@@ -58,9 +61,15 @@ def commits(instruction: Instruction) -> bool:
 
 def groups_left(instruction: Instruction) -> int | None:
     """How many groups may still run after a wait; None of another instruction."""
-    if instruction.opcode != "WARPGROUP.DEPBAR.LE":
+    if instruction.opcode != WAIT:
         return None
     return next((operand.value for operand in instruction.operands if operand.kind == "number"), 0)
+
+
+@lru_cache(maxsize=1 << 14)
+def counts(form: Form) -> bool:
+    """Whether `step` looks at an instruction."""
+    return form.mnemonic.endswith("GMMA") or form.opcode == WAIT
 
 
 def step(running: Running, instruction: Instruction) -> Running:
@@ -81,13 +90,18 @@ def joined(one: Running, other: Running) -> Running:
     return {n: min(one.get(n, MOST_GROUPS), other.get(n, MOST_GROUPS)) for n in one.keys() | other.keys()}
 
 
+def running_at(kernel: Graph) -> Iterator[tuple[Instruction, Running]]:
+    """Every instruction that may be reached, with the multiplies that run before it."""
+    start: Running = {}
+    return at_each(kernel, forward(kernel, start, step, joined, counts), step, counts)
+
+
 def check(kernel: Kernel) -> Iterator[Finding]:
     """One finding for each instruction that touches a register of a multiply that may still run."""
     multiplies = {i.number: multiply(i) for i in kernel.instructions if i.mnemonic.endswith("GMMA")}
     if not multiplies:
         return
-    start: Running = {}
-    for instruction, running in at_each(kernel, forward(kernel, start, step, joined), step):
+    for instruction, running in running_at(kernel):
         hits = [(hit, number) for number in running if (hit := touched(instruction, multiplies, number))]
         if hits:
             hit, number = min(hits, key=lambda each: (lowest(each[0]), each[1]))

@@ -11,17 +11,19 @@ which bulk copies complete says what these will bring, and frees nothing.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tcprobe.check.rule import Finding, Severity, undecided
 from tcprobe.check.rules import wgmma_operands as groups
 from tcprobe.isa.shared_memory import MOST_SHARED
 from tcprobe.sass.barriers import Barriers, barriers, completes_at
+from tcprobe.sass.decode import Form
 from tcprobe.sass.flow import at_each, forward
 from tcprobe.sass.iterations import ITERATIONS, Iterations, TooManyError, rounds
 from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.reader import Reader
-from tcprobe.sass.shared_bytes import FILLS, UNIT, Units, reads, reads_tiles, writes, writes_tiles
+from tcprobe.sass.shared_bytes import FILLS, UNIT, Units, fills, reads, reads_tiles, writes, writes_tiles
 
 NAME = "wgmma-shared"
 SEVERITY: Severity = "error"
@@ -80,10 +82,9 @@ def _early(kernel: Kernel) -> list[Instruction]:
     """What fills shared memory, or arrives at a barrier, on a way where a multiply may run."""
     if not any(writes_tiles(i) for i in kernel.instructions):
         return []
-    start: groups.Running = {}
     return [
         i
-        for i, running in at_each(kernel, forward(kernel, start, groups.step, groups.joined), groups.step)
+        for i, running in groups.running_at(kernel)
         if any(reads_tiles(kernel.instructions[number]) for number in running) and i.guard != "never"
         if writes_tiles(i) or i.opcode.startswith(ARRIVES)
     ]
@@ -103,16 +104,17 @@ class _Compared:
         if any(i.opcode.startswith(ARRIVES) for i in early):
             wanted |= {number for number, i in every.items() if i.opcode.startswith((*ROLE_FILLS, CHECKS))}
         left = max((groups.groups_left(i) or 0 for i in kernel.instructions), default=0)
-        found, reader = rounds(kernel, frozenset(wanted), max(ITERATIONS, left + 2))
+        found, reader = rounds(kernel, frozenset(wanted), max(ITERATIONS, left + 2), _counts)
         places = _places(found, reader)
         if any(units and max(units) >= MOST_SHARED // UNIT for units in places.units.values()):
             self.doubt = "it needs more shared memory than an SM has, and descriptors name none there"
             return
         freed = _freed(found, places)
-        start: groups.Running = {}
-        for i, running in at_each(found, forward(found, start, groups.step, groups.joined), groups.step):
+        for i, running in groups.running_at(found):
+            if i.number not in found.states or found.first[i.number] in self.findings:
+                continue
             readers = [reader for reader in running if reads_tiles(found.instructions[reader])]
-            if readers and i.number in found.states and found.first[i.number] not in self.findings:
+            if readers:
                 self._compare(kernel, found, places, freed, i, readers)
 
     def _compare(  # noqa: PLR0913, PLR0917
@@ -148,6 +150,18 @@ def _finding(at: Instruction, by: Instruction, reader: Instruction, of: int) -> 
     return Finding(NAME, SEVERITY, at.address, text, {"reader": 16 * of})
 
 
+@lru_cache(maxsize=1 << 14)
+def _meets(form: Form) -> bool:
+    """Whether it waits for other roles."""
+    return form.opcode.startswith((CHECKS, *MEETS))
+
+
+@lru_cache(maxsize=1 << 14)
+def _counts(form: Form) -> bool:
+    """Whether it is looked at in rounds, if it is asked for or not."""
+    return groups.counts(form) or _meets(form) or fills(form)
+
+
 def _freed(found: Iterations, places: Places) -> Freed:
     """By barrier, what is filled behind a wait for it, and by what."""
 
@@ -158,7 +172,7 @@ def _freed(found: Iterations, places: Places) -> Freed:
 
     freed: Freed = {}
     start: Waited = frozenset()
-    for i, waited in at_each(found, forward(found, start, step, frozenset.union), step):
+    for i, waited in at_each(found, forward(found, start, step, frozenset.union, _meets), step, _meets):
         if writes_tiles(i) and len(waited) == 1:
             for barrier in waited - {None}:
                 units, by = freed.get(barrier, (frozenset(), i))
