@@ -5,6 +5,8 @@ What a thread does before it arrives is seen by those who wait there, and by nob
 
 from __future__ import annotations
 
+import numpy as np
+
 from tcprobe.sass.kernel import Instruction
 from tcprobe.sass.lanes import Lanes
 from tcprobe.sass.reader import Reader
