@@ -33,7 +33,7 @@ All accesses of a tile together: what they cost where it lies, and what would co
 >>> walks = [walk(parse_access(text), tile, None) for text in ("cp.async.4", "ld.shared.b32@cols")]
 >>> found = answer(tile, Shared(), walks, rules_for(None, published()), proposes=True).to_json()
 >>> found["wavefronts"], found["ideal"], found["swizzle"]["swizzle"], found["padding"]["bytes"]
-([32, 1024], [32, 32], (5, 2, 5), 4)
+([32, 1024], [32, 32], [5, 2, 5], 4)
 """
 
 from __future__ import annotations
