@@ -124,7 +124,7 @@ def test_a_form_is_taken_from_its_version_on_and_not_below(tmp_path, sample, tar
 def test_what_ptx_states_stands_beside_what_ptxas_takes():
     """wmma came with PTX 6.0 and 6.1, its .aligned with 6.3; fp8 of kind::f8f6f4 is taken before it is stated."""
     entries = [fragment_entry(f) for f in inventory.fragments().values()]
-    differing = {(e["min_ptx"], e["stated_ptx"], e["family"]) for e in entries if e["stated_ptx"]}
+    differing = {(e.min_ptx, e.stated_ptx, e.family) for e in entries if e.stated_ptx}
     assert differing == {("6.3", "6.0", "wmma"), ("6.3", "6.1", "wmma")}
     fp8 = inventory.instructions()["mma.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e5m2.f32"].target
     early = {name: (ptx, fp8.stated_for(name, ptx)) for name, ptx in fp8.options if fp8.stated_for(name, ptx)}

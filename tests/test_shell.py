@@ -126,7 +126,7 @@ main()
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-@pytest.mark.parametrize("module", ["tcprobe.cli", "click", "tcprobe.ask.describe"])
+@pytest.mark.parametrize("module", ["tcprobe.cli", "click", "tcprobe.ask.entry"])
 def test_a_signal_while_importing_is_one_line(number, code, module):
     if signal.getsignal(number) is signal.SIG_IGN:
         pytest.skip("who started the tests has this signal ignored, as nohup does with SIGHUP")
