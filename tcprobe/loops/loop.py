@@ -224,9 +224,9 @@ class _Follower:
             return through
         if self._asks_wait(number, branch):
             return through if branch.guard.startswith("!") else to
-        if self._is_wait(number) or self._is_wait(to) or self._is_wait(through):
-            retry = self._is_wait(through) and not self._is_wait(number)
-            return to if retry else through
+        for again, past in ((through, to), (to, through)):
+            if self._is_wait(again):
+                return past
         if to == self.loop.head:
             return to
         if self._leads_back(to, number) and to < number:

@@ -20,7 +20,7 @@ from tcprobe.isa.opcodes import opcode
 from tcprobe.loops.costs import PIPES, Prices, prices
 from tcprobe.loops.loop import Loop, LoopError, is_multiply
 from tcprobe.loops.measure import CycleCount, Measured, MeasuredAnswer
-from tcprobe.loops.roles import LANDED, Copies, joined, meetings, partners, warps_of
+from tcprobe.loops.roles import LANDED, Copies, joined, partners, warps_of
 from tcprobe.loops.simulate import ORDERS, Issue, busy, cycles, trace
 from tcprobe.loops.work import Work, work
 from tcprobe.mangled import labels
@@ -280,17 +280,13 @@ def _roles(loop: Loop, warps: int, known: Prices) -> Roles:
     iterations = [work(loop, known, warp) for warp in (numbers if loop.differs or partners(loop) else numbers[:1])]
     works = tuple(iterations[min(j, len(iterations) - 1)].works for j in range(len(numbers)))
     beside = [work(other, known, warp) for other in partners(loop) for warp in warps_of(other)]
-    assumed = dict.fromkeys(words for each in (*iterations, *beside) for words in each.assumed)
-    assumed |= dict.fromkeys(_unjoined(loop, numbers[0]))
-    return Roles(works, tuple(each.works for each in beside), known.copies(joined(loop.kernel).rings), tuple(assumed))
-
-
-def _unjoined(loop: Loop, warp: int) -> Iterator[str]:
-    """What is assumed of waits for what other loops bring, where it does not show how they bring it."""
-    met = meetings(loop, warp)
-    for place, step in enumerate(loop.path(warp)):
-        if step.instruction.form.has("TRYWAIT") and place not in met:
-            yield f"what is waited for at {step.instruction.address:#x} is there in time"
+    words = (said for each in (*iterations, *beside) for said in each.assumed)
+    return Roles(
+        works,
+        tuple(each.works for each in beside),
+        known.copies(joined(loop.kernel).rings),
+        tuple(dict.fromkeys(words)),
+    )
 
 
 def _looked_at(loop: Loop) -> int:

@@ -2,7 +2,7 @@
 
 A ring is a row of mbarriers at which copies land, a stage each: warps that multiply wait there, and free a stage at
 another row, where the warps that copy wait. Both rows are known by the addresses that instructions name in a kernel's
-first rounds (`sass/iterations`): what names the same mbarrier belongs together. A row goes on up to the next one.
+first iterations (`sass/iterations`): what names the same mbarrier belongs together. A row goes on up to the next one.
 
     >>> joined(kernel).rings                                # doctest: +SKIP
     (Ring(stages=4, bytes=49152),)
@@ -10,7 +10,7 @@ first rounds (`sass/iterations`): what names the same mbarrier belongs together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from tcprobe.sass.kernel import Instruction, Kernel
 from tcprobe.sass.reader import Reader
 
 INIT, EXPECTS, CHECKS = "SYNCS.EXCH", "SYNCS.ARRIVE.TRANS64", "SYNCS.PHASECHK"
-ROUNDS = (4, 2, 1)  # that are followed, as many as there is room for
+ITERATIONS = (4, 2, 1)  # that are followed, as many as there is room for
 
 
 class Ring(NamedTuple):
@@ -48,9 +48,7 @@ LANDED = Copies()
 
 
 class Meeting(NamedTuple):
-    """What a step of a round does at a ring: it waits for a stage to land, or frees one, `late` behind the last that
-    landed.
-    """
+    """What a step of an iteration does at a ring: waits for a stage to land, or frees one, `late` behind the last."""
 
     ring: int
     lands: bool
@@ -76,13 +74,13 @@ def joined(kernel: Kernel) -> Joined:
     meeting = [i for i in there if i.mnemonic in ("SYNCS", "ARRIVES", "BAR") and (arrives(i) or waits(i))]
     inits = [i for i in there if i.opcode.startswith(INIT)]
     wanted = frozenset(i.number for i in (*meeting, *inits))
-    for count in ROUNDS if wanted else ():
+    for count in ITERATIONS if wanted else ():
         try:
-            found, reader = rounds(kernel, wanted, count)
+            taken_apart, reader = rounds(kernel, wanted, count)
         except TooManyError:
             continue
-        rows = _Rows(kernel, meeting, inits, found, reader)
-        return rows.joined() if count > 1 else Joined(named=rows.named)  # one round shows one mbarrier of a row
+        rows = _Rows(kernel, meeting, inits, taken_apart, reader)
+        return rows.joined() if count > 1 else Joined(named=rows.named)  # one iteration shows one mbarrier of a row
     return Joined()
 
 
@@ -108,54 +106,78 @@ def partners(loop: Loop) -> tuple[Loop, ...]:
             rank = common, -abs(other.multiplies - loop.multiplies)
             if warps not in best or rank > best[warps][:2]:
                 best[warps] = (*rank, other)
-    return tuple(found for *_, found in best.values())
+    return tuple(partner for *_, partner in best.values())
 
 
 def meetings(loop: Loop, warp: int) -> dict[int, Meeting]:
-    """By number of a step of a round, what it does at a ring; a wait that is tried again counts once."""
+    """By number of a step of an iteration, what it does at a ring. A ring of which no stage is freed has no part in it.
+
+    A stage that is freed at an unknown mbarrier is of the ring whose stages landed first and are freed nowhere else.
+    """
     known, steps = joined(loop.kernel), loop.path(warp)
-    found: dict[int, Meeting] = {}
-    places: list[int] = []  # of what frees a stage
+    lands = _first_tries(steps, known)
+    frees = {place: known.frees[step.instruction.number] for place, step in enumerate(steps) if _frees(step, known)}
+    unfreed = iter([ring for ring in dict.fromkeys(lands.values()) if ring not in frees.values()])
+    frees = {place: next(unfreed, -1) if ring < 0 else ring for place, ring in frees.items()}
+    rings = set(lands.values()) & set(frees.values())
+    waits_of = {ring: [place for place, of in lands.items() if of == ring] for ring in rings}
+    return {
+        **{place: Meeting(ring, True) for place, ring in lands.items() if ring in rings},
+        **{p: Meeting(ring, False, _late(steps, waits_of[ring], p)) for p, ring in frees.items() if ring in rings},
+    }
+
+
+def assumed(loop: Loop, warp: int) -> Iterator[str]:
+    """What is assumed of how a loop meets others, in words."""
+    known, met = joined(loop.kernel), meetings(loop, warp)
+    for place, step in enumerate(loop.path(warp)):
+        instruction, meeting = step.instruction, met.get(place)
+        if instruction.form.has("TRYWAIT") and meeting is None:
+            yield f"what is waited for at {instruction.address:#x} is there in time"
+        elif meeting is not None and meeting.lands and not known.rings[meeting.ring].bytes:
+            yield f"what lands at {instruction.address:#x} comes by a tensor map, and its bytes take no time"
+        elif meeting is not None and not meeting.lands and known.frees[instruction.number] < 0:
+            yield f"the stage that is freed at {instruction.address:#x} is of the ring that landed first"
+        elif instruction.opcode.startswith("BAR.ARV"):
+            yield f"where warps would wait for ever, others had arrived before the loop, as at {instruction.address:#x}"
+
+
+def _first_tries(steps: Sequence[Step], known: Joined) -> dict[int, int]:
+    """By number of a step that waits for a stage, its ring; a wait for the same phase before a multiply is one."""
+    lands: dict[int, int] = {}
     tried: tuple[int, str] | None = None
-    for place, step in enumerate(steps):
-        number = step.instruction.number
-        if number in known.lands:
-            again, tried = tried, (known.lands[number], step.instruction.operands[-1].text)
-            if again != tried:
-                found[place] = Meeting(known.lands[number], True)
-        elif number in known.frees:
-            places.append(place)
-        elif is_multiply(step.instruction):
+    for place, (instruction, _) in enumerate(steps):
+        ring = known.lands.get(instruction.number)
+        if ring is not None:
+            phase = ring, instruction.operands[-1].text
+            if phase != tried:
+                lands[place] = ring
+            tried = phase
+        elif is_multiply(instruction):
             tried = None
-    waited = list(dict.fromkeys(meeting.ring for meeting in found.values()))
-    named = {known.frees[steps[place].instruction.number] for place in places}
-    open_rings = iter([ring for ring in waited if ring not in named])
-    for place in places:
-        ring = known.frees[steps[place].instruction.number]
-        ring = next(open_rings, -1) if ring < 0 else ring
-        if ring in waited:
-            found[place] = Meeting(ring, False, _late(steps, found, place, ring))
-    freed = {meeting.ring for meeting in found.values() if not meeting.lands}
-    return {place: meeting for place, meeting in found.items() if meeting.ring in freed}
+    return lands
 
 
-def _late(steps: Sequence[Step], found: Mapping[int, Meeting], place: int, ring: int) -> int:
-    """How many stages before the last one that is waited for is freed: multiplies of those behind it still run.
+def _frees(step: Step, known: Joined) -> bool:
+    return step.instruction.number in known.frees
+
+
+def _late(steps: Sequence[Step], landed: Sequence[int], place: int) -> int:
+    """How many stages behind the last that landed is the one that is freed: multiplies of those after it still run.
 
     A stage is read until the first group of multiplies that is committed behind the wait for it is over.
     """
     commits = [p for p, step in enumerate(steps) if _commits(step.instruction)]
-    there = [p for p, meeting in found.items() if meeting.lands and meeting.ring == ring]
-    waits_before = [p for p, step in enumerate(steps[:place]) if step.instruction.form.has("DEPBAR")]
-    if not commits or not there or not waits_before:
+    group_waits = [p for p, step in enumerate(steps[:place]) if step.instruction.form.has("DEPBAR")]
+    if not commits or not group_waits:
         return 0
-    last = waits_before[-1]
-    done = sum(p < last for p in commits) - _left(steps[last].instruction)
-    behind = sum(p < place for p in there) - 1  # the stage that was waited for last
+    over = sum(p < group_waits[-1] for p in commits) - _left(steps[group_waits[-1]].instruction)
+    last = sum(p < place for p in landed) - 1  # the stage that was waited for last
     for late in range(len(steps)):
-        round_, index = divmod(behind - late, len(there))
-        read = round_ * len(commits) + sum(p < there[index] for p in commits) + 1
-        if read <= done:
+        # groups are counted from this iteration's first on, those of iterations before it are below 0
+        iteration, stage = divmod(last - late, len(landed))
+        reader = iteration * len(commits) + sum(p < landed[stage] for p in commits) + 1
+        if reader <= over:
             return late
     return 0
 
@@ -176,7 +198,7 @@ def _meets(loop: Loop, known: Joined) -> set[int]:
 
 
 class _Rows:
-    """Rows of mbarriers, by what names them in a kernel's first rounds."""
+    """Rows of mbarriers, by what names them in a kernel's first iterations."""
 
     def __init__(
         self,
@@ -191,7 +213,7 @@ class _Rows:
         self.named = _named(meeting, taken_apart, reader)
         numbers = {i.number for i in (*meeting, *inits)}
         places = over_rounds(taken_apart, numbers, lambda i, state: barriers(i, reader, state))
-        self.rows = _rows([known.units for known in places.values()])
+        self.rows = _rows([places[i.number].units for i in meeting if i.number in places])
         self.row_of = {number: _row(self.rows, known) for number, known in places.items()}
         self.stages = _stages(self.rows, {unit for i in inits if i.number in places for unit in places[i.number].units})
 
@@ -219,7 +241,7 @@ class _Rows:
 
     def _bytes(self) -> dict[int, int]:
         """What an arrival says that copies will bring, by row: the most of one arrival."""
-        found: dict[int, int] = {}
+        sizes: dict[int, int] = {}
         for number, state in self.taken_apart.states.items():
             instruction, row = (
                 self.taken_apart.instructions[number],
@@ -228,8 +250,8 @@ class _Rows:
             if row >= 0 and instruction.opcode.startswith(EXPECTS) and not _gives(instruction):
                 value = self.reader.read(instruction.operands[-1], state.registers)
                 if value.exact:
-                    found[row] = max(found.get(row, 0), int(value.known.max()))
-        return found
+                    sizes[row] = max(sizes.get(row, 0), int(value.known.max()))
+        return sizes
 
     def joined(self) -> Joined:
         """A ring is a row that copying warps arrive at behind a wait at another one."""
@@ -285,13 +307,13 @@ def _stages(rows: Sequence[set[int]], made: Iterable[int]) -> list[int]:
 def _named(
     meeting: Sequence[Instruction], taken_apart: Iterations, reader: Reader
 ) -> dict[int, tuple[int | None, ...]]:
-    """By number of an instruction the named barriers of its warps, those that are the same in all rounds."""
+    """By number of an instruction the named barriers of its warps, those that are the same in all iterations."""
     wanted = {i.number for i in meeting if i.mnemonic == "BAR"}
-    found: dict[int, tuple[int | None, ...]] = {}
+    named: dict[int, tuple[int | None, ...]] = {}
     for number, state in taken_apart.states.items():
         first = taken_apart.first[number]
         if first in wanted:
             numbers = numbers_by_warp(taken_apart.instructions[number], reader, state)
-            before = found.get(first, numbers)
-            found[first] = tuple(a if a == b else None for a, b in zip(before, numbers, strict=True))
-    return found
+            before = named.get(first, numbers)
+            named[first] = tuple(a if a == b else None for a, b in zip(before, numbers, strict=True))
+    return named

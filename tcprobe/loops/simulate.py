@@ -40,7 +40,7 @@ QUEUE = 4  # requests of shared memory that a scheduler keeps before it stalls
 SLACK = 2  # cycles that a bank of registers may be behind
 BACKLOG = 16  # cycles that the pipe of special functions may be behind
 CACHED, UNCACHED, MISS = 2048, 3072, 2.23  # instructions; cycles of each that is not cached
-WARM = 2  # rounds before those that count
+WARM = 2  # rounds before those that count, of one stage
 FEWEST, MOST = 3, 16  # rounds that count
 ISSUES = 8_000  # of a run, all warps together
 KEPT = 8  # groups and copies of a warp whose ends are known
@@ -174,12 +174,13 @@ class _Warp:
         kind, after = work.kind, 0.0
         if kind in (MEMORY, COPY):
             after = max(self.gate, own.queue[-QUEUE] if len(own.queue) >= QUEUE else 0)
-        elif kind in (BARRIER, ARRIVE):
+        elif kind in (BARRIER, ARRIVE, FREES):
             after = self.gate
-        elif kind == LANDS and self.rings:
-            after = 0 if self.waited[work.barrier] < len(self.rings[work.barrier].landed) else NEVER
+        elif kind == LANDS:
+            known = not self.rings or self.waited[work.barrier] < len(self.rings[work.barrier].landed)
+            after = self.gate if known else NEVER
         elif kind == GROUP:
-            after = own.free[TENSOR] - work.cycles
+            after = max(self.gate, own.free[TENSOR] - work.cycles)
         elif kind in (WAIT, GROUP_WAIT):
             done = self.commits[work.barrier] if kind == WAIT else self.groups
             after = done[-1 - work.limit] if len(done) > work.limit else 0
@@ -281,14 +282,17 @@ class _Sm:
         self.begun: set[int] = set()  # barriers at which warps had arrived before the loop
         length = max(map(len, every))
         self.counted = max(FEWEST, min(MOST, ISSUES // (length * len(every))))
+        # stages that had landed are used up, then as many are looked at as come together
+        stages = max((ring.stages for ring in copies.rings), default=1)
+        self.warm, self.counted = WARM * stages, self.counted + -self.counted % stages
         self.miss = MISS * min(1.0, max(0, length - CACHED) / (UNCACHED - CACHED))
 
     def run(self, issues: list[Issue] | None) -> float:
-        """Cycles of a round: go through WARM rounds, then through those that count; issues of one go to a list."""
+        """Cycles of a round: go through those that warm up, then those that count; issues of one go to a list."""
         places = range(len(self.schedulers))
         coming = [scheduler.next() for scheduler in self.schedulers]
-        begun, done, traced = 0.0, [0.0], WARM * len(self.warps)
-        rounds, goal = 0, WARM * len(self.warps)
+        begun, done, traced = 0.0, [0.0], self.warm * len(self.warps)
+        rounds, goal = 0, self.warm * len(self.warps)
         while True:
             place = min(places, key=[cycle for cycle, _ in coming].__getitem__)
             cycle, warp = coming[place]

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from tcprobe.isa.arch import WARP
 from tcprobe.isa.opcodes import opcode
+from tcprobe.loops import roles
 from tcprobe.loops.costs import PIPES, Prices
 from tcprobe.loops.loop import Loop, LoopError, Step
-from tcprobe.loops.roles import joined, meetings
 from tcprobe.sass.addresses import SHARED, Reach, reaches
 from tcprobe.sass.decode import Operand, union
 from tcprobe.sass.kernel import Instruction
@@ -64,10 +64,10 @@ class Iteration(NamedTuple):
 
 def work(loop: Loop, prices: Prices, warp: int = 0) -> Iteration:
     """The work of a round; UnpricedError, LoopError with the reason where it is not known."""
-    steps, meets, named = loop.path(warp), meetings(loop, warp), joined(loop.kernel).named
+    steps, meets, named = loop.path(warp), roles.meetings(loop, warp), roles.joined(loop.kernel).named
     far = _reading_on(steps)
     reached = {reach.instruction.number: reach for reach in reaches(loop.kernel)}
-    assumed: dict[str, None] = dict.fromkeys(loop.assumed.values())
+    assumed: dict[str, None] = dict.fromkeys((*loop.assumed.values(), *roles.assumed(loop, warp)))
     cached: dict[int, int] = {}
     works = []
     for number, step in enumerate(steps):
