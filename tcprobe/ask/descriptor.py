@@ -89,11 +89,9 @@ class BoxAnswer(Answer):
     swizzle: str
 
 
-class SharedTileAnswer(Answer):
-    """A tile and the descriptor that wgmma takes."""
+class TileAnswer(Answer):
+    """A tile in shared memory, and why its descriptor is what it is."""
 
-    descriptor: str
-    fields: DescriptorFields
     reasons: FieldReasons
     type: str
     lines: int
@@ -106,8 +104,15 @@ class SharedTileAnswer(Answer):
     advance_block: int | None
     block: int
     cuda: str
-    cute: dict[str, str]
     tma: BoxAnswer
+
+
+class SharedTileAnswer(TileAnswer, before=True):
+    """A tile and the descriptor that wgmma takes."""
+
+    descriptor: str
+    fields: DescriptorFields
+    cute: dict[str, str]
 
 
 class DescriptorAnswer(Answer):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from tcprobe.ask import descriptor as wgmma
-from tcprobe.ask.descriptor import BoxAnswer, FieldReasons, SharedTile
+from tcprobe.ask.descriptor import SharedTile, TileAnswer
 from tcprobe.errors import UsageError
 from tcprobe.isa import bit_fields
 from tcprobe.layout import descriptor as smem
@@ -59,25 +59,12 @@ Unread = Annotated[
 Contradictions = Annotated[list[str], Meta(description="What sources state against each other about these fields.")]
 
 
-class Tcgen05TileAnswer(Answer):
+class Tcgen05TileAnswer(TileAnswer, before=True):
     """A tile and the descriptor that tcgen05 takes."""
 
     value: str
     instruction: str
     fields: Tcgen05Fields
-    reasons: FieldReasons
-    type: str
-    lines: int
-    k: int
-    major: str
-    bytes: int
-    formula: str
-    start_multiple_of: int
-    advance_k: list[int]
-    advance_block: int | None
-    block: int
-    cuda: str
-    tma: BoxAnswer
     status: str
     source: str
 
